@@ -1,0 +1,92 @@
+# `make help` lists the targets. Everything that is installed goes into .venv, .build and .lab of this checkout,
+# apart from Debian packages on the machine that carries the lab.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.build/bin:$(PATH)
+export CGO_ENABLED := 0
+
+UV_VERSION := 0.13.8
+INFLUXDB_VERSION := 1.8.10
+TELEGRAF_VERSION := 1.37.2
+STATICCHECK_VERSION := 2026.1
+TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
+
+SCENARIO ?= scenarios/two_flow_fairness.yml
+GO_SOURCES := go.mod go.sum $(shell find agent collectors -name '*.go')
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: demo
+demo: provision ## boot the lab, run the scenario $(SCENARIO) in it, make the report
+	ansible-playbook playbooks/run.yml -e scenario=$(SCENARIO)
+
+.PHONY: test
+test: provision ## run every test, the end-to-end ones in the lab
+	go vet ./... && go test ./...
+	pytest
+
+.PHONY: lint
+lint: setup .build/bin/staticcheck ## check style and types of everything
+	ruff check && ruff format --check
+	mypy
+	yamllint --strict .
+	ansible-lint --offline --profile production
+	test -z "$$(gofmt -l agent collectors)"
+	go vet ./... && staticcheck ./...
+
+.PHONY: lab
+lab: setup ## boot the virtual lab
+	ansible-playbook playbooks/lab_up.yml
+
+.PHONY: lab-down
+lab-down: setup ## power the lab off and remove its processes and network
+	ansible-playbook playbooks/lab_down.yml
+
+.PHONY: provision
+provision: lab build ## boot the lab and bring its hosts to their state
+	ansible-playbook playbooks/provision.yml
+
+.PHONY: bench-demo
+bench-demo: ## time every phase of the demo and write bench/demo.json
+	python -m dumbbell.bench demo
+
+.PHONY: build
+build: .build/bin/dumbbell-agent .build/bin/telegraf .build/bin/influxd ## build what runs on hosts
+
+.PHONY: setup
+setup: preflight .venv/.installed ## make the Python environment
+
+.PHONY: preflight
+preflight:
+	@sh roles/lab/files/preflight.sh
+
+.venv/.installed: requirements.lock pyproject.toml
+	test -x $(BIN)/uv || { python3 -m venv .venv && $(BIN)/python -m pip install --quiet uv==$(UV_VERSION); }
+	uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	touch $@
+
+.PHONY: lock
+lock: setup ## renew requirements.lock from pyproject.toml
+	uv pip compile --quiet --upgrade --group dev --generate-hashes --no-annotate --no-header \
+	    --no-emit-find-links --no-emit-index-url --output-file requirements.lock pyproject.toml
+
+.build/bin/dumbbell-agent: $(GO_SOURCES)
+	go build -trimpath -ldflags "-s -w -X main.version=$$(git describe --always --dirty 2>/dev/null || echo unknown)" -o $@ ./agent
+
+# Rebuilt when the versions above change.
+.build/bin/influxd: Makefile
+	GOBIN=$(CURDIR)/.build/bin go install -trimpath -ldflags "-s -w -X main.version=$(INFLUXDB_VERSION)" \
+	    github.com/influxdata/influxdb/cmd/influxd@v$(INFLUXDB_VERSION)
+
+.build/bin/telegraf: Makefile
+	GOBIN=$(CURDIR)/.build/bin go install -trimpath -tags custom,$(TELEGRAF_PLUGINS) \
+	    -ldflags "-s -w -X github.com/influxdata/telegraf/internal.Version=$(TELEGRAF_VERSION)" \
+	    github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF_VERSION)
+
+.build/bin/staticcheck:
+	GOBIN=$(CURDIR)/.build/bin go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)

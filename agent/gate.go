@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"dumbbell/collectors/tcpinfo"
+
+	"golang.org/x/sys/unix"
+)
+
+// The gate makes a flow start when it was planned. An iperf3 client needs
+// about five round trips before it sends data; started at the planned time it
+// would be that much late, and by a different amount on each path. So it is
+// launched early and run from one system call to the next until its last data
+// connection is up and it has told the server which connection that is (iperf3
+// writes a cookie of 37 bytes over TCP, a greeting of 4 bytes over UDP). There
+// it is stopped. The server's answer, which starts the test, needs a round trip
+// and then waits in a socket; continuing the client at the planned time
+// releases its first data at once.
+//
+// Stepping finds this point at any round-trip time, however small, and uses no
+// CPU while the client waits for the network. INET_DIAG alone, polled, loses
+// the race where the round trip is shorter than the poll interval.
+
+const (
+	// launchLead is how long before its planned start a client is launched. It
+	// holds a lost packet and its retransmission during the handshake.
+	launchLead = 2 * time.Second
+
+	// cookieBytes is what an iperf3 client sends on a TCP data connection
+	// before the test: COOKIE_SIZE in iperf3's source.
+	cookieBytes = 37
+
+	firstDataPoll    = time.Millisecond
+	firstDataTimeout = 2 * time.Second
+)
+
+var bytesSent = tcpinfo.FieldByName("bytes_sent")
+
+// launchHeld starts an iperf3 client under trace and returns with the client
+// stopped, ready to send data, and no longer traced; or, at the deadline, with
+// the client running and held false.
+func launchHeld(p *process, diag *tcpinfo.Conn, flow *Flow, deadline time.Time) (held bool, err error) {
+	runtime.LockOSThread() // ptrace knows a tracer by its thread
+	defer runtime.UnlockOSThread()
+	p.cmd.SysProcAttr.Ptrace = true
+	if err := p.start(); err != nil {
+		return false, err
+	}
+
+	var (
+		last      = flow.Tuple(flow.Streams - 1)
+		sample    tcpinfo.Sample
+		connected bool
+		writes    int
+	)
+	held, err = stepUntil(p.cmd.Process.Pid, deadline, func(systemCall int) (bool, error) {
+		switch {
+		case !connected && systemCall == unix.SYS_CONNECT:
+			err := diag.Get(flow.Protocol(), last, &sample)
+			if errors.Is(err, tcpinfo.ErrNotFound) {
+				return false, nil
+			}
+			connected = err == nil && sample.State == tcpinfo.Established
+			return false, err
+		case connected && systemCall == unix.SYS_WRITE:
+			writes++ // one stop as the call begins, one as it ends
+			return writes == 2, nil
+		}
+		return false, nil
+	})
+	if err != nil {
+		return held, fmt.Errorf("stepping iperf3 to its data connection: %w", err)
+	}
+	return held, nil
+}
+
+// stepUntil runs a process that has just been started under trace from one
+// stop at the begin or end of a system call to the next until stopHere says to
+// hold it: then the process is stopped as by SIGSTOP. At the deadline, or if
+// the process ends, stepUntil returns false. In all cases the process is traced
+// no more.
+func stepUntil(pid int, deadline time.Time, stopHere func(systemCall int) (bool, error)) (held bool, err error) {
+	interrupted := make(chan struct{})
+	interrupt := time.AfterFunc(time.Until(deadline), func() {
+		unix.Kill(pid, unix.SIGSTOP) // stops the process for its tracer, below, and has no effect beyond
+		close(interrupted)
+	})
+	defer func() {
+		if !interrupt.Stop() {
+			<-interrupted
+		}
+	}()
+	for first, signal := true, 0; ; first = false {
+		if !first {
+			if err := unix.PtraceSyscall(pid, signal); err != nil && err != unix.ESRCH {
+				return false, errors.Join(fmt.Errorf("continuing it: %w", err), unix.PtraceDetach(pid))
+			}
+		}
+		status, exited, err := waitStop(pid)
+		if err != nil || exited {
+			return false, err
+		}
+		if first {
+			if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_EXITKILL); err != nil {
+				return false, errors.Join(fmt.Errorf("setting trace options: %w", err), unix.PtraceDetach(pid))
+			}
+			continue
+		}
+		signal = 0
+		switch stop := status.StopSignal(); {
+		case stop == unix.SIGTRAP|0x80: // PTRACE_O_TRACESYSGOOD: a system call begins or ends
+			systemCall, err := systemCallNumber(pid)
+			if err != nil {
+				err = fmt.Errorf("reading its system call: %w", err)
+			} else {
+				held, err = stopHere(systemCall)
+			}
+			if err != nil {
+				return false, errors.Join(err, unix.PtraceDetach(pid))
+			}
+			if held {
+				// The signal waits until the process leaves the system call, where it is traced no more.
+				return true, errors.Join(unix.Kill(pid, unix.SIGSTOP), unix.PtraceDetach(pid))
+			}
+		case stop == unix.SIGSTOP && !time.Now().Before(deadline):
+			return false, unix.PtraceDetach(pid)
+		case stop != unix.SIGTRAP:
+			signal = int(stop)
+		}
+	}
+}
+
+// waitStop waits until a traced process stops or ends. An exit status is left
+// for exec.Cmd.Wait.
+func waitStop(pid int) (status unix.WaitStatus, exited bool, err error) {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return 0, false, fmt.Errorf("waiting for it to stop: %w", err)
+		}
+		const exitedCode, dumpedCode = 1, 3 // CLD_EXITED, CLD_KILLED, CLD_DUMPED
+		if info.Code >= exitedCode && info.Code <= dumpedCode {
+			return 0, true, nil
+		}
+		if _, err := unix.Wait4(pid, &status, 0, nil); err != nil && err != unix.EINTR {
+			return 0, false, fmt.Errorf("waiting for it to stop: %w", err)
+		}
+		if status.Stopped() {
+			return status, false, nil
+		}
+		return status, true, errors.New("it ended while it was stopped")
+	}
+}
+
+// runClient launches the client of a flow so that its data starts at the
+// planned time, records what came of that, and waits until the client ends.
+func (r *run) runClient(ctx context.Context, a Action) error {
+	flow := r.plan.Flow(a.Flow)
+	planned := r.t0.Add(a.At)
+	diag, err := tcpinfo.Dial()
+	if err != nil {
+		return err
+	}
+	defer diag.Close()
+	p, err := r.newProcess(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+
+	if unavailable := diag.Available(flow.Protocol()); unavailable != nil {
+		// Only a UDP flow gets here: a host that cannot be asked about TCP is refused before arming.
+		if sleepUntil(ctx, planned) != nil {
+			return nil
+		}
+		if err := p.start(); err != nil {
+			return err
+		}
+		r.journal.Event("flow_held", flow.Name, Attributes{"held": false, "reason": unavailable.Error()})
+		return p.wait()
+	}
+
+	if sleepUntil(ctx, planned.Add(-launchLead)) != nil {
+		return nil
+	}
+	held, err := launchHeld(p, diag, flow, planned)
+	if p.cmd.Process == nil {
+		return err
+	}
+	attributes := Attributes{"held": held, "lead_ns": time.Until(planned).Nanoseconds()}
+	switch {
+	case err != nil:
+		attributes["reason"] = err.Error()
+		r.fail(err)
+	case !held && time.Now().Before(planned):
+		attributes["reason"] = "the client ended before its data connection was up"
+		r.journal.Event("flow_held", flow.Name, attributes)
+		return p.wait()
+	case !held:
+		attributes["reason"] = "the data connection was not up at the planned start"
+	}
+	var sample tcpinfo.Sample
+	baseline := uint64(cookieBytes)
+	if held && diag.Get(flow.Protocol(), flow.Tuple(flow.Streams-1), &sample) == nil {
+		if sent, ok := sample.Info.Value(bytesSent); ok {
+			attributes["bytes_sent"] = sent
+			baseline = max(baseline, sent)
+		}
+	}
+	r.journal.Event("flow_held", flow.Name, attributes)
+	if held {
+		if sleepUntil(ctx, planned) == nil {
+			err := unix.Kill(p.cmd.Process.Pid, unix.SIGCONT)
+			late := time.Since(planned)
+			if err != nil {
+				r.fail(fmt.Errorf("releasing %s: %w", flow.Name, err))
+			}
+			r.journal.Event("flow_released", flow.Name, Attributes{"planned_unix_ns": planned.UnixNano(), "error_ns": late.Nanoseconds()})
+		}
+	}
+	if !flow.UDP() {
+		r.awaitFirstData(ctx, diag, flow, planned, baseline)
+	}
+	return p.wait()
+}
+
+// awaitFirstData watches a flow's last connection until it has sent more than
+// the baseline in bytes, and records when, and which congestion control it has.
+func (r *run) awaitFirstData(ctx context.Context, diag *tcpinfo.Conn, flow *Flow, planned time.Time, baseline uint64) {
+	var (
+		sample tcpinfo.Sample
+		seen   time.Time
+		giveUp = planned.Add(firstDataTimeout)
+	)
+	for asked := time.Now(); asked.Before(giveUp); asked = time.Now() {
+		err := diag.Get(tcpinfo.TCP, flow.Tuple(flow.Streams-1), &sample)
+		now := time.Now()
+		if sent, ok := sample.Info.Value(bytesSent); err == nil && ok && sent > baseline {
+			seen = now
+			break
+		}
+		// At most a tenth of a slow host's CPU: the client needs it to start sending.
+		if sleepUntil(ctx, now.Add(max(firstDataPoll, 9*now.Sub(asked)))) != nil {
+			return
+		}
+	}
+	attributes := Attributes{"planned_unix_ns": planned.UnixNano()}
+	if seen.IsZero() {
+		attributes["error_ns"] = nil
+		attributes["reason"] = fmt.Sprintf("no data within %v of the planned start", firstDataTimeout)
+		r.journal.Event("flow_first_data", flow.Name, attributes)
+		return
+	}
+	attributes["error_ns"] = seen.Sub(planned).Nanoseconds()
+	r.journal.EventAt(seen, "flow_first_data", flow.Name, attributes)
+	r.journal.Event("flow_congestion_control", flow.Name, Attributes{"name": sample.CongestionControl})
+}

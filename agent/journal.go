@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Clock reads wall time and CLOCK_MONOTONIC with one call to the kernel:
+// Go's own monotonic clock is CLOCK_MONOTONIC from another origin.
+type Clock struct {
+	origin     time.Time
+	originMono time.Duration
+}
+
+// NewClock relates Go's monotonic clock to the kernel's.
+func NewClock() (Clock, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return Clock{}, fmt.Errorf("reading CLOCK_MONOTONIC: %w", err)
+	}
+	return Clock{origin: time.Now(), originMono: time.Duration(ts.Nano())}, nil
+}
+
+// Mono is CLOCK_MONOTONIC at a time that this process has read.
+func (c Clock) Mono(t time.Time) time.Duration { return c.originMono + t.Sub(c.origin) }
+
+// At turns a moment of the wall clock into a deadline of the monotonic clock.
+// Done once for a run, it makes the run immune to steps of the wall clock.
+func (c Clock) At(unixNs int64) time.Time {
+	now := time.Now()
+	return now.Add(time.Duration(unixNs - now.UnixNano()))
+}
+
+// A Journal is what a run directory says about the run while it goes on:
+// events.jsonl and status.json.
+type Journal struct {
+	clock  Clock
+	dir    string
+	status Status
+
+	mu     sync.Mutex
+	events *os.File
+	err    error // the first failure to write an event
+}
+
+// A Status is status.json.
+type Status struct {
+	State   string `json:"state"` // armed, waiting, running, done, failed or aborted
+	Reason  string `json:"reason"`
+	UnixNs  int64  `json:"unix_ns"`
+	Version string `json:"version"`
+	Iperf3  string `json:"iperf3"` // what iperf3 says of its version; empty if the plan does without
+}
+
+// Attributes are the keys of an event beside its time, name and flow.
+type Attributes map[string]any
+
+// OpenJournal opens events.jsonl in a run directory, to append.
+func OpenJournal(dir, version string, clock Clock) (*Journal, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "events.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the events: %w", err)
+	}
+	return &Journal{clock: clock, dir: dir, events: f, status: Status{Version: version}}, nil
+}
+
+// Event appends an event; flow is empty for one that concerns no flow. A
+// failure to write is reported by Close, since an event is never a reason to
+// disturb a run.
+func (j *Journal) Event(event, flow string, attributes Attributes) {
+	j.EventAt(time.Now(), event, flow, attributes)
+}
+
+// EventAt appends an event that was seen at a given time.
+func (j *Journal) EventAt(t time.Time, event, flow string, attributes Attributes) {
+	line, err := json.Marshal(struct {
+		UnixNs int64  `json:"unix_ns"`
+		MonoNs int64  `json:"mono_ns"`
+		Event  string `json:"event"`
+		Flow   string `json:"flow,omitempty"`
+	}{t.UnixNano(), int64(j.clock.Mono(t)), event, flow})
+	if err == nil && len(attributes) > 0 {
+		var more []byte
+		more, err = json.Marshal(attributes)
+		if err == nil { // {a} and {b} become {a,b}
+			line = append(append(line[:len(line)-1], ','), more[1:]...)
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err == nil {
+		_, err = j.events.Write(append(line, '\n'))
+	}
+	if err != nil && j.err == nil {
+		j.err = fmt.Errorf("writing event %s: %w", event, err)
+	}
+}
+
+// State writes status.json so that a reader sees the old state or the new.
+func (j *Journal) State(state, reason string) error {
+	j.status.State, j.status.Reason, j.status.UnixNs = state, reason, time.Now().UnixNano()
+	b, err := json.Marshal(j.status)
+	if err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	path := filepath.Join(j.dir, "status.json")
+	if err := os.WriteFile(path+".tmp", append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}
+
+// Close waits until the events are on disk and returns the first failure.
+func (j *Journal) Close() error {
+	err := errors.Join(j.err, j.events.Sync(), j.events.Close())
+	if err != nil {
+		return fmt.Errorf("closing the events: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+// Dumbbell-agent executes one host's part of one phase of an experiment at
+// absolute times, samples the kernel's state meanwhile, and leaves everything
+// in the run directory (docs/data-model.md). It decides nothing: its plan is
+// complete before it is armed.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+)
+
+var version = "unknown" // set by the linker: -X main.version=...
+
+const usage = `usage: dumbbell-agent run DIR     execute DIR/plan.json once DIR/start.json appears
+       dumbbell-agent version
+
+exit status of run: 0 done, 1 failed, 2 wrong usage, 3 aborted
+`
+
+func main() {
+	switch args := os.Args[1:]; {
+	case len(args) == 2 && args[0] == "run":
+		os.Exit(mainRun(args[1]))
+	case len(args) == 1 && args[0] == "version":
+		fmt.Println(version)
+	default:
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+}
+
+func mainRun(dir string) int {
+	// A sampler and a few sleepers need no more, and idle threads cost wake-ups.
+	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	preferAgent()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	state, err := Run(ctx, dir, version)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "dumbbell-agent: %s: %v\n", state, err)
+	}
+	switch state {
+	case "done":
+		return 0
+	case "aborted":
+		return 3
+	}
+	return 1
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"dumbbell/collectors/tcpinfo"
+)
+
+// A Plan is one phase of an experiment as an agent gets it (docs/data-model.md).
+type Plan struct {
+	RunID            string              `json:"run_id"`
+	Point            string              `json:"point"`
+	Host             string              `json:"host"` // the host this agent runs on
+	Phase            string              `json:"phase"`
+	Duration         time.Duration       `json:"duration_ns"`
+	SamplingInterval time.Duration       `json:"sampling_interval_ns"`
+	Flows            []Flow              `json:"flows"`
+	Hosts            map[string]HostPlan `json:"hosts"`
+}
+
+// A Flow is one iperf3 test between two hosts.
+type Flow struct {
+	Name              string        `json:"name"`
+	Kind              string        `json:"kind"` // iperf3_tcp or iperf3_udp
+	SrcHost           string        `json:"src_host"`
+	DstHost           string        `json:"dst_host"`
+	Src               netip.Addr    `json:"src"`
+	Dst               netip.Addr    `json:"dst"`
+	ServerPort        uint16        `json:"server_port"`
+	ClientPort        uint16        `json:"client_port"` // of the first stream; the others follow
+	Streams           int           `json:"streams"`
+	Start             time.Duration `json:"start_ns"` // from t0
+	Duration          time.Duration `json:"duration_ns"`
+	CongestionControl *string       `json:"congestion_control"` // null for UDP
+	RateBps           *int64        `json:"rate_bps"`           // bits/s over all streams; null: as fast as possible
+}
+
+// A HostPlan is what one host has to do.
+type HostPlan struct {
+	Actions []Action `json:"actions"`
+	Sample  struct {
+		TCP   []string `json:"tcp"` // names of flows
+		Qdisc bool     `json:"qdisc"`
+	} `json:"sample"`
+}
+
+// An Action is something to start. The fields after Flow are those of a ping.
+type Action struct {
+	At       time.Duration `json:"at_ns"` // from t0
+	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client or ping
+	Flow     string        `json:"flow,omitempty"`
+	Name     string        `json:"name,omitempty"`
+	Dst      netip.Addr    `json:"dst,omitzero"`
+	Count    int           `json:"count,omitempty"`
+	Interval time.Duration `json:"interval_ns,omitempty"`
+}
+
+// UDP reports whether the flow is UDP and not TCP.
+func (f *Flow) UDP() bool { return f.Kind == "iperf3_udp" }
+
+// Protocol is the flow's transport protocol.
+func (f *Flow) Protocol() tcpinfo.Protocol {
+	if f.UDP() {
+		return tcpinfo.UDP
+	}
+	return tcpinfo.TCP
+}
+
+// Tuple is the data connection of one stream, counted from 0, as the sender
+// sees it.
+func (f *Flow) Tuple(stream int) tcpinfo.Tuple {
+	return tcpinfo.Tuple{
+		Local:  netip.AddrPortFrom(f.Src, f.ClientPort+uint16(stream)),
+		Remote: netip.AddrPortFrom(f.Dst, f.ServerPort),
+	}
+}
+
+// Flow returns the flow of that name, or nil.
+func (p *Plan) Flow(name string) *Flow {
+	for i := range p.Flows {
+		if p.Flows[i].Name == name {
+			return &p.Flows[i]
+		}
+	}
+	return nil
+}
+
+// Own is the part of the plan that this host executes.
+func (p *Plan) Own() HostPlan { return p.Hosts[p.Host] }
+
+// ReadPlan reads and checks a plan.
+func ReadPlan(path string) (*Plan, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the plan: %w", err)
+	}
+	plan, err := ParsePlan(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return plan, nil
+}
+
+// ParsePlan decodes and checks a plan.
+func ParsePlan(b []byte) (*Plan, error) {
+	plan := new(Plan)
+	if err := decodeStrict(b, plan); err != nil {
+		return nil, err
+	}
+	return plan, plan.check()
+}
+
+// decodeStrict decodes exactly one JSON value without unknown keys. Errors
+// name the key, and the line where the decoder knows it.
+func decodeStrict(b []byte, v any) error {
+	line := func(offset int64) int { return 1 + bytes.Count(b[:offset], []byte("\n")) }
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("line %d: %w", line(e.Offset), err)
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("line %d: %s: a JSON %s where a %v is wanted", line(e.Offset), e.Field, e.Value, e.Type)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = d.Token(); err != io.EOF {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}
+
+// fileName is what may become part of a file name and of a tag.
+var fileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+
+// check returns all that is wrong with a plan, each with its key.
+func (p *Plan) check() error {
+	var problems []error
+	require := func(ok bool, key, format string, a ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, a...)))
+		}
+	}
+	for key, value := range map[string]string{"run_id": p.RunID, "point": p.Point, "host": p.Host, "phase": p.Phase} {
+		require(value != "", key, "missing")
+	}
+	require(p.Duration > 0, "duration_ns", "must be positive, is %d", p.Duration)
+	require(p.SamplingInterval > 0, "sampling_interval_ns", "must be positive, is %d", p.SamplingInterval)
+	_, known := p.Hosts[p.Host]
+	require(known, "hosts", "has no host %q", p.Host)
+
+	for i := range p.Flows {
+		f, key := &p.Flows[i], fmt.Sprintf("flows[%d]", i)
+		require(fileName.MatchString(f.Name), key+".name", "%q is not a name of letters, digits, _ . and -", f.Name)
+		require(p.Flow(f.Name) == f, key+".name", "%q occurs twice", f.Name)
+		require(f.Kind == "iperf3_tcp" || f.Kind == "iperf3_udp", key+".kind", "%q is neither iperf3_tcp nor iperf3_udp", f.Kind)
+		require(f.SrcHost != "", key+".src_host", "missing")
+		require(f.DstHost != "", key+".dst_host", "missing")
+		require(f.Src.IsValid(), key+".src", "missing")
+		require(f.Dst.IsValid(), key+".dst", "missing")
+		require(f.Src.Is4() == f.Dst.Is4(), key, "src %v and dst %v are of different families", f.Src, f.Dst)
+		require(f.ServerPort > 0, key+".server_port", "missing")
+		require(f.ClientPort > 0, key+".client_port", "missing")
+		require(f.Streams >= 1, key+".streams", "must be at least 1, is %d", f.Streams)
+		require(int(f.ClientPort)+f.Streams-1 <= 65535, key+".client_port", "%d streams from port %d end beyond 65535", f.Streams, f.ClientPort)
+		require(f.Start >= 0, key+".start_ns", "must not be before t0, is %d", f.Start)
+		require(f.Duration > 0 && f.Duration%time.Second == 0, key+".duration_ns",
+			"iperf3 runs for a whole number of seconds, not %v", f.Duration)
+		if f.UDP() {
+			require(f.RateBps != nil, key+".rate_bps", "missing, a UDP flow needs one")
+			require(f.CongestionControl == nil, key+".congestion_control", "a UDP flow has none")
+		} else {
+			require(f.CongestionControl != nil && *f.CongestionControl != "", key+".congestion_control", "missing")
+		}
+		require(f.RateBps == nil || *f.RateBps > 0, key+".rate_bps", "must be positive or null")
+	}
+
+	var seen []string
+	for i, a := range p.Own().Actions {
+		key := fmt.Sprintf("hosts[%q].actions[%d]", p.Host, i)
+		output := a.Kind + " " + a.Flow + a.Name
+		require(!slices.Contains(seen, output), key, "%s occurs twice", output)
+		seen = append(seen, output)
+		switch a.Kind {
+		case "iperf3_server", "iperf3_client":
+			f := p.Flow(a.Flow)
+			require(f != nil, key+".flow", "there is no flow %q", a.Flow)
+			require(a.Name == "" && !a.Dst.IsValid() && a.Count == 0 && a.Interval == 0, key, "name, dst, count and interval_ns belong to a ping")
+			if f != nil && a.Kind == "iperf3_client" {
+				require(f.SrcHost == p.Host, key+".flow", "%s is sent by %s", f.Name, f.SrcHost)
+				require(f.Start == a.At, key+".at_ns", "is %d, but %s starts at %d", a.At, f.Name, f.Start)
+			}
+			if f != nil && a.Kind == "iperf3_server" {
+				require(f.DstHost == p.Host, key+".flow", "%s is received by %s", f.Name, f.DstHost)
+			}
+		case "ping":
+			require(a.Flow == "", key+".flow", "a ping belongs to no flow")
+			require(fileName.MatchString(a.Name), key+".name", "%q is not a name of letters, digits, _ . and -", a.Name)
+			require(a.Dst.IsValid(), key+".dst", "missing")
+			require(a.Count > 0, key+".count", "must be positive, is %d", a.Count)
+			require(a.Interval > 0, key+".interval_ns", "must be positive, is %d", a.Interval)
+		default:
+			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, ping", a.Kind)
+		}
+	}
+	for i, name := range p.Own().Sample.TCP {
+		key := fmt.Sprintf("hosts[%q].sample.tcp[%d]", p.Host, i)
+		f := p.Flow(name)
+		require(f != nil, key, "there is no flow %q", name)
+		require(f == nil || !f.UDP(), key, "%s is UDP", name)
+		require(f == nil || f.SrcHost == p.Host || f.DstHost == p.Host, key, "%s neither starts nor ends here", name)
+	}
+	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(problems...)
+}
+
+// A Start is start.json: the moment that all offsets of the plan refer to.
+type Start struct {
+	T0UnixNs int64 `json:"t0_unix_ns"`
+}

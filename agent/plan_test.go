@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+const examplePlan = `{
+  "run_id": "20260101T000000-two_flow_fairness-1", "point": "3f9a0c12be47", "host": "sender1",
+  "phase": "measurement", "duration_ns": 30000000000, "sampling_interval_ns": 100000000,
+  "flows": [
+    {"name": "flow1", "kind": "iperf3_tcp", "src_host": "sender1", "dst_host": "receiver1",
+     "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 40001, "streams": 2,
+     "start_ns": 0, "duration_ns": 30000000000, "congestion_control": "cubic", "rate_bps": null},
+    {"name": "cross", "kind": "iperf3_udp", "src_host": "sender1", "dst_host": "receiver1",
+     "src": "2001:db8::1", "dst": "2001:db8::2", "server_port": 5202, "client_port": 40101, "streams": 2,
+     "start_ns": 5000000000, "duration_ns": 20000000000, "congestion_control": null, "rate_bps": 5000000}
+  ],
+  "hosts": {
+    "sender1": {
+      "actions": [
+        {"at_ns": 0, "kind": "iperf3_client", "flow": "flow1"},
+        {"at_ns": 5000000000, "kind": "iperf3_client", "flow": "cross"},
+        {"at_ns": 0, "kind": "ping", "name": "idle", "dst": "198.18.2.11", "count": 20, "interval_ns": 200000000}],
+      "sample": {"tcp": ["flow1"], "qdisc": false}},
+    "receiver1": {
+      "actions": [
+        {"at_ns": -3000000000, "kind": "iperf3_server", "flow": "flow1"},
+        {"at_ns": 2000000000, "kind": "iperf3_server", "flow": "cross"}],
+      "sample": {"tcp": ["flow1"], "qdisc": false}},
+    "router": {"actions": [], "sample": {"tcp": [], "qdisc": true}}
+  }
+}
+`
+
+func TestCommandLines(t *testing.T) {
+	plan, err := ParsePlan([]byte(examplePlan))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{
+		"iperf3 -c 198.18.2.11 -p 5201 -B 198.18.1.11 --cport 40001 -t 30 -P 2 -J -C cubic > iperf3-flow1-client.json",
+		"iperf3 -c 2001:db8::2 -p 5202 -B 2001:db8::1 --cport 40101 -t 20 -P 2 -J -u -b 2500000 > iperf3-cross-client.json",
+		"ping -D -n -i 0.2 -c 20 198.18.2.11 > ping-idle.txt",
+	} {
+		args, output := commandLine(plan, plan.Hosts["sender1"].Actions[i])
+		if got := strings.Join(args, " ") + " > " + output; got != want {
+			t.Errorf("action %d is %s\nwant %s", i, got, want)
+		}
+	}
+	args, output := commandLine(plan, plan.Hosts["receiver1"].Actions[0])
+	if got := strings.Join(args, " ") + " > " + output; got != "iperf3 -s -1 -p 5201 -J > iperf3-flow1-server.json" {
+		t.Errorf("server is %s", got)
+	}
+	if got := plan.Flow("flow1").Tuple(1).String(); got != "198.18.1.11:40002->198.18.2.11:5201" {
+		t.Errorf("tuple of the second stream is %s", got)
+	}
+}
+
+// TestPlanErrors changes the example in one place; the error has to name it.
+func TestPlanErrors(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{`"run_id": "20260101T000000-two_flow_fairness-1"`, `"run_id": ""`, "run_id: missing"},
+		{`"phase": "measurement",`, `"phase": "measurement", "colour": 1,`, `unknown field "colour"`},
+		{`"streams": 2,`, `"streams": 2, "parallel": 2,`, `unknown field "parallel"`},
+		{`"streams": 2,`, `"streams": "2",`, "line 6: flows.streams: a JSON string where a int is wanted"},
+		{`"streams": 2,`, `"streams": 0,`, "flows[0].streams: must be at least 1"},
+		{`"src": "198.18.1.11"`, `"src": "198.18.1"`, "198.18.1"},
+		{`"src": "198.18.1.11"`, `"src": "2001:db8::1"`, "flows[0]: src 2001:db8::1 and dst 198.18.2.11"},
+		{`"server_port": 5201`, `"server_port": 0`, "flows[0].server_port: missing"},
+		{`"server_port": 5201`, `"server_port": 65536`, "server_port"},
+		{`"client_port": 40001`, `"client_port": 65535`, "flows[0].client_port: 2 streams"},
+		{`"name": "flow1"`, `"name": "../flow1"`, "flows[0].name"},
+		{`"name": "cross"`, `"name": "flow1"`, "occurs twice"},
+		{`"kind": "iperf3_tcp"`, `"kind": "netperf"`, "flows[0].kind"},
+		{`"congestion_control": "cubic"`, `"congestion_control": null`, "flows[0].congestion_control: missing"},
+		{`"rate_bps": 5000000`, `"rate_bps": null`, "flows[1].rate_bps: missing"},
+		{`"start_ns": 0, "duration_ns": 30000000000`, `"start_ns": 0, "duration_ns": 1500000000`, "whole number of seconds"},
+		{`"host": "sender1"`, `"host": "sender9"`, `hosts: has no host "sender9"`},
+		{`"host": "sender1"`, `"host": "receiver2"`, `hosts: has no host "receiver2"`},
+		{`"kind": "iperf3_client", "flow": "flow1"`, `"kind": "iperf3_client", "flow": "flow7"`, `actions[0].flow: there is no flow "flow7"`},
+		{`"kind": "iperf3_client", "flow": "flow1"`, `"kind": "iperf3_server", "flow": "flow1"`, "received by receiver1"},
+		{`"at_ns": 0, "kind": "iperf3_client"`, `"at_ns": 7, "kind": "iperf3_client"`, "actions[0].at_ns"},
+		{`"at_ns": 0, "kind": "ping"`, `"at_ns": 0, "kind": "traceroute"`, "actions[2].kind"},
+		{`"count": 20`, `"count": 0`, "actions[2].count"},
+		{`"sample": {"tcp": ["flow1"], "qdisc": false}},`, `"sample": {"tcp": ["cross"], "qdisc": false}},`, "sample.tcp[0]: cross is UDP"},
+		{`"duration_ns": 30000000000, "sampling_interval_ns"`, `"duration_ns": 0, "sampling_interval_ns"`, "duration_ns: must be positive"},
+		{`"streams": 2,`, `"streams": 2;`, "line 6: invalid character ';'"},
+		{"}\n}\n", "}\n} {}\n", "more than one JSON value"},
+		{"}\n}\n", "}\n", "unexpected EOF"},
+	} {
+		changed := strings.Replace(examplePlan, c.old, c.new, 1)
+		if changed == examplePlan {
+			t.Fatalf("the example has no %s", c.old)
+		}
+		if _, err := ParsePlan([]byte(changed)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error is %v, want %q", c.new, err, c.want)
+		}
+	}
+}
+
+func FuzzParsePlan(f *testing.F) {
+	f.Add([]byte(examplePlan))
+	f.Add([]byte(`{"flows": null, "hosts": {"": {}}}`))
+	f.Add([]byte(``))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		plan, err := ParsePlan(b)
+		if err != nil {
+			return
+		}
+		for _, a := range plan.Own().Actions { // whatever is accepted can be executed
+			if args, output := commandLine(plan, a); len(args) < 2 || strings.Contains(output, "/") {
+				t.Errorf("%q > %s", args, output)
+			}
+		}
+		again, err := json.Marshal(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParsePlan(again); err != nil {
+			t.Errorf("a plan is refused when written again: %v", err)
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// killDelay is how long a process may take to end after SIGTERM.
+const killDelay = 2 * time.Second
+
+// commandLine is the command of an action, and the file its output goes to.
+func commandLine(p *Plan, a Action) (args []string, output string) {
+	switch a.Kind {
+	case "iperf3_server":
+		f := p.Flow(a.Flow)
+		return []string{"iperf3", "-s", "-1", "-p", strconv.Itoa(int(f.ServerPort)), "-J"},
+			"iperf3-" + f.Name + "-server.json"
+	case "iperf3_client":
+		f := p.Flow(a.Flow)
+		args := []string{"iperf3", "-c", f.Dst.String(), "-p", strconv.Itoa(int(f.ServerPort)),
+			"-B", f.Src.String(), "--cport", strconv.Itoa(int(f.ClientPort)),
+			"-t", strconv.Itoa(int(f.Duration / time.Second)), "-P", strconv.Itoa(f.Streams), "-J"}
+		if f.UDP() {
+			args = append(args, "-u")
+		} else {
+			args = append(args, "-C", *f.CongestionControl)
+		}
+		if f.RateBps != nil { // iperf3 takes the rate of one stream
+			args = append(args, "-b", strconv.FormatInt(*f.RateBps/int64(f.Streams), 10))
+		}
+		return args, "iperf3-" + f.Name + "-client.json"
+	case "ping":
+		return []string{"ping", "-D", "-n", "-i", strconv.FormatFloat(a.Interval.Seconds(), 'f', -1, 64),
+			"-c", strconv.Itoa(a.Count), a.Dst.String()}, "ping-" + a.Name + ".txt"
+	}
+	panic("unchecked plan: action " + a.Kind)
+}
+
+// A process is a command of the plan. It ends with its context: SIGTERM, then
+// SIGKILL.
+type process struct {
+	run    *run
+	ctx    context.Context
+	action Action
+	cmd    *exec.Cmd
+	output *os.File
+	stderr tail
+}
+
+func (r *run) newProcess(ctx context.Context, a Action) (*process, error) {
+	args, output := commandLine(r.plan, a)
+	f, err := os.Create(filepath.Join(r.dir, output))
+	if err != nil {
+		return nil, fmt.Errorf("preparing %s: %w", a.Kind, err)
+	}
+	p := &process{run: r, ctx: ctx, action: a, output: f}
+	p.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
+	p.cmd.Env = append(os.Environ(), "LC_ALL=C")
+	p.cmd.Stdout = f
+	p.cmd.Stderr = &p.stderr
+	p.cmd.WaitDelay = killDelay
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid:   true,            // a terminal's Ctrl-C must reach the agent alone
+		Pdeathsig: syscall.SIGKILL, // nothing may outlive an agent that is killed
+	}
+	p.cmd.Cancel = func() error {
+		pid := p.cmd.Process.Pid
+		return errors.Join(unix.Kill(-pid, unix.SIGTERM), unix.Kill(-pid, unix.SIGCONT)) // a held process must run to end
+	}
+	return p, nil
+}
+
+// start starts the process at the niceness that the agent had at first.
+func (p *process) start() error {
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", p.action.Kind, err)
+	}
+	if err := unix.Setpriority(unix.PRIO_PROCESS, p.cmd.Process.Pid, inheritedNice); err != nil {
+		p.run.fail(fmt.Errorf("setting the niceness of %s: %w", p.action.Kind, err))
+	}
+	if p.action.Flow != "" {
+		p.run.journal.Event("flow_launched", p.action.Flow, Attributes{"action": p.action.Kind})
+	}
+	return nil
+}
+
+func (p *process) close() { p.output.Close() }
+
+// wait waits for a started process. That it failed is recorded as an event and
+// returned as an error; that it was ended because the run is aborted is
+// neither. "iperf3 -J" (3.12) exits with 0 even if it could not connect, so an
+// error in its report counts as well.
+func (p *process) wait() error {
+	err := p.cmd.Wait()
+	if errors.Is(p.ctx.Err(), context.Canceled) {
+		return nil
+	}
+	message := p.reportedError()
+	switch {
+	case errors.Is(p.ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("ended by the agent, %v after the end of the phase", gracePeriod)
+	case err == nil && message != "":
+		err = errors.New("its report has an error")
+	case err == nil:
+		return nil
+	}
+	message = strings.TrimSpace(string(p.stderr) + "\n" + message)
+	code := p.cmd.ProcessState.ExitCode() // -1 if a signal ended it
+	p.run.journal.Event("process_exit", p.action.Flow, Attributes{"action": p.action.Kind, "code": code, "stderr": message})
+	return fmt.Errorf("%s %s: %w: %s", p.action.Kind, p.action.Flow+p.action.Name, err, message)
+}
+
+// reportError is the last member of a report of "iperf3 -J" that has one.
+var reportError = regexp.MustCompile(`"error":\s*("(?:[^"\\]|\\.)*")\s*}\s*$`)
+
+// reportedError is the error at the end of the process's report, which may be
+// too long to be read as a whole, or empty.
+func (p *process) reportedError() string {
+	end := make([]byte, 4096)
+	size, err := p.output.Seek(0, io.SeekEnd)
+	if err != nil {
+		return ""
+	}
+	n, err := p.output.ReadAt(end, max(0, size-int64(len(end))))
+	if err != nil && err != io.EOF {
+		return ""
+	}
+	var text string
+	if found := reportError.FindSubmatch(end[:n]); found != nil && json.Unmarshal(found[1], &text) == nil {
+		return text
+	}
+	return ""
+}
+
+// A tail keeps the end of what is written to it.
+type tail []byte
+
+func (t *tail) Write(b []byte) (int, error) {
+	const keep = 4096
+	*t = append(*t, b...)
+	if excess := len(*t) - keep; excess > 0 {
+		*t = append((*t)[:0], (*t)[excess:]...)
+	}
+	return len(b), nil
+}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"dumbbell/collectors/spool"
+	"dumbbell/collectors/tcpinfo"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// armTimeout ends an agent whose controller has vanished.
+	armTimeout = 5 * time.Minute
+
+	startPoll = 20 * time.Millisecond
+
+	// startMargin is how far ahead t0 has to be when the agent learns of it:
+	// servers start 3 s before it.
+	startMargin = 3500 * time.Millisecond
+
+	// gracePeriod is how long processes may run after the end of the phase, to
+	// drain queues and to write their reports.
+	gracePeriod = 10 * time.Second
+)
+
+// A run is one execution of a plan in its run directory.
+type run struct {
+	dir     string
+	plan    *Plan
+	clock   Clock
+	journal *Journal
+	t0      time.Time // with Go's monotonic reading
+
+	mu       sync.Mutex
+	failures []error
+}
+
+// Run executes the plan in a run directory and returns the final state. The
+// error says why that is not "done".
+func Run(ctx context.Context, dir, version string) (state string, err error) {
+	clock, err := NewClock()
+	if err != nil {
+		return "failed", err
+	}
+	journal, err := OpenJournal(dir, version, clock)
+	if err != nil {
+		return "failed", err
+	}
+	r := &run{dir: dir, clock: clock, journal: journal}
+	err = r.execute(ctx)
+	switch {
+	case ctx.Err() != nil:
+		state, err = "aborted", errors.Join(errors.New("ended by a signal"), err)
+	case errors.Is(err, errNoStart):
+		state = "aborted"
+	case err != nil:
+		state = "failed"
+	default:
+		state = "done"
+	}
+	var reason string
+	var attributes Attributes
+	if err != nil {
+		reason = err.Error()
+		attributes = Attributes{"reason": reason}
+	}
+	journal.Event(state, "", attributes)
+	return state, errors.Join(err, journal.Close(), journal.State(state, reason))
+}
+
+func (r *run) execute(ctx context.Context) (err error) {
+	if r.plan, err = ReadPlan(filepath.Join(r.dir, "plan.json")); err != nil {
+		return err
+	}
+	if err := r.preflight(ctx); err != nil {
+		return fmt.Errorf("%s: %w", r.plan.Host, err)
+	}
+	rows, tornBytes, err := spool.Open(filepath.Join(r.dir, "spool.lp"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	samples, err := newSampler(r.plan, r.clock, r.journal, rows)
+	if err != nil {
+		return err
+	}
+	defer samples.close()
+
+	armed := Attributes{"nice": niceness()}
+	if tornBytes > 0 {
+		armed["torn_bytes"] = tornBytes
+	}
+	r.journal.Event("armed", "", armed)
+	if err := r.journal.State("armed", ""); err != nil {
+		return err
+	}
+	t0, err := r.awaitStart(ctx)
+	if err != nil {
+		return err
+	}
+	r.journal.Event("start_received", "", Attributes{"t0_unix_ns": t0})
+	r.t0 = r.clock.At(t0)
+	if margin := time.Until(r.t0); margin < startMargin {
+		return fmt.Errorf("start arrived %d ms too late", (startMargin - margin).Milliseconds())
+	}
+	if err := r.journal.State("waiting", ""); err != nil {
+		return err
+	}
+	return r.perform(ctx, samples)
+}
+
+// perform executes the actions and samples. One failure does not stop the
+// rest: what was measured beside it may explain it.
+func (r *run) perform(ctx context.Context, samples *sampler) error {
+	ctx, cancel := context.WithDeadline(ctx, r.t0.Add(r.plan.Duration+gracePeriod))
+	defer cancel()
+	first := time.Duration(0)
+	for _, a := range r.plan.Own().Actions {
+		at := a.At
+		if a.Kind == "iperf3_client" {
+			at -= launchLead
+		}
+		first = min(first, at)
+	}
+	var all sync.WaitGroup
+	for _, a := range r.plan.Own().Actions {
+		all.Go(func() {
+			if a.Kind == "iperf3_client" {
+				r.fail(r.runClient(ctx, a))
+			} else {
+				r.fail(r.runPlain(ctx, a))
+			}
+		})
+	}
+	all.Go(func() { r.fail(samples.run(ctx, r.t0)) })
+	if sleepUntil(ctx, r.t0.Add(first)) == nil {
+		r.fail(r.journal.State("running", ""))
+	}
+	all.Wait()
+	sleepUntil(ctx, r.t0.Add(r.plan.Duration))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(r.failures...)
+}
+
+// runPlain runs a process from its planned time until it ends.
+func (r *run) runPlain(ctx context.Context, a Action) error {
+	p, err := r.newProcess(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if sleepUntil(ctx, r.t0.Add(a.At)) != nil {
+		return nil
+	}
+	if err := p.start(); err != nil {
+		return err
+	}
+	return p.wait()
+}
+
+// fail remembers a failure that makes the run's final state "failed".
+func (r *run) fail(err error) {
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.failures = append(r.failures, err)
+	}
+}
+
+// preflight checks what the plan needs from this host before the host says
+// that it is armed.
+func (r *run) preflight(ctx context.Context) error {
+	var tcp bool
+	for _, a := range r.plan.Own().Actions {
+		program, _, _ := strings.Cut(a.Kind, "_")
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%s needs the program %s: %w", a.Kind, program, err)
+		}
+		if program == "iperf3" && r.journal.status.Iperf3 == "" {
+			out, err := exec.CommandContext(ctx, program, "--version").Output()
+			if err != nil {
+				return fmt.Errorf("asking iperf3 for its version: %w", err)
+			}
+			r.journal.status.Iperf3, _, _ = strings.Cut(string(out), "\n")
+		}
+		if a.Kind != "iperf3_client" || r.plan.Flow(a.Flow).UDP() {
+			continue
+		}
+		tcp = true
+		if err := checkCongestionControl(r.plan.Flow(a.Flow)); err != nil {
+			return err
+		}
+	}
+	if tcp || len(r.plan.Own().Sample.TCP) > 0 {
+		diag, err := tcpinfo.Dial()
+		if err != nil {
+			return err
+		}
+		defer diag.Close()
+		return diag.Available(tcpinfo.TCP)
+	}
+	return nil
+}
+
+// checkCongestionControl refuses what setsockopt would refuse only at the
+// start of the flow.
+func checkCongestionControl(f *Flow) error {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
+	if err != nil {
+		return fmt.Errorf("looking for congestion controls: %w", err)
+	}
+	available := strings.Fields(string(b))
+	if !slices.Contains(available, *f.CongestionControl) {
+		return fmt.Errorf("%s: congestion control %q asked, available are %s", f.Name, *f.CongestionControl, strings.Join(available, ", "))
+	}
+	return nil
+}
+
+// errNoStart says that the controller never started an armed agent.
+var errNoStart = fmt.Errorf("no start within %v of arming", armTimeout)
+
+// awaitStart waits for start.json and returns t0 in ns since 1970.
+func (r *run) awaitStart(ctx context.Context) (int64, error) {
+	path := filepath.Join(r.dir, "start.json")
+	giveUp := time.Now().Add(armTimeout)
+	for time.Now().Before(giveUp) {
+		b, err := os.ReadFile(path)
+		if err == nil {
+			var start Start
+			err = decodeStrict(b, &start)
+			if err == nil {
+				return start.T0UnixNs, nil
+			}
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) { // not just half written
+				return 0, fmt.Errorf("%s: %w", path, err)
+			}
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return 0, fmt.Errorf("waiting for the start: %w", err)
+		}
+		if err := sleepUntil(ctx, time.Now().Add(startPoll)); err != nil {
+			return 0, err
+		}
+	}
+	return 0, errNoStart
+}
+
+// sleepUntil sleeps to a moment of the monotonic clock, or until the context
+// ends, whose error it then returns. Go's timers can be a millisecond late,
+// since epoll_wait counts milliseconds; the kernel wakes us for the rest.
+func sleepUntil(ctx context.Context, t time.Time) error {
+	const rest = 2 * time.Millisecond
+	if d := time.Until(t) - rest; d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+	for d := time.Until(t); d > 0; d = time.Until(t) {
+		ts := unix.NsecToTimespec(d.Nanoseconds())
+		unix.Nanosleep(&ts, nil) // cut short by a signal, it is repeated
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,528 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"dumbbell/collectors/spool"
+
+	"github.com/influxdata/line-protocol/v2/lineprotocol"
+)
+
+// TestMain lets the test binary be the agent, so that the tests drive a real
+// process by real files and signals.
+func TestMain(m *testing.M) {
+	if os.Getenv("DUMBBELL_TEST_AS_AGENT") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func needIperf3(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Skip("iperf3 is not installed: apt-get install iperf3")
+	}
+}
+
+// freePort returns a port that nobody uses and that nobody will be given.
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	for port := uint16(20000 + os.Getpid()%8000); port < 32000; port++ {
+		portsMu <- struct{}{}
+		used := ports[port]
+		ports[port] = true
+		<-portsMu
+		if used {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprint(":", port))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		return port
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+var (
+	ports   = make(map[uint16]bool)
+	portsMu = make(chan struct{}, 1)
+)
+
+// loopbackPlan has one flow from this host to itself.
+func loopbackPlan(t *testing.T) *Plan {
+	cubic := "cubic"
+	rate := int64(50e6)
+	plan := &Plan{
+		RunID: "run", Point: "point", Host: "here", Phase: "measurement",
+		Duration: 1200 * time.Millisecond, SamplingInterval: 20 * time.Millisecond,
+		Flows: []Flow{{
+			Name: "flow1", Kind: "iperf3_tcp", SrcHost: "here", DstHost: "here",
+			Src: netip.MustParseAddr("127.0.0.1"), Dst: netip.MustParseAddr("127.0.0.1"),
+			ServerPort: freePort(t), ClientPort: freePort(t), Streams: 1, Duration: time.Second,
+			CongestionControl: &cubic, RateBps: &rate,
+		}},
+	}
+	var own HostPlan
+	own.Actions = []Action{
+		{At: -3 * time.Second, Kind: "iperf3_server", Flow: "flow1"},
+		{At: 0, Kind: "iperf3_client", Flow: "flow1"},
+	}
+	own.Sample.TCP = []string{"flow1"}
+	own.Sample.Qdisc = true
+	plan.Hosts = map[string]HostPlan{"here": own}
+	return plan
+}
+
+// writePlan omits the keys that an action does not have, as a planner does.
+func writePlan(t *testing.T, dir string, plan *Plan) {
+	t.Helper()
+	b, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "plan.json"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An agent is a running dumbbell-agent.
+type agent struct {
+	t      *testing.T
+	dir    string
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+func startAgent(t *testing.T, plan *Plan) *agent {
+	t.Helper()
+	a := &agent{t: t, dir: t.TempDir(), exited: make(chan struct{})}
+	writePlan(t, a.dir, plan)
+	a.cmd = exec.Command(os.Args[0], "run", a.dir)
+	a.cmd.Env = append(os.Environ(), "DUMBBELL_TEST_AS_AGENT=1")
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := a.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		a.cmd.Wait()
+		close(a.exited)
+	}()
+	t.Cleanup(func() {
+		a.cmd.Process.Kill()
+		<-a.exited
+	})
+	return a
+}
+
+func (a *agent) status() (s Status) {
+	a.t.Helper()
+	b, err := os.ReadFile(filepath.Join(a.dir, "status.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return s
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		a.t.Fatalf("status.json is not whole: %v: %q", err, b)
+	}
+	return s
+}
+
+type event struct {
+	UnixNs  int64 `json:"unix_ns"`
+	MonoNs  int64 `json:"mono_ns"`
+	Event   string
+	Flow    string
+	Held    bool
+	Reason  string
+	Sent    uint64 `json:"bytes_sent"`
+	Planned int64  `json:"planned_unix_ns"`
+	Error   *int64 `json:"error_ns"`
+	Name    string
+	Action  string
+	Code    int
+	Stderr  string
+	Sampled int
+	Ticks   int
+	Missed  int
+	Median  int64 `json:"achieved_interval_ns"`
+}
+
+// events returns all events of a name so far.
+func (a *agent) events(name string) (all []event) {
+	a.t.Helper()
+	b, err := os.ReadFile(filepath.Join(a.dir, "events.jsonl"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		a.t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			a.t.Fatalf("event %q: %v", lines.Text(), err)
+		}
+		if e.Event == name {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func (a *agent) one(name string) event {
+	a.t.Helper()
+	all := a.events(name)
+	if len(all) != 1 {
+		b, _ := os.ReadFile(filepath.Join(a.dir, "events.jsonl"))
+		a.t.Fatalf("%d events %s in\n%s", len(all), name, b)
+	}
+	return all[0]
+}
+
+// await waits for a condition, as long as the agent lives.
+func (a *agent) await(what string, condition func() bool) {
+	a.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-a.exited:
+			if !condition() {
+				a.t.Fatalf("the agent ended before %s: %+v", what, a.status())
+			}
+		default:
+		}
+		if time.Now().After(deadline) {
+			a.t.Fatalf("no %s within 20 s: %+v", what, a.status())
+		}
+	}
+}
+
+// start waits until the agent is armed and starts it.
+func (a *agent) start(ahead time.Duration) (t0 int64) {
+	a.t.Helper()
+	a.await("arming", func() bool { return a.status().State == "armed" })
+	t0 = time.Now().Add(ahead).UnixNano()
+	tmp := filepath.Join(a.dir, "start.tmp")
+	if err := os.WriteFile(tmp, fmt.Appendf(nil, `{"t0_unix_ns": %d}`, t0), 0o644); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := os.Rename(tmp, filepath.Join(a.dir, "start.json")); err != nil {
+		a.t.Fatal(err)
+	}
+	return t0
+}
+
+// end waits for the agent to end and checks how it did.
+func (a *agent) end(state string, code int, reasons ...string) {
+	a.t.Helper()
+	select {
+	case <-a.exited:
+	case <-time.After(30 * time.Second):
+		a.t.Fatalf("the agent still runs: %+v", a.status())
+	}
+	status := a.status()
+	if status.State != state || a.cmd.ProcessState.ExitCode() != code {
+		a.t.Errorf("status %+v and exit code %d, want %s and %d", status, a.cmd.ProcessState.ExitCode(), state, code)
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(status.Reason, reason) {
+			a.t.Errorf("reason %q does not say %q", status.Reason, reason)
+		}
+	}
+	if len(reasons) == 0 && status.Reason != "" {
+		a.t.Errorf("reason %q", status.Reason)
+	}
+	if e := a.one(state); e.Reason != status.Reason {
+		a.t.Errorf("event says %q, status %q", e.Reason, status.Reason)
+	}
+}
+
+// children are the processes that the agent has started and that still exist.
+func (a *agent) children() (pids []int) {
+	a.t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", a.cmd.Process.Pid))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue // that thread has ended
+		}
+		for _, s := range strings.Fields(string(b)) {
+			pid, err := strconv.Atoi(s)
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func TestRunTCP(t *testing.T) {
+	for _, streams := range []int{1, 3} {
+		t.Run(fmt.Sprint(streams, " streams"), func(t *testing.T) {
+			t.Parallel()
+			needIperf3(t)
+			plan := loopbackPlan(t)
+			plan.Flows[0].Streams = streams
+			for range streams - 1 {
+				freePort(t) // those that follow are taken too
+			}
+			a := startAgent(t, plan)
+			t0 := a.start(4 * time.Second)
+			a.end("done", 0)
+			if s := a.status(); !strings.HasPrefix(s.Iperf3, "iperf 3") {
+				t.Errorf("iperf3 version %q", s.Iperf3)
+			}
+			if launched := a.events("flow_launched"); len(launched) != 2 {
+				t.Errorf("launched %+v", launched)
+			}
+			held := a.one("flow_held")
+			if !held.Held || held.Sent != cookieBytes || held.UnixNs >= t0 {
+				t.Errorf("held %+v, t0 is %d", held, t0)
+			}
+			for _, name := range []string{"flow_released", "flow_first_data"} {
+				e := a.one(name)
+				if e.Error == nil {
+					t.Fatalf("%s without an error: %+v", name, e)
+				}
+				t.Logf("%s %v after the planned time", name, time.Duration(*e.Error))
+				// The upper bound is generous: tests share a machine.
+				if e.Planned != t0 || *e.Error < 0 || *e.Error > 200e6 {
+					t.Errorf("%s: planned %d, error %d ns, want %d and 0 to 200 ms", name, e.Planned, *e.Error, t0)
+				}
+			}
+			if e := a.one("flow_congestion_control"); e.Name != "cubic" {
+				t.Errorf("congestion control %q", e.Name)
+			}
+			sampler := a.one("sampler")
+			if sampler.Ticks != 60 || sampler.Sampled+sampler.Missed != 60 || sampler.Sampled < 30 || sampler.Median < 15e6 || sampler.Median > 40e6 {
+				t.Errorf("sampler %+v", sampler)
+			}
+			checkSpool(t, a, t0, streams)
+			for _, side := range []string{"client", "server"} {
+				b, err := os.ReadFile(filepath.Join(a.dir, "iperf3-flow1-"+side+".json"))
+				var report struct {
+					End struct {
+						Sent struct{ Bytes int64 } `json:"sum_sent"`
+						Recv struct{ Bytes int64 } `json:"sum_received"`
+					}
+				}
+				if err != nil || json.Unmarshal(b, &report) != nil || report.End.Recv.Bytes == 0 {
+					t.Errorf("%s: %v: %s", side, err, b)
+				}
+			}
+		})
+	}
+}
+
+// checkSpool checks that every end of every stream was sampled, when it was,
+// and that what one side sent the other received.
+func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(a.dir, "spool.lp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := spool.Scan(bytes.NewReader(b)); err != nil || done.Bytes != int64(len(b)) {
+		t.Fatalf("spool: %+v, %v", done, err)
+	}
+	rows := make(map[string]int)
+	most := make(map[string]int64)
+	d := lineprotocol.NewDecoderWithBytes(b)
+	for d.Next() {
+		measurement, err := d.Measurement()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tags := make(map[string]string)
+		for {
+			k, v, err := d.NextTag()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k == nil {
+				break
+			}
+			tags[string(k)] = string(v)
+		}
+		if tags["run"] != "run" || tags["point"] != "point" || tags["phase"] != "measurement" || tags["host"] != "here" {
+			t.Fatalf("tags %v", tags)
+		}
+		key := string(measurement) + " " + tags["side"] + " " + tags["stream"]
+		rows[key]++
+		mono := false
+		for {
+			k, v, err := d.NextField()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k == nil {
+				break
+			}
+			if name := string(k); name == "bytes_acked" && tags["side"] == "sender" || name == "bytes_received" && tags["side"] == "receiver" {
+				most[key] = max(most[key], v.IntV())
+			}
+			mono = mono || string(k) == "mono_ns"
+		}
+		stamp, err := d.Time(lineprotocol.Nanosecond, time.Time{})
+		if err != nil || !mono || stamp.UnixNano() < t0 || stamp.UnixNano() > t0+int64(3*time.Second) {
+			t.Fatalf("stamp %v (t0 %v), mono_ns %v, error %v", stamp, time.Unix(0, t0), mono, err)
+		}
+	}
+	for stream := range streams {
+		for _, side := range []string{"sender", "receiver"} {
+			key := fmt.Sprintf("tcp_info %s %d", side, stream)
+			if rows[key] < 20 || most[key] < 500_000 {
+				t.Errorf("%s: %d rows up to %d bytes", key, rows[key], most[key])
+			}
+		}
+	}
+}
+
+func TestRunUDP(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	plan := loopbackPlan(t)
+	f := &plan.Flows[0]
+	f.Kind, f.CongestionControl = "iperf3_udp", nil
+	own := plan.Own()
+	own.Sample.TCP = nil
+	plan.Hosts["here"] = own
+	a := startAgent(t, plan)
+	a.start(4 * time.Second)
+	a.end("done", 0)
+	if held := a.one("flow_held"); !held.Held {
+		if !strings.Contains(held.Reason, "udp_diag") {
+			t.Errorf("not held: %+v", held)
+		}
+		return
+	}
+	if e := a.one("flow_released"); e.Error == nil || *e.Error < 0 || *e.Error > 200e6 {
+		t.Errorf("released %+v", e)
+	}
+}
+
+func TestLateStart(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	a := startAgent(t, loopbackPlan(t))
+	a.start(time.Second)
+	a.end("failed", 1, "start arrived 25", "ms too late")
+	if launched := a.events("flow_launched"); len(launched) != 0 {
+		t.Errorf("launched %+v", launched)
+	}
+}
+
+func TestUnknownCongestionControl(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	plan := loopbackPlan(t)
+	unknown := "frugal"
+	plan.Flows[0].CongestionControl = &unknown
+	a := startAgent(t, plan)
+	a.end("failed", 1, "here: flow1", `"frugal"`, "available are", "cubic")
+	if armed := a.events("armed"); len(armed) != 0 {
+		t.Errorf("armed %+v", armed)
+	}
+}
+
+func TestBadPlan(t *testing.T) {
+	t.Parallel()
+	plan := loopbackPlan(t)
+	plan.Duration = 0
+	startAgent(t, plan).end("failed", 1, "plan.json: duration_ns: must be positive")
+}
+
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	plan := loopbackPlan(t)
+	own := plan.Own()
+	own.Actions = own.Actions[1:]
+	plan.Hosts["here"] = own
+	a := startAgent(t, plan)
+	a.start(4 * time.Second)
+	a.end("failed", 1, "iperf3_client flow1", "refused")
+	if e := a.one("process_exit"); e.Action != "iperf3_client" || !strings.Contains(e.Stderr, "refused") {
+		t.Errorf("process_exit %+v", e)
+	}
+	if held := a.one("flow_held"); held.Held {
+		t.Errorf("held %+v", held)
+	}
+}
+
+// TestEnd ends the agent while its client is held, which is when a child could
+// most easily be left behind: a stopped process ignores SIGTERM.
+func TestEnd(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			needIperf3(t)
+			a := startAgent(t, loopbackPlan(t))
+			a.start(5 * time.Second)
+			a.await("hold", func() bool { return len(a.events("flow_held")) > 0 })
+			children := a.children()
+			if len(children) != 2 {
+				t.Fatalf("%d children, want a server and a client", len(children))
+			}
+			if err := a.cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if signal == syscall.SIGTERM {
+				a.end("aborted", 3, "signal")
+				checkGone(t, children, 0)
+			} else {
+				<-a.exited
+				checkGone(t, children, 5*time.Second)
+			}
+		})
+	}
+}
+
+func checkGone(t *testing.T, pids []int, patience time.Duration) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for _, pid := range pids {
+		for {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			if err != nil || !bytes.Contains(b, []byte("(iperf3)")) || bytes.Contains(b, []byte(") Z")) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("process %d is left: %s", pid, b)
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+func TestAbortWhileArmed(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	a := startAgent(t, loopbackPlan(t))
+	a.await("arming", func() bool { return a.status().State == "armed" })
+	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	a.end("aborted", 3, "signal")
+}

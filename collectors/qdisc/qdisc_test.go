@@ -1,0 +1,152 @@
+package qdisc
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/influxdata/line-protocol/v2/lineprotocol"
+	"golang.org/x/sys/unix"
+)
+
+// namespace puts the test, and the commands it runs, into a network namespace
+// of its own. The thread, which is not given back, takes it away at its end.
+func namespace(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for a network namespace")
+	}
+	for _, program := range []string{"ip", "tc"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("needs iproute2: ", err)
+		}
+	}
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal("unsharing the network namespace: ", err)
+	}
+}
+
+func run(t *testing.T, command string) []byte {
+	t.Helper()
+	args := strings.Fields(command)
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", command, err, out)
+	}
+	return out
+}
+
+func list(t *testing.T) []Stats {
+	t.Helper()
+	c, err := Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	stats, err := c.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats
+}
+
+// TestAgainstTC sends real packets through a qdisc, some of which it drops,
+// and compares with what tc reads.
+func TestAgainstTC(t *testing.T) {
+	namespace(t)
+	run(t, "ip link add name left type veth peer name right")
+	run(t, "ip address add 198.18.0.1/24 dev left")
+	run(t, "ip link set left up")
+	run(t, "ip link set right up")
+	run(t, "ip neighbour add 198.18.0.2 lladdr 02:00:00:00:00:02 dev left")
+	run(t, "tc qdisc add dev left root handle 1: tbf rate 80kbit burst 2000 limit 5000")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for range 20 { // 1 in the burst, 4 or so in the queue, the rest dropped
+		unix.Sendto(fd, make([]byte, 1000), 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{198, 18, 0, 2}})
+	}
+	var want []struct {
+		Kind, Handle, Dev                           string
+		Root                                        bool
+		Bytes, Packets, Drops, Overlimits, Requeues uint64
+		Backlog, QLen                               uint32
+	}
+	var got []Stats
+	for deadline := time.Now().Add(10 * time.Second); ; { // until the queue has drained and both see the same
+		got = slices.DeleteFunc(slices.Clone(list(t)), func(s Stats) bool { return s.Device != "left" })
+		if err := json.Unmarshal(run(t, "tc -s -j qdisc show dev left"), &want); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 || len(want) != 1 || got[0].QueueLength == 0 {
+			break
+		}
+		if got[0].Backlog == 0 {
+			t.Fatalf("packets without bytes are queued: %+v", got[0])
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still queued: %+v", got)
+		}
+	}
+	if len(got) != 1 || len(want) != 1 {
+		t.Fatalf("%d qdiscs, tc shows %d: %+v", len(got), len(want), got)
+	}
+	w := want[0]
+	if expected := (Stats{Device: "left", Kind: "tbf", Handle: "1:", Parent: "root", Bytes: w.Bytes, Packets: w.Packets,
+		Drops: uint32(w.Drops), Overlimits: uint32(w.Overlimits), Requeues: uint32(w.Requeues)}); got[0] != expected {
+		t.Errorf("%+v, tc says %+v", got[0], expected)
+	}
+	if got[0].Drops == 0 || got[0].Bytes == 0 || got[0].Overlimits == 0 {
+		t.Errorf("nothing was sent, dropped or delayed: %+v", got[0])
+	}
+}
+
+// TestMultiqueue: of mq and its leaves, mq and the leaves with a handle stay.
+func TestMultiqueue(t *testing.T) {
+	namespace(t)
+	run(t, "ip link add name left numtxqueues 3 type veth peer name right")
+	run(t, "ip link set left up")
+	run(t, "tc qdisc replace dev left root handle 1: mq")
+	run(t, "tc qdisc replace dev left parent 1:2 handle 20: pfifo limit 7")
+	var got []string
+	for _, s := range list(t) {
+		if s.Device == "right" {
+			continue
+		}
+		got = append(got, strings.Join([]string{s.Device, s.Kind, s.Handle, s.Parent}, " "))
+	}
+	slices.Sort(got)
+	if want := []string{"left mq 1: root", "left pfifo 20: 1:2"}; !slices.Equal(got, want) {
+		t.Errorf("qdiscs %q, want %q", got, want)
+	}
+}
+
+func TestLine(t *testing.T) {
+	var e lineprotocol.Encoder
+	e.StartLine("qdisc")
+	(&Stats{QueueLength: 1, Backlog: 2, Bytes: 1 << 40, Packets: 4, Drops: 5, Overlimits: 6, Requeues: 7}).AddFields(&e)
+	e.EndLine(time.Time{})
+	const want = "qdisc backlog_bytes=2i,qlen_packets=1i,bytes=1099511627776i,packets=4i,drops=5i,overlimits=6i,requeues=7i\n"
+	if string(e.Bytes()) != want || e.Err() != nil {
+		t.Errorf("%q, %v, want %q", e.Bytes(), e.Err(), want)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(make([]byte, messageLength))
+	f.Add(append(make([]byte, messageLength), 12, 0, attrStats2, 0, 8, 0, statsBasic, 0, 1, 2, 3, 4))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := decode(b); err == nil && len(b) < messageLength {
+			t.Errorf("decoded %d bytes to %+v", len(b), m)
+		}
+	})
+}

@@ -1,0 +1,72 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% tags=["parameters"]
+run_dir = "results/latest"
+
+# %%
+from dumbbell.report import Report, setup
+
+report = Report(run_dir)
+setup()
+
+# %%
+report.header()
+
+# %% [markdown]
+# ## Asked and measured
+# A run is valid only if everything it asked for was read back and measured.
+
+# %%
+report.facts()
+
+# %% [markdown]
+# ## Goodput
+
+# %%
+report.goodput()
+
+# %% [markdown]
+# ## Fairness
+
+# %%
+report.fairness()
+
+# %% [markdown]
+# ## Congestion window
+
+# %%
+report.cwnd()
+
+# %% [markdown]
+# ## Round-trip time
+
+# %%
+report.srtt()
+
+# %% [markdown]
+# ## Queue of the router
+
+# %%
+report.queue()
+
+# %% [markdown]
+# ## Hosts and versions
+
+# %%
+report.hosts()
+
+# %% [markdown]
+# ## Do it again
+
+# %%
+report.reproduce()

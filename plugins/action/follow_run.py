@@ -1,0 +1,59 @@
+"""Show how a phase is getting on until it should have ended. Agents do not need this: it only looks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from dumbbell.plan import Plan
+from dumbbell.states import record_state
+from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
+from dumbbell.units import human
+
+_EVERY_S = 5.0
+
+
+class ActionModule(ActionBase):
+    """Arguments: ``run_dir``, ``phase``, ``t0_unix_ns``, ``influxdb`` (url, database, username, password)."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Print a line every few seconds: time, and each flow's goodput as InfluxDB has it."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec(
+            {
+                "run_dir": {"type": "path", "required": True},
+                "phase": {"type": "str", "required": True},
+                "t0_unix_ns": {"type": "int", "required": True},
+                "influxdb": {"type": "dict", "required": True},
+            }
+        )
+        run_dir = Path(args["run_dir"])
+        phase = Plan.model_validate_json((run_dir / "plan.json").read_bytes()).phase(args["phase"])
+        t0_s = args["t0_unix_ns"] / 1e9
+        total_s = phase.duration_ns / 1e9
+        display = Display()
+        display.display(f"{phase.phase}: starts in {t0_s - time.time():.0f} s and takes {total_s:.0f} s")
+        time.sleep(max(0.0, t0_s - time.time()))
+        record_state(run_dir, "running", phase.phase)
+        with Influx(InfluxTarget(**args["influxdb"])) as influx:
+            while (left_s := t0_s + total_s - time.time()) > 0:
+                time.sleep(min(_EVERY_S, left_s))
+                done_s = min(time.time() - t0_s, total_s)
+                display.display(f"{phase.phase}: {done_s:3.0f} of {total_s:.0f} s  {_goodputs(influx, run_dir.name)}")
+        return result
+
+
+def _goodputs(influx: Influx, run_id: str) -> str:
+    """Each flow's goodput over the last seconds, or why it is not known. A look at the live store, no result."""
+    try:
+        rows = influx.query(
+            "SELECT max(bytes_acked) - min(bytes_acked) AS bytes, count(bytes_acked) AS n FROM tcp_info "
+            "WHERE run = $run AND side = 'sender' AND time > now() - 3s GROUP BY flow",
+            run=run_id,
+        )
+    except InfluxError as error:
+        return f"({error})"
+    return "  ".join(f"{row['flow']} {human(row['bytes'] * 8 / 3.0, 'bit/s')}" for row in rows)

@@ -1,0 +1,80 @@
+"""Plan a scenario for this inventory and make its run directory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from dumbbell.model import ScenarioError
+from dumbbell.plan import Inventory, Plan, plan
+from dumbbell.states import record_state
+
+
+class ActionModule(ActionBase):
+    """Arguments: ``scenario`` (path), ``results_dir``. Returns ``run_id``, ``run_dir``, ``plan``, ``phases`` by host."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Plan, then write scenario.yml, plan.json and each agent's part of the plan."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec(
+            {"scenario": {"type": "path", "required": True}, "results_dir": {"type": "path", "required": True}}
+        )
+        assert task_vars is not None
+        scenario = Path(args["scenario"])
+        try:
+            planned = plan(scenario, _inventory(task_vars))
+        except ScenarioError as error:
+            raise AnsibleActionFail(str(error)) from None
+        run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{planned.scenario}"
+        run_dir = Path(args["results_dir"]).absolute() / run_id
+        run_dir.mkdir(parents=True)
+        shutil.copy(scenario, run_dir / "scenario.yml")
+        (run_dir / "plan.json").write_bytes(planned.to_json())
+        latest = run_dir.parent / "latest"
+        latest.unlink(missing_ok=True)
+        latest.symlink_to(run_id)
+        phases = _write_parts(planned, run_id, run_dir)
+        record_state(run_dir, "planned")
+        return result | {
+            "changed": True,
+            "run_id": run_id,
+            "run_dir": str(run_dir),
+            "plan": json.loads(planned.to_json()),
+            "phases": phases,
+        }
+
+
+def _inventory(task_vars: dict[str, Any]) -> Inventory:
+    hosts = task_vars["groups"]["testbed"]
+    wanted = ("management_interface", "experiment_interfaces")
+    return Inventory.model_validate(
+        {
+            "groups": {name: list(members) for name, members in task_vars["groups"].items()},
+            "hosts": {
+                host: {key: task_vars["hostvars"][host][key] for key in wanted if key in task_vars["hostvars"][host]}
+                for host in hosts
+            },
+        }
+    )
+
+
+def _write_parts(planned: Plan, run_id: str, run_dir: Path) -> dict[str, list[str]]:
+    """Write raw/HOST/PHASE/plan.json for every host that takes part; return its phases by host."""
+    phases: dict[str, list[str]] = {}
+    for host in planned.hosts:
+        (run_dir / "raw" / host).mkdir(parents=True)
+    for phase in planned.phases:
+        for host, part in phase.hosts.items():
+            if not (part.actions or part.sample.tcp or part.sample.qdisc):
+                continue
+            directory = run_dir / "raw" / host / phase.phase
+            directory.mkdir()
+            about = {"run_id": run_id, "point": planned.point, "host": host}
+            (directory / "plan.json").write_text(json.dumps(phase.model_dump(mode="json") | about, indent=1))
+            phases.setdefault(host, []).append(phase.phase)
+    return phases

@@ -1,0 +1,59 @@
+"""Gives a run that Ansible could not bring to its end the verdict `aborted`, with the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.callback import CallbackBase
+from dumbbell.states import record_state
+
+DOCUMENTATION = """
+name: run_record
+type: aggregate
+short_description: Record why a run was aborted
+description:
+  - A run whose playbook fails before it is judged gets a C(verdict.json) with the state C(aborted) and the reasons.
+"""
+
+
+class CallbackModule(CallbackBase):
+    """Remembers the run that is under way and what failed."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "run_record"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run_dir: Path | None = None
+        self.reasons: list[str] = []
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        """Learn which run directory this playbook made."""
+        if result.task.action == "plan_run":
+            self.run_dir = Path(result.result["run_dir"])
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        """Remember a reason."""
+        if not ignore_errors:
+            self._remember(result)
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        """Remember a reason."""
+        self._remember(result)
+
+    def _remember(self, result: Any) -> None:
+        text = f"{result.host.get_name()}: {result.task.get_name()}: {result.result.get('msg', 'failed')}"
+        if text not in self.reasons:
+            self.reasons.append(text)
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        """Write the verdict, if nothing else has."""
+        if self.run_dir is None or not self.reasons or (self.run_dir / "verdict.json").exists():
+            return
+        record_state(self.run_dir, "aborted", "; ".join(self.reasons))
+        verdict = {"state": "aborted", "reasons": self.reasons, "checks": []}
+        (self.run_dir / "verdict.json").write_text(json.dumps(verdict, indent=1) + "\n")

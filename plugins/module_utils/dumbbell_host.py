@@ -1,0 +1,125 @@
+"""What the modules of a testbed host share: running commands, converging, and keeping SSH alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+State = dict[str, Any]
+Command = list[str]
+
+
+def run(module: Any, command: Command) -> str:
+    """Standard output of `command`; a failing command ends the module with its name and its words."""
+    code, out, err = module.run_command(command)
+    if code:
+        module.fail_json(msg=f"`{shlex.join(command)}` failed: {(err or out).strip()}", rc=code)
+    return str(out)
+
+
+def read_json(module: Any, command: Command) -> Any:
+    """Decoded output of an iproute2 command; some of them print nothing where they mean an empty list."""
+    return json.loads(run(module, command) or "[]")
+
+
+def converge(
+    module: Any,
+    *,
+    read: Callable[[], Any],
+    plan: Callable[[Any], list[Command]],
+    mismatches: Callable[[Any], dict[str, tuple[Any, Any]]],
+    report: Callable[[Any], Any],
+    predict: Callable[[Any], Any],
+    perform: Callable[[Command], object] | None = None,
+    preflight: Callable[[list[Command]], None] | None = None,
+) -> None:
+    """Bring the host to the state asked for, read it back, and leave the module.
+
+    `plan` gives the commands that lead from a state just read to the one asked for, none when it is reached;
+    `mismatches` gives (asked, found) by name; `report` makes of a state what users see, `predict` what they
+    would see after the commands, for check mode. `preflight` refuses commands that this host cannot execute.
+    """
+    found = read()
+    before = after = report(found)
+    commands = plan(found)
+    if commands and preflight:
+        preflight(commands)
+    result = {"before": before, "commands": [shlex.join(command) for command in commands]}
+    if commands and module.check_mode:
+        after = predict(found)
+    elif commands:
+        for command in commands:
+            (perform or (lambda argv: run(module, argv)))(command)
+        found = read()
+        after = report(found)
+        wrong = mismatches(found)
+        if wrong:
+            words = "; ".join(f"{name}: asked for {want}, found {got}" for name, (want, got) in wrong.items())
+            module.fail_json(msg=f"the kernel did not take what was asked: {words}", after=after, **result)
+    diff = {"before": before, "after": after}
+    module.exit_json(changed=bool(commands), after=after, diff=diff, **result)
+
+
+def ssh_connection() -> str | None:
+    """SSH_CONNECTION of the session this process belongs to.
+
+    sudo drops the variable, so the environments of the ancestors are searched too.
+    """
+    own = os.environ.get("SSH_CONNECTION")
+    inherited = (
+        entry.partition(b"=")[2].decode()
+        for environment in _environments(os.getppid())
+        for entry in environment.split(b"\0")
+        if entry.startswith(b"SSH_CONNECTION=")
+    )
+    return own or next(inherited, None)
+
+
+def _environments(pid: int) -> Iterator[bytes]:
+    while pid > 1:
+        process = Path(f"/proc/{pid}")
+        try:
+            yield (process / "environ").read_bytes()
+            # The command's name may hold anything, so fields are counted from its last parenthesis.
+            pid = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return
+
+
+def management_devices(connection: str | None, links: list[State]) -> set[str]:
+    """Devices that carry the SSH session: the one with its local address, and all that lie beneath it.
+
+    `links` is the output of `ip -j address show`. Beneath are the device of a VLAN, the other end of a veth,
+    and the members of a bridge or bond.
+    """
+    if not connection:
+        return set()
+    local = connection.split()[2].partition("%")[0].removeprefix("::ffff:")
+    carrying = {
+        link["ifname"]
+        for link in links
+        if local in (address.get("local") for address in link.get("addr_info", []))
+    }
+    while True:
+        beneath = {link["link"] for link in links if link["ifname"] in carrying and link.get("link")}
+        beneath |= {link["ifname"] for link in links if link.get("master") in carrying}
+        if beneath <= carrying:
+            return carrying
+        carrying |= beneath
+
+
+def require_devices(module: Any, *names: str) -> list[State]:
+    """Links of this host; refuses names that it does not have, and those that carry the SSH session."""
+    links: list[State] = read_json(module, ["ip", "-j", "-d", "address", "show"])
+    known = [link["ifname"] for link in links]
+    carrying = management_devices(ssh_connection(), links)
+    for name in names:
+        if name not in known:
+            module.fail_json(msg=f"this host has no interface {name}; it has {', '.join(known)}")
+        if name in carrying:
+            module.fail_json(msg=f"{name} carries the SSH session of this very connection and is left alone")
+    return links

@@ -1,0 +1,87 @@
+"""Interfaces: parse `ip -j`, compare with what is asked, and render the commands between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_interface, ip_network
+from typing import Any
+
+State = dict[str, Any]
+Command = list[str]
+
+DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
+
+
+def parse(link: Mapping[str, Any], routes: Sequence[Mapping[str, Any]]) -> State:
+    """State of an interface from its element of `ip -j address` and from `ip -j route show dev NAME`."""
+    return {
+        "name": link["ifname"],
+        "up": "UP" in link["flags"],
+        "mtu": link["mtu"],
+        "txqueuelen": link.get("txqlen", 0),
+        "addresses": sorted(f"{info['local']}/{info['prefixlen']}" for info in link.get("addr_info", [])),
+        "routes": sorted(
+            (canonical_route(route["dst"], route["gateway"]) for route in routes if "gateway" in route),
+            key=lambda route: (route["to"], route["via"]),
+        ),
+    }
+
+
+def canonical_address(address: str) -> str:
+    """An address as the kernel writes it, always with its prefix length; ValueError when it is none."""
+    return str(ip_interface(address))
+
+
+def canonical_route(to: str, via: str) -> dict[str, str]:
+    """A route with its destination as a network; iproute2 writes `default` and bare host addresses."""
+    gateway = ip_interface(via).ip
+    to = DEFAULT[gateway.version] if to == "default" else to
+    return {"to": str(ip_network(to)), "via": str(gateway)}
+
+
+def canonical(asked: Mapping[str, Any]) -> State:
+    """What is asked for, without the keys left open and in the form that `parse` gives."""
+    state = {key: value for key, value in asked.items() if value is not None}
+    if "addresses" in state:
+        state["addresses"] = sorted({canonical_address(address) for address in state["addresses"]})
+    if "routes" in state:
+        unique = {tuple(canonical_route(**route).items()) for route in state["routes"]}
+        state["routes"] = [dict(route) for route in sorted(unique)]
+    return state
+
+
+def mismatches(asked: State, found: State) -> dict[str, tuple[Any, Any]]:
+    """Name to (asked, found). Addresses and routes beyond those asked for are no mismatch."""
+    wrong = {}
+    for key, value in asked.items():
+        there = found[key]
+        if there != value and not (isinstance(value, list) and all(item in there for item in value)):
+            wrong[key] = (value, found[key])
+    return wrong
+
+
+def plan(asked: State, found: State) -> list[Command]:
+    """Commands from `found` to `asked`: the queue length before anything else, routes once the link is up."""
+    name = found["name"]
+    wrong = mismatches(asked, found)
+    commands = []
+    for key in ("txqueuelen", "mtu"):
+        if key in wrong:
+            commands.append(["ip", "link", "set", "dev", name, key, str(asked[key])])
+    for address in asked.get("addresses", []):
+        if address not in found["addresses"]:
+            commands.append(["ip", "address", "add", address, "dev", name])
+    if "up" in wrong:
+        commands.append(["ip", "link", "set", "dev", name, "up" if asked["up"] else "down"])
+    for route in asked.get("routes", []):
+        if route not in found["routes"]:
+            commands.append(["ip", "route", "replace", route["to"], "via", route["via"], "dev", name])
+    return commands
+
+
+def predict(asked: State, found: State) -> State:
+    """The state after the plan, lists being ensured rather than replaced."""
+    after = found | asked
+    for key in ("addresses", "routes"):
+        after[key] = found[key] + [item for item in asked.get(key, []) if item not in found[key]]
+    return after

@@ -1,0 +1,36 @@
+"""Sysctls: names to files, values to one canonical form."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+ROOT = Path("/proc/sys")
+
+
+def path(name: str) -> PurePosixPath:
+    """File of a sysctl below /proc/sys. As in sysctl(8), a slash in a name stands for a dot in the file's.
+
+    ValueError on names that would leave the tree.
+    """
+    parts = name.translate(str.maketrans("./", "/.")).split("/")
+    if not all(parts) or {".", ".."} & set(parts):
+        raise ValueError(f"{name!r} is not the name of a sysctl")
+    return PurePosixPath(*parts)
+
+
+def canonical(value: Any) -> str:
+    """A value with single spaces, for the kernel writes tabs; booleans are 1 and 0."""
+    if isinstance(value, bool):
+        return str(int(value))
+    return " ".join(str(value).split())
+
+
+def mismatches(asked: dict[str, str], found: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Name to (asked, found)."""
+    return {name: (value, found[name]) for name, value in asked.items() if found[name] != value}
+
+
+def plan(asked: dict[str, str], found: dict[str, str]) -> list[list[str]]:
+    """What sysctl(8) would be told; values are written to the files, so the tool itself is not needed."""
+    return [["sysctl", "-w", f"{name}={value}"] for name, (value, _) in mismatches(asked, found).items()]

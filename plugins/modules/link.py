@@ -1,0 +1,129 @@
+#!/usr/bin/python
+"""State, sizes, addresses and routes of a network interface."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: link
+short_description: Set a network interface at runtime
+description:
+  - Brings an interface to the state asked for through iproute2, and reads it back. Nothing is persistent.
+  - What is left out is left alone. Addresses and routes are ensured; others are not removed.
+  - An interface that carries the SSH session is refused.
+options:
+  name:
+    description: The interface.
+    type: str
+    required: true
+  up:
+    description: Whether it is administratively up.
+    type: bool
+  mtu:
+    description: Largest packet in bytes, without the link's own header.
+    type: int
+  txqueuelen:
+    description: Transmit queue length in packets. A pfifo takes it when created, so set it before.
+    type: int
+  addresses:
+    description: Addresses with prefix lengths.
+    type: list
+    elements: str
+  routes:
+    description: Routes through this interface, which must be up for them.
+    type: list
+    elements: dict
+    suboptions:
+      to:
+        description: Destination network, address or V(default).
+        type: str
+        required: true
+      via:
+        description: Address of the gateway.
+        type: str
+        required: true
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+author:
+  - Dumbbell
+"""
+
+EXAMPLES = r"""
+- name: Prepare the experiment interface
+  link:
+    name: vec1
+    up: true
+    mtu: 1500
+    txqueuelen: 1000
+    addresses: [198.18.1.11/24]
+    routes:
+      - to: 198.18.2.0/24
+        via: 198.18.1.1
+"""
+
+RETURN = r"""
+before:
+  description: The interface as found.
+  returned: always
+  type: dict
+after:
+  description: The interface as read back, or as it would be in check mode.
+  returned: always
+  type: dict
+  sample: {name: vec1, up: true, mtu: 1500, txqueuelen: 1000, addresses: [198.18.1.11/24], routes: []}
+commands:
+  description: Commands executed, or to be executed in check mode.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.dumbbell_host import converge, read_json, require_devices
+from ansible.module_utils.dumbbell_link import canonical, mismatches, parse, plan, predict
+
+
+def read(module, name):
+    (link,) = read_json(module, ["ip", "-j", "address", "show", "dev", name])
+    routes = [
+        route
+        for family in ("-4", "-6")
+        for route in read_json(module, ["ip", "-j", family, "route", "show", "dev", name])
+    ]
+    return parse(link, routes)
+
+
+def main():
+    route = {"to": {"type": "str", "required": True}, "via": {"type": "str", "required": True}}
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "up": {"type": "bool"},
+            "mtu": {"type": "int"},
+            "txqueuelen": {"type": "int"},
+            "addresses": {"type": "list", "elements": "str"},
+            "routes": {"type": "list", "elements": "dict", "options": route},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        asked = canonical(module.params)
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+    name = asked["name"]
+    require_devices(module, name)
+    converge(
+        module,
+        read=lambda: read(module, name),
+        plan=lambda found: plan(asked, found),
+        mismatches=lambda found: mismatches(asked, found),
+        report=lambda found: found,
+        predict=lambda found: predict(asked, found),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Dumbbell: a controller for physical TCP testbeds."""

@@ -1,0 +1,144 @@
+"""Complete a run directory: tables, manifest, events, verdict, and every row in InfluxDB."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
+from dumbbell.store.run import Run, flows_table, read_jsonl
+from dumbbell.store.verdict import Check, Stored, Verdict, judge
+
+_POLL_S = 0.5
+
+
+def collect(run_dir: Path, influx: InfluxTarget | None, wait_s: float = 30) -> Verdict:
+    """Read what came home under ``raw/``; write tables, manifest, events and verdict; return the verdict.
+
+    Rows that InfluxDB does not have after ``wait_s`` seconds are written to it from the spools. Collecting
+    again gives the same result. OSError or ValueError only if there is no usable ``plan.json``.
+    """
+    run = Run.open(run_dir)
+    run.read_spools()
+    tables = {name: run.table(name) for name in ("tcp_info", "qdisc")}
+    stored = None if influx is None else _store(run, tables, influx, wait_s)
+    checks = judge(run, tables, stored)
+    verdict = Verdict.of(checks)
+
+    for name, table in (tables | {"flows": flows_table(run, tables["tcp_info"])}).items():
+        table.write_parquet(run_dir / f"{name}.parquet")
+    _merge_events(run)
+    (run_dir / "manifest.json").write_text(_json(_manifest(run, tables, stored, checks)))
+    (run_dir / "verdict.json").write_bytes(verdict.to_json())
+    return verdict
+
+
+def _store(
+    run: Run, tables: dict[str, pl.DataFrame], target: InfluxTarget, wait_s: float
+) -> dict[str, Stored]:
+    """Wait until InfluxDB has every row; write the spools to it if it has not by then."""
+    spooled = {name: table.height for name, table in tables.items() if table.height}
+    spooled.setdefault("tcp_info", 0)
+    before: dict[str, int] = {}
+    try:
+        with Influx(target) as influx:
+
+            def complete() -> bool:
+                before.update({name: influx.count(name, run.id) for name in spooled})
+                return before == spooled
+
+            if _wait_until(complete, wait_s):
+                return {name: Stored(spooled=n, stored=n) for name, n in spooled.items()}
+            influx.write(batch for spool in run.spools.values() if spool for batch in spool.batches)
+            after = {name: influx.count(name, run.id) for name in spooled}
+    except InfluxError as error:
+        return {name: Stored(spooled=n, stored=None, error=str(error)) for name, n in spooled.items()}
+    return {
+        name: Stored(spooled=n, stored=after[name], backfilled=after[name] - before[name])
+        for name, n in spooled.items()
+    }
+
+
+def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Whether the condition holds before the timeout; asked at least once. InfluxError counts as not yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        late = time.monotonic() >= deadline
+        try:
+            if condition():
+                return True
+        except InfluxError:
+            if late:
+                raise
+        if late:
+            return False
+        time.sleep(_POLL_S)
+
+
+def _merge_events(run: Run) -> None:
+    """Rewrite ``events.jsonl``: the controller's own events and those of all agents, in order of time."""
+    path = run.dir / "events.jsonl"
+    own = [event for event in read_jsonl(path) if "host" not in event]
+    events = sorted((*own, *run.agent_events), key=lambda event: event.get("unix_ns", 0))
+    path.write_text("".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events))
+
+
+def _manifest(
+    run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None, checks: list[Check]
+) -> dict[str, Any]:
+    plan = run.plan
+    facts = [
+        {key: getattr(check, key) for key in ("subject", "name", "requested", "measured", "unit", "ok")}
+        for check in checks
+    ]
+    for phase in plan.phases:
+        for host, part in phase.hosts.items():
+            event = run.event("sampler", host=host, phase=phase.phase)
+            if event and (part.sample.tcp or part.sample.qdisc):
+                facts.append(
+                    {
+                        "subject": host,
+                        "name": "sampling interval",
+                        "requested": phase.sampling_interval_ns,
+                        "measured": event.get("achieved_interval_ns"),
+                        "unit": "ns",
+                        "ok": None,  # nothing is asked of it but the share of missed samples
+                    }
+                )
+    inventory = json.dumps(
+        {host: planned.groups for host, planned in plan.hosts.items()}
+        | {f.name: [f.src, f.dst] for phase in plan.phases for f in phase.flows},
+        sort_keys=True,
+    )
+    return {
+        "schema_version": 1,
+        "run": run.id,
+        "scenario": plan.scenario,
+        "title": plan.title,
+        "point": plan.point,
+        "seed": plan.seed,
+        "t0_unix_ns": {phase.phase: run.t0_unix_ns(phase.phase) for phase in plan.phases},
+        "inventory_fingerprint": hashlib.sha256(inventory.encode()).hexdigest()[:12],
+        "versions": {"dumbbell": version("dumbbell")},
+        "hosts": {
+            host: {"groups": planned.groups} | (run.states[host] or {})
+            for host, planned in plan.hosts.items()
+        },
+        "rows": {
+            "spooled": {name: table.height for name, table in tables.items()},
+            "lost": sum(spool.rows_lost for spool in run.spools.values() if spool),
+            "influxdb": None if stored is None else {name: s.model_dump() for name, s in stored.items()},
+        },
+        "facts": facts,
+    }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

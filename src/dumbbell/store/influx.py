@@ -1,0 +1,115 @@
+"""A small client of InfluxDB's 1.x interface: ``POST /write`` and ``GET /query`` work from 1.6 to 3."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+LINES_PER_REQUEST = 5000
+
+
+class InfluxError(Exception):
+    """InfluxDB could not be reached, or refused a request; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class InfluxTarget:
+    """Where the counters of a run are stored."""
+
+    url: str
+    database: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+class Influx:
+    """A connection to one database; use it as a context manager."""
+
+    def __init__(self, target: InfluxTarget, transport: httpx.BaseTransport | None = None) -> None:
+        self.target = target
+        auth = httpx.BasicAuth(target.username, target.password or "") if target.username else None
+        # The testbed's database is never behind the environment's proxy.
+        self._http = httpx.Client(
+            base_url=target.url, auth=auth, timeout=30, transport=transport, trust_env=False
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def write(self, batches: Iterable[bytes]) -> None:
+        """Write line protocol with times in nanoseconds. Writing a row again changes nothing."""
+        for body in _requests(batches):
+            self._request(
+                "POST",
+                "/write",
+                params={"db": self.target.database, "precision": "ns"},
+                content=gzip.compress(body, compresslevel=1),
+                headers={"Content-Encoding": "gzip"},
+            )
+
+    def query(self, influxql: str, **parameters: str | float) -> list[dict[str, Any]]:
+        """Rows of an InfluxQL query, tags included; ``$name`` in it stands for a parameter; times in ns."""
+        answer = self._request(
+            "GET",
+            "/query",
+            params={
+                "db": self.target.database,
+                "q": influxql,
+                "params": json.dumps(parameters),
+                "epoch": "ns",
+            },
+        ).json()
+        rows = []
+        for result in answer.get("results", []):
+            if "error" in result:
+                raise InfluxError(f"InfluxDB refused {influxql!r}: {result['error']}")
+            for series in result.get("series", []):
+                tags = series.get("tags", {})
+                rows += [tags | dict(zip(series["columns"], row, strict=True)) for row in series["values"]]
+        return rows
+
+    def count(self, measurement: str, run: str) -> int:
+        """Rows that a run has stored; every row of the agents carries ``mono_ns``."""
+        rows = self.query(f'SELECT count("mono_ns") FROM "{measurement}" WHERE "run" = $run', run=run)
+        return int(rows[0]["count"]) if rows else 0
+
+    def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **arguments)
+        except httpx.HTTPError as error:
+            raise InfluxError(f"InfluxDB at {self.target.url} does not answer: {error}") from error
+        if response.is_error:
+            raise InfluxError(
+                f"InfluxDB at {self.target.url} answered {response.status_code}: {_reason(response)}"
+            )
+        return response
+
+
+def _requests(batches: Iterable[bytes]) -> Iterator[bytes]:
+    lines = (line for batch in batches for line in batch.splitlines(keepends=True))
+    pending: list[bytes] = []
+    for line in lines:
+        pending.append(line)
+        if len(pending) == LINES_PER_REQUEST:
+            yield b"".join(pending)
+            pending = []
+    if pending:
+        yield b"".join(pending)
+
+
+def _reason(response: httpx.Response) -> str:
+    try:
+        return str(response.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return response.text[:200] or response.reason_phrase

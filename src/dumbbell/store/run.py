@@ -1,0 +1,271 @@
+"""A run directory as it comes home: what the roles read back, what the agents left, the tables made of it.
+
+Nothing here judges. A file that is missing or broken reads as None or as an empty table; the verdict says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dumbbell import analysis
+from dumbbell.plan import Flow, Phase, Plan
+from dumbbell.store import spool
+
+UDP_OVERHEAD_BYTES = 42  # Ethernet, IPv4 and UDP headers: what the bottleneck counts besides the payload
+
+_PING_REPLY = re.compile(r"icmp_seq=(\d+) .*time=([0-9.]+) ms")
+_NO_ROWS = {
+    "tcp_info": {
+        **dict.fromkeys(("phase", "host", "flow", "side", "stream", "congestion_control"), pl.String),
+        **dict.fromkeys(("t_ns", "bytes_received", "bytes_acked", "snd_cwnd", "srtt_us"), pl.Int64),
+    },
+    "qdisc": {
+        **dict.fromkeys(("phase", "host", "dev", "kind", "handle", "parent"), pl.String),
+        **dict.fromkeys(("t_ns", "backlog_bytes", "qlen_packets", "drops"), pl.Int64),
+    },
+}
+
+
+Event = dict[str, Any]
+
+
+def read_json(path: Path) -> Any:
+    """Content of a JSON file; None if it is missing or broken."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def read_jsonl(path: Path) -> list[Event]:
+    """Objects of a JSON lines file; what is not an object is left out, and a missing file has none."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    objects = []
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            objects.append(value)
+    return objects
+
+
+def dig(value: Any, *keys: str) -> Any:
+    """``value[k1][k2]...``, or None where a key is missing."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+@dataclass
+class Run:
+    """A run directory, read lazily."""
+
+    dir: Path
+    plan: Plan
+    spools: dict[tuple[str, str], spool.Spool | None] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, run_dir: Path) -> Run:
+        """Read the plan and find the spools; OSError or ValueError if there is no usable ``plan.json``."""
+        plan = Plan.model_validate_json((run_dir / "plan.json").read_bytes())
+        return cls(run_dir, plan)
+
+    @cached_property
+    def id(self) -> str:
+        """The run's id, as the agents were told it; it survives a renamed directory."""
+        for path in sorted(self.dir.glob("raw/*/*/plan.json")):
+            if isinstance(run_id := dig(read_json(path), "run_id"), str):
+                return run_id
+        return self.dir.resolve().name
+
+    def raw(self, host: str, *parts: str) -> Path:
+        """A file under ``raw/HOST``."""
+        return self.dir.joinpath("raw", host, *parts)
+
+    @cached_property
+    def states(self) -> dict[str, Any]:
+        """``state.json`` of each host, or None."""
+        return {host: read_json(self.raw(host, "state.json")) for host in self.plan.hosts}
+
+    def status(self, host: str, phase: str) -> Any:
+        """The agent's last ``status.json``, or None."""
+        return read_json(self.raw(host, phase, "status.json"))
+
+    def t0_unix_ns(self, phase: str) -> int | None:
+        """When a phase began, or None if no host kept its ``start.json``."""
+        for host in self.plan.hosts:
+            if isinstance(t0 := dig(read_json(self.raw(host, phase, "start.json")), "t0_unix_ns"), int):
+                return t0
+        return None
+
+    @cached_property
+    def agent_events(self) -> list[Event]:
+        """Events of all agents, with ``host`` and ``phase``, in order of time."""
+        events: list[Event] = [
+            {"unix_ns": event.get("unix_ns", 0), "host": host, "phase": phase.phase} | event
+            for phase in self.plan.phases
+            for host in phase.hosts
+            for event in read_jsonl(self.raw(host, phase.phase, "events.jsonl"))
+        ]
+        return sorted(events, key=lambda event: event["unix_ns"])
+
+    def event(self, name: str, **match: str) -> Event | None:
+        """The last event of this name whose keys have these values."""
+        for event in reversed(self.agent_events):
+            if event.get("event") == name and all(event.get(key) == value for key, value in match.items()):
+                return event
+        return None
+
+    def read_spools(self) -> None:
+        """Read the spool of every host that samples in a phase."""
+        for phase in self.plan.phases:
+            for host, part in phase.hosts.items():
+                path = self.raw(host, phase.phase, "spool.lp")
+                if path.exists():
+                    self.spools[host, phase.phase] = spool.read(path)
+                elif part.sample.tcp or part.sample.qdisc:
+                    self.spools[host, phase.phase] = None
+
+    def table(self, measurement: str) -> pl.DataFrame:
+        """All rows of a measurement from the spools, with ``t_ns`` since the t0 of their phase."""
+        parts = []
+        for (_, phase), part in self.spools.items():
+            if part is not None and measurement in part.tables:
+                frame = part.tables[measurement]
+                t0 = self.t0_unix_ns(phase)
+                t_ns = pl.lit(None, pl.Int64) if t0 is None else pl.col("unix_ns") - t0
+                at = frame.columns.index("unix_ns") + 1
+                parts.append(
+                    frame.with_columns(t_ns=t_ns).select(*frame.columns[:at], "t_ns", *frame.columns[at:])
+                )
+        if not parts:
+            return pl.DataFrame(schema=_NO_ROWS[measurement])
+        # What InfluxDB does too: a row is its tags and its time.
+        table = pl.concat(parts, how="diagonal_relaxed")
+        return table.unique(self._row_key(measurement, table), keep="last", maintain_order=True)
+
+    def _row_key(self, measurement: str, table: pl.DataFrame) -> list[str]:
+        tags = {tag for part in self.spools.values() if part for tag in part.tags.get(measurement, [])}
+        return [name for name in table.columns if name in tags] + ["unix_ns"]
+
+
+# --- what the tools on the hosts report ----------------------------------------------------------
+
+
+def ping_rtts_ns(path: Path) -> list[int]:
+    """Round-trip times of ping's replies but the first, which also waited for ARP; empty without a file."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return []
+    replies = [(int(seq), float(ms)) for seq, ms in _PING_REPLY.findall(text)]
+    return [round(ms * 1e6) for seq, ms in replies if seq > 1]
+
+
+def iperf3_wire_rate_bps(report: Any, over_s: float = 1.0) -> float | None:
+    """Rate on the wire, headers included, that a UDP receiver sustained best over ``over_s`` seconds.
+
+    The client of a blast is held until its start while the server already counts, so the mean over the
+    whole report is too low; two seconds of blast contain a full second however the server's intervals fall.
+    """
+    blksize = dig(report, "start", "test_start", "blksize")
+    intervals = [dig(i, "sum") for i in dig(report, "intervals") or []]
+    if not blksize or not all(isinstance(i, dict) for i in intervals):
+        return None
+    spans = [(i.get("seconds", 0), i.get("bytes", 0)) for i in intervals]
+    best = None
+    for first in range(len(spans)):
+        seconds = octets = 0.0
+        for span, received in spans[first:]:
+            seconds, octets = seconds + span, octets + received
+            if seconds >= 0.99 * over_s:
+                best = max(best or 0.0, octets * (1 + UDP_OVERHEAD_BYTES / blksize) * 8 / seconds)
+                break
+    return best
+
+
+def iperf3_received_bytes(report: Any) -> int | None:
+    """Payload bytes that an iperf3 server received, from its intervals: its totals repeat the client's."""
+    sums = [dig(i, "sum", "bytes") for i in dig(report, "intervals") or []]
+    return sum(sums) if sums and all(isinstance(b, int) for b in sums) else None
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def goodput_counters(tcp_info: pl.DataFrame, phase: str = "measurement") -> pl.DataFrame:
+    """:func:`dumbbell.analysis.counters` of the rows of a phase whose t0 is known."""
+    rows = tcp_info.filter((pl.col("phase") == phase) & pl.col("t_ns").is_not_null())
+    return analysis.counters(rows)
+
+
+def mean_goodputs(run: Run, counted: pl.DataFrame, window_ns: tuple[int, int]) -> dict[str, float]:
+    """Mean goodput by flow over a window; a UDP flow is taken over its whole life, from iperf3's server."""
+    rates = analysis.mean_goodput(counted, *window_ns)
+    for flow in run.plan.phase("measurement").flows:
+        if flow.kind == "iperf3_udp":
+            report = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
+            if (received := iperf3_received_bytes(report)) is not None:
+                rates[flow.name] = received * 8e9 / flow.duration_ns
+    return rates
+
+
+def congestion_controls(run: Run, tcp_info: pl.DataFrame, flow: Flow) -> set[str]:
+    """Every congestion control that the kernel reported for a flow's sender, in the agent's event or a
+    sample.
+    """
+    event = run.event("flow_congestion_control", flow=flow.name, host=flow.src_host)
+    names = {event["name"]} if event and event.get("name") else set()
+    if "congestion_control" in tcp_info.columns:
+        rows = tcp_info.filter((pl.col("flow") == flow.name) & (pl.col("side") == "sender"))
+        names |= set(rows["congestion_control"].drop_nulls().unique()) - {""}
+    return names
+
+
+def start_error_ns(run: Run, flow: Flow) -> int | None:
+    """First data of a flow minus its planned start; for UDP, which has no TCP_INFO, its release."""
+    for name in ("flow_first_data", "flow_released"):
+        if isinstance(error := (run.event(name, flow=flow.name) or {}).get("error_ns"), int):
+            return error
+    return None
+
+
+def flows_table(run: Run, tcp_info: pl.DataFrame) -> pl.DataFrame:
+    """A row for each flow of each phase: what was planned, and what became of it."""
+    counted = goodput_counters(tcp_info)
+    rows = []
+    for phase, flow in _flows(run.plan.phases):
+        measured = phase.phase == "measurement"
+        goodput = (
+            mean_goodputs(run, counted, (flow.start_ns, flow.end_ns)).get(flow.name) if measured else None
+        )
+        controls = congestion_controls(run, tcp_info, flow) if flow.congestion_control else set()
+        rows.append(
+            {"run": run.id, "point": run.plan.point, "phase": phase.phase}
+            | flow.model_dump()
+            | {
+                "congestion_control_measured": ",".join(sorted(controls)) or None,
+                "start_error_ns": start_error_ns(run, flow) if measured else None,
+                "goodput_bps": goodput,
+            }
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _flows(phases: Sequence[Phase]) -> Iterator[tuple[Phase, Flow]]:
+    for phase in phases:
+        for flow in phase.flows:
+            yield phase, flow

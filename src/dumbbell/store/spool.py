@@ -1,0 +1,183 @@
+"""The agent's spool: line protocol in batches, each closed by ``# batch=N rows=N crc32=HEX`` over its rows.
+
+Nothing is dropped silently: rows of a batch whose CRC fails, of a torn tail without a closing line, or that
+are not line protocol are left out of the tables, counted, and named in :attr:`Spool.damage`.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+# Rows are split into columns a chunk at a time: large enough to be fast, small enough for 8 hours of samples.
+_CHUNK_BYTES = 16 * 2**20
+
+# No ^ before it: a pattern that begins with a literal is found by a fast search.
+_TRAILER = re.compile(rb"# batch=(\d+) rows=(\d+) crc32=([0-9a-fA-F]{8})\n")
+
+_NAME = r"(?:[^,= \\]|\\[,= ])+"
+_STRING = r'"(?:[^"\\]|\\["\\])*"'
+_VALUE = rf"(?:{_STRING}|[^,= \"\\]+)"
+_LINE = re.compile(
+    rf"({_NAME})((?:,{_NAME}={_NAME})*) ({_NAME}={_VALUE}(?:,{_NAME}={_VALUE})*) (-?[0-9]{{1,19}})"
+)
+_TAG = re.compile(rf"({_NAME})=({_NAME})")
+_FIELD = re.compile(rf"({_NAME})=({_VALUE})")
+_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_BOOLEANS = dict.fromkeys(("t", "T", "true", "True", "TRUE"), True) | dict.fromkeys(
+    ("f", "F", "false", "False", "FALSE"), False
+)
+
+
+@dataclass
+class Spool:
+    """What one spool file holds.
+
+    ``tables`` has a frame for each measurement: tags (strings), ``unix_ns``, then fields in their own types.
+    ``batches`` are the verified bytes, ready to be written to InfluxDB again.
+    """
+
+    batches: list[bytes] = field(default_factory=list)
+    tables: dict[str, pl.DataFrame] = field(default_factory=dict)
+    tags: dict[str, list[str]] = field(default_factory=dict)
+    crc_failures: int = 0
+    rows_lost: int = 0
+    damage: list[str] = field(default_factory=list)
+
+
+def read(path: Path) -> Spool:
+    """Read a spool file. Damage is part of the result; only a file that cannot be opened raises OSError."""
+    spool = Spool()
+    data = path.read_bytes()
+    start, due = 0, None
+    for trailer in _TRAILER.finditer(data):
+        number, rows, crc = int(trailer[1]), int(trailer[2]), int(trailer[3], 16)
+        if data[trailer.start() - 1 : trailer.start()] not in (b"", b"\n"):
+            continue  # text inside a row
+        body = data[start : trailer.start()]
+        found = body.count(b"\n")
+        start = trailer.end()
+        if due is not None and number != due:
+            spool.damage.append(f"batch {number} where batch {due} was due")
+        due = number + 1
+        if zlib.crc32(body) == crc and found == rows:
+            spool.batches.append(body)
+        else:
+            spool.crc_failures += 1
+            spool.rows_lost += found
+            spool.damage.append(f"batch {number} does not match its CRC, {found} rows left out")
+    if tail := data[start:]:
+        torn = len(tail.removesuffix(b"\n").split(b"\n"))
+        spool.rows_lost += torn
+        spool.damage.append(f"torn last batch, {torn} rows without a CRC left out")
+
+    parts: dict[str, list[pl.DataFrame]] = {}
+    for chunk in _chunks(spool.batches):
+        for measurement, tags, frame in _parse(chunk, spool):
+            parts.setdefault(measurement, []).append(frame)
+            spool.tags[measurement] = list(dict.fromkeys((*spool.tags.get(measurement, ()), *tags)))
+    spool.tables = {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in sorted(parts.items())}
+    return spool
+
+
+def _chunks(batches: Iterable[bytes]) -> Iterator[str]:
+    pending: list[bytes] = []
+    size = 0
+    for batch in batches:
+        pending.append(batch)
+        size += len(batch)
+        if size >= _CHUNK_BYTES:
+            yield b"".join(pending).decode("utf-8", "surrogateescape")
+            pending, size = [], 0
+    if size:
+        yield b"".join(pending).decode("utf-8", "surrogateescape")
+
+
+Table = tuple[str, list[str], pl.DataFrame]  # measurement, names of its tags, rows
+
+
+def _parse(text: str, spool: Spool) -> Iterator[Table]:
+    """Frames of rows of one shape (measurement, tag keys, field keys), which are split by column all at once.
+
+    Escapes, and separators inside strings, make a shape that is not one; such rows are read one by one.
+    """
+    lines = pl.DataFrame({"line": text.removesuffix("\n").split("\n")})
+    shape = pl.col("line").str.replace(r" -?[0-9]+$", "").str.replace_all(r"=[^,= ]*", "=")
+    for part in lines.with_columns(shape=shape).partition_by("shape", maintain_order=True):
+        try:
+            yield _by_column(part["line"], part["shape"][0])
+        except (ValueError, pl.exceptions.PolarsError):
+            for line in part["line"]:
+                try:
+                    yield _by_row(line)
+                except (ValueError, pl.exceptions.PolarsError) as error:
+                    spool.rows_lost += 1
+                    spool.damage.append(f"not line protocol ({error}): {line[:80]}")
+
+
+def _by_column(lines: pl.Series, shape: str) -> Table:
+    """Columns of rows that share a shape such as ``cpu,host= idle=,busy=``."""
+    if not re.fullmatch(r"[^,= \\]+(,[^,= \\]+=)* [^,= \\]+=(,[^,= \\]+=)*", shape):
+        raise ValueError("not a shape")
+    head, keys = shape.split(" ")
+    measurement, *tags = (key.removesuffix("=") for key in head.split(","))
+    fields = [key.removesuffix("=") for key in keys.split(",")]
+    names = [measurement, *tags, *fields, "unix_ns"]
+    if len(set(names[1:])) < len(names) - 1:
+        raise ValueError("a key is given twice")
+    split = lines.str.replace_all(" ", ",", literal=True).str.split_exact(",", len(names) - 1)
+    table = {
+        name: column if name == "unix_ns" else column.str.strip_prefix(f"{name}=")
+        for name, column in zip(names[1:], split.struct.unnest().get_columns()[1:], strict=True)
+    }
+    if any((column.is_null() | (column == "")).any() for column in table.values()):
+        raise ValueError("a value is missing")
+    for tag in tags:
+        if table[tag].str.contains("\\", literal=True).any():
+            raise ValueError("an escape")
+    columns = {tag: table[tag] for tag in tags} | {"unix_ns": table["unix_ns"].cast(pl.Int64)}
+    columns |= {name: _typed(table[name]) for name in fields}
+    return measurement, tags, pl.DataFrame(columns)
+
+
+def _typed(values: pl.Series) -> pl.Series:
+    """Values of one field in the type that their spelling gives; mixed spellings raise."""
+    first = values[0]
+    if first.startswith('"'):
+        if not values.str.contains(r'^"[^"\\]*"$').all():
+            raise ValueError("an escape")
+        return values.str.slice(1, values.str.len_chars() - 2)
+    for suffix, dtype in (("i", pl.Int64), ("u", pl.UInt64)):
+        if first.endswith(suffix):
+            if not values.str.ends_with(suffix).all():
+                raise ValueError("types differ")
+            return values.str.strip_suffix(suffix).cast(dtype)
+    if first in _BOOLEANS:
+        return values.replace_strict(_BOOLEANS, return_dtype=pl.Boolean)
+    if not values.str.contains(rf"^{_FLOAT.pattern}$").all():
+        raise ValueError("not a number")
+    return values.cast(pl.Float64)
+
+
+def _by_row(line: str) -> Table:
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise ValueError("bad syntax")
+    tags = [(_unescape(key), _unescape(value)) for key, value in _TAG.findall(match[2])]
+    columns = [pl.Series(key, [value]) for key, value in tags]
+    columns.append(pl.Series("unix_ns", [match[4]]).cast(pl.Int64))
+    for key, value in _FIELD.findall(match[3]):
+        if value.startswith('"'):
+            columns.append(pl.Series(_unescape(key), [re.sub(r'\\(["\\])', r"\1", value[1:-1])]))
+        else:
+            columns.append(_typed(pl.Series([value])).alias(_unescape(key)))
+    return _unescape(match[1]), [key for key, _ in tags], pl.DataFrame(columns)
+
+
+def _unescape(name: str) -> str:
+    return re.sub(r"\\([,= ])", r"\1", name)

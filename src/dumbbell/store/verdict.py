@@ -1,0 +1,380 @@
+"""Is a run valid, and did it meet its expectations? Each requested fact beside the measured one.
+
+A check that cannot be made, because something is missing, is not ok. ``failed`` only ever comes from a
+valid run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from dumbbell import analysis
+from dumbbell.plan import Flow, PingAction, PlannedPath
+from dumbbell.store.run import (
+    Run,
+    congestion_controls,
+    dig,
+    goodput_counters,
+    iperf3_wire_rate_bps,
+    mean_goodputs,
+    ping_rtts_ns,
+    read_json,
+    start_error_ns,
+)
+from dumbbell.units import human
+
+
+class Check(BaseModel):
+    """One requested fact beside the measured one; ``tolerance`` is absolute, in ``unit``."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    kind: Literal["validity", "expect"]
+    subject: str
+    requested: Any
+    measured: Any
+    tolerance: float | None = None
+    unit: str = ""
+    ok: bool
+    reason: str = ""
+
+
+class Verdict(BaseModel):
+    """The content of ``verdict.json``."""
+
+    model_config = ConfigDict(extra="forbid")
+    state: Literal["passed", "failed", "invalid"]
+    reasons: list[str]
+    checks: list[Check]
+
+    @classmethod
+    def of(cls, checks: list[Check]) -> Verdict:
+        """Invalid if any validity check fails, else failed if an expectation is not met, else passed."""
+        invalid = [c for c in checks if c.kind == "validity" and not c.ok]
+        failed = [c for c in checks if c.kind == "expect" and not c.ok]
+        state: Literal["passed", "failed", "invalid"] = (
+            "invalid" if invalid else "failed" if failed else "passed"
+        )
+        return cls(
+            state=state, reasons=[f"{c.subject}: {c.reason}" for c in invalid or failed], checks=checks
+        )
+
+    def to_json(self) -> bytes:
+        """Bytes of ``verdict.json``."""
+        return (json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+class Stored(BaseModel):
+    """Rows of one measurement in the spools and in InfluxDB; ``stored`` is None if it could not be asked."""
+
+    spooled: int
+    stored: int | None
+    backfilled: int = 0
+    error: str = ""
+
+
+def judge(run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None) -> list[Check]:
+    """All checks of a run. ``stored`` is None if the run was made without InfluxDB."""
+    judge = _Judge(run, tables)
+    judge.agents()
+    judge.states()
+    if run.plan.path is not None:
+        judge.path(run.plan.path)
+    judge.clocks()
+    judge.flows()
+    judge.samples()
+    for measurement, rows in (stored or {}).items():
+        judge.same(
+            "rows stored",
+            measurement,
+            rows.spooled,
+            rows.stored,
+            what=f"rows of {measurement} in InfluxDB",
+            missing=rows.error,
+        )
+    judge.expectations()
+    return judge.checks
+
+
+class _Judge:
+    def __init__(self, run: Run, tables: dict[str, pl.DataFrame]) -> None:
+        self.run = run
+        self.plan = run.plan
+        self.tables = tables
+        self.measurement = run.plan.phase("measurement")
+        self.checks: list[Check] = []
+
+    # three kinds of comparison
+
+    def same(
+        self, name: str, subject: str, requested: Any, measured: Any, *, what: str, missing: str = ""
+    ) -> None:
+        """Both are equal."""
+        ok = measured is not None and measured == requested
+        reason = "" if ok else f"{what}: asked {human(requested)}, found {human(measured)}"
+        if measured is None:
+            reason = f"{what} not known: {missing or 'nothing was read back'}"
+        self._add(name, subject, requested, measured, ok=ok, reason=reason)
+
+    def close(
+        self,
+        name: str,
+        subject: str,
+        requested: float,
+        measured: float | None,
+        *,
+        tolerance: float,
+        unit: str,
+        what: str,
+        missing: str,
+    ) -> None:
+        """They differ by no more than a tolerance."""
+        if measured is None:
+            reason = f"{what} not known: {missing}"
+        elif abs(measured - requested) <= tolerance:
+            reason = ""
+        elif requested == 0:
+            reason = f"{what} is {human(measured, unit)}, more than {human(tolerance, unit)}"
+        else:
+            bounds = f"{human(requested, unit)} ± {human(tolerance, unit)}"
+            reason = f"{what} is {human(measured, unit)}, asked {bounds}"
+        self._add(
+            name, subject, requested, measured, tolerance=tolerance, unit=unit, ok=not reason, reason=reason
+        )
+
+    def _add(self, name: str, subject: str, requested: Any, measured: Any, *, ok: bool, **rest: Any) -> None:
+        kind = rest.pop("kind", "validity")
+        self.checks.append(
+            Check(
+                name=name, kind=kind, subject=subject, requested=requested, measured=measured, ok=ok, **rest
+            )
+        )
+
+    # hosts
+
+    def agents(self) -> None:
+        for phase in self.plan.phases:
+            for host in phase.hosts:
+                status = self.run.status(host, phase.phase)
+                state = dig(status, "state")
+                reason = (
+                    ""
+                    if state == "done"
+                    else f"the agent's {phase.phase} ended {state}: {dig(status, 'reason')}"
+                )
+                if state is None:
+                    reason = f"the agent left no status of {phase.phase}"
+                self._add("agent", f"{host} {phase.phase}", "done", state, ok=not reason, reason=reason)
+
+    def states(self) -> None:
+        for host, planned in self.plan.hosts.items():
+            state, asked = self.run.states[host], planned.state
+            found: Any
+            devices = dig(state, "nic") or {}
+            if not devices and (asked.offloads or asked.txqueuelen is not None):
+                self.same("nic", host, "read back", None, what="state of the interfaces")
+            for device, nic in devices.items():
+                subject = f"{host} {device}"
+                if asked.offloads:
+                    found = {name: dig(nic, "offloads", name) for name in asked.offloads}
+                    self.same("offloads", subject, asked.offloads, found, what="offloads")
+                if asked.txqueuelen is not None:
+                    found = dig(nic, "txqueuelen")
+                    self.same("txqueuelen", subject, asked.txqueuelen, found, what="txqueuelen")
+            for name, value in asked.sysctls.items():
+                found = dig(state, "sysctl", name)
+                found = None if found is None else " ".join(str(found).split())
+                self.same(name, host, " ".join(value.split()), found, what=name)
+            if asked.congestion_controls:
+                available = dig(state, "modules", "available")
+                found = None if available is None else sorted(set(asked.congestion_controls) & set(available))
+                self.same(
+                    "congestion controls available",
+                    host,
+                    asked.congestion_controls,
+                    found,
+                    what="congestion controls available",
+                )
+
+    def clocks(self) -> None:
+        for host in self.plan.hosts:
+            clock = dig(self.run.states[host], "clock")
+            offset = dig(clock, "offset_ns")
+            missing = "the clock was not read"
+            if clock is not None and dig(clock, "synchronised") is not True:
+                offset, missing = None, "the clock is not synchronised"
+            self.close(
+                "clock offset",
+                host,
+                0,
+                offset,
+                tolerance=self.plan.validity.clock_offset_ns,
+                unit="ns",
+                what="clock offset",
+                missing=missing,
+            )
+
+    # path
+
+    def path(self, path: PlannedPath) -> None:
+        validity = self.plan.validity
+        for host, planned in self.plan.hosts.items():
+            if "routers" in planned.groups:
+                for name, asked in (("forward", path.forward), ("reverse", path.reverse)):
+                    wanted = asked.model_dump()
+                    found = dig(self.run.states[host], "path", name)
+                    if found is not None and _agrees(wanted, found):
+                        found = wanted  # not to show rounding of tc's floats as a difference
+                    self.same("path", f"{host} {name}", wanted, found, what="emulated path")
+        self.idle_rtt(path.rtt_ns, validity.rtt_tolerance * path.rtt_ns)
+        self.rate(path.bottleneck_bps, validity.rate_tolerance * path.bottleneck_bps)
+
+    def idle_rtt(self, asked_ns: int, tolerance: float) -> None:
+        for host, part in self.plan.phase("calibration").hosts.items():
+            for ping in part.actions:
+                if isinstance(ping, PingAction):
+                    rtts = ping_rtts_ns(self.run.raw(host, "calibration", f"ping-{ping.name}.txt"))
+                    enough = len(rtts) >= (ping.count - 1) / 2
+                    self.close(
+                        "idle RTT",
+                        ping.name,
+                        asked_ns,
+                        round(statistics.median(rtts)) if enough else None,
+                        tolerance=tolerance,
+                        unit="ns",
+                        what="idle RTT",
+                        missing=f"{len(rtts)} of {ping.count - 1} echo replies",
+                    )
+
+    def rate(self, asked_bps: int, tolerance: float) -> None:
+        for flow in self.plan.phase("calibration").flows:
+            report = read_json(self.run.raw(flow.dst_host, "calibration", f"iperf3-{flow.name}-server.json"))
+            self.close(
+                "rate",
+                f"{flow.src_host}-{flow.dst_host}",
+                asked_bps,
+                iperf3_wire_rate_bps(report),
+                tolerance=tolerance,
+                unit="bps",
+                what="rate of the path",
+                missing="no usable report of the UDP blast's receiver",
+            )
+
+    # flows and samples
+
+    def flows(self) -> None:
+        tcp_info = self.tables["tcp_info"].filter(pl.col("phase") == "measurement")
+        for flow in self.measurement.flows:
+            self.close(
+                "start",
+                flow.name,
+                0,
+                start_error_ns(self.run, flow),
+                tolerance=self.plan.validity.start_error_ns,
+                unit="ns",
+                what="start error",
+                missing=_why_no_start(self.run, flow),
+            )
+            if flow.congestion_control is None:
+                continue
+            found = ", ".join(sorted(congestion_controls(self.run, tcp_info, flow))) or None
+            self.same(
+                "congestion control", flow.name, flow.congestion_control, found, what="congestion control"
+            )
+            for side in ("sender", "receiver"):
+                rows = tcp_info.filter((pl.col("flow") == flow.name) & (pl.col("side") == side))
+                streams = rows["stream"].n_unique()
+                reason = "" if streams == flow.streams else f"{streams} of {flow.streams} connections sampled"
+                self._add(
+                    "connections sampled",
+                    f"{flow.name} {side}",
+                    flow.streams,
+                    streams,
+                    ok=not reason,
+                    reason=reason,
+                )
+
+    def samples(self) -> None:
+        for (host, phase), spool in self.run.spools.items():
+            damage = None if spool is None else len(spool.damage)
+            reason = "" if damage == 0 else "; ".join(spool.damage[:3]) if spool else "the spool is missing"
+            self._add(
+                "spool intact", f"{host} {phase}", 0, damage, unit="faults", ok=not reason, reason=reason
+            )
+        for host, part in self.measurement.hosts.items():
+            if part.sample.tcp or part.sample.qdisc:
+                event = self.run.event("sampler", host=host, phase="measurement") or {}
+                share = event["missed"] / event["ticks"] if event.get("ticks") and "missed" in event else None
+                self.close(
+                    "samples missed",
+                    host,
+                    0,
+                    share,
+                    tolerance=self.plan.validity.missed_samples,
+                    unit="share",
+                    what="share of samples missed",
+                    missing="the agent did not report on its sampler",
+                )
+
+    # expectations
+
+    def expectations(self) -> None:
+        values, why = metrics(self.run, self.tables["tcp_info"])
+        for bound in self.plan.expect:
+            value = values.get(bound.metric)
+            requested = {"min": bound.min, "max": bound.max}
+            if value is None:
+                # What cannot be measured has not been missed: the run is invalid, not failed.
+                self._add(
+                    bound.metric,
+                    "all flows",
+                    requested,
+                    None,
+                    ok=False,
+                    reason=f"{bound.metric} not known: {why}",
+                )
+                continue
+            low = bound.min is not None and value < bound.min
+            high = bound.max is not None and value > bound.max
+            limit = bound.min if low else bound.max
+            reason = (
+                f"{bound.metric} is {value:.3f}, {'below' if low else 'above'} {limit}" if low or high else ""
+            )
+            self._add(
+                bound.metric, "all flows", requested, value, ok=not reason, reason=reason, kind="expect"
+            )
+
+
+def metrics(run: Run, tcp_info: pl.DataFrame) -> tuple[dict[str, float | None], str]:
+    """Metrics over the window in which all flows run, and why those that are missing cannot be had."""
+    flows = run.plan.phase("measurement").flows
+    window = analysis.common_window([(flow.start_ns, flow.end_ns) for flow in flows])
+    if window is None:
+        return {}, "there is no time at which all flows run"
+    rates = mean_goodputs(run, goodput_counters(tcp_info), window)
+    if absent := [flow.name for flow in flows if flow.name not in rates]:
+        return {}, f"goodput of {', '.join(absent)} was not sampled throughout"
+    values = {"jain_index": analysis.jain_index(list(rates.values()))}
+    if run.plan.path is not None:
+        values["utilisation"] = analysis.utilisation(list(rates.values()), run.plan.path.bottleneck_bps)
+    return values, "the scenario has no path" if run.plan.path is None else "nothing was transferred"
+
+
+def _why_no_start(run: Run, flow: Flow) -> str:
+    event = run.event("flow_first_data", flow=flow.name)
+    return str(event["reason"]) if event and event.get("reason") else "the agent saw no first data"
+
+
+def _agrees(asked: Any, found: Any) -> bool:
+    """Equal in every key asked for; tc reports floats of six digits, hence a relative 1e-5."""
+    if isinstance(asked, dict):
+        return isinstance(found, dict) and all(_agrees(value, found.get(key)) for key, value in asked.items())
+    if isinstance(asked, float) and isinstance(found, int | float):
+        return math.isclose(asked, found, rel_tol=1e-5)
+    return bool(asked == found)

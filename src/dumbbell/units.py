@@ -1,0 +1,145 @@
+"""Quantities with units, as scenario files write them: ``100mbit``, ``20ms``, ``1bdp``, ``1%``.
+
+Parsing is strict: a number, directly followed by one known unit, and an exact whole number of the base unit.
+Each ``render_*`` writes the shortest text that its ``parse_*`` reads back as the same value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+# tc's own spelling for rates; SI for times; bytes are written B to keep them apart from bits.
+RATE_BPS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+TIME_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+SIZE_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "KiB": 2**10, "MiB": 2**20}
+
+NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+_QUANTITY = re.compile(rf"({NUMBER})([A-Za-z%]+)")
+
+
+def pattern(units: Mapping[str, object]) -> str:
+    """Regular expression (ECMA 262, for JSON Schema) of a quantity in one of these units."""
+    return rf"^{NUMBER}({'|'.join(units)})$"
+
+
+def _split(text: object, what: str, units: Mapping[str, object], example: str) -> tuple[Decimal, str]:
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    if match is None or match[2] not in units:
+        raise ValueError(
+            f"{text!r} is not {what}: write a number and one of {', '.join(units)}, as in {example}"
+        )
+    return Decimal(match[1]), match[2]
+
+
+def _parse(text: object, what: str, units: Mapping[str, int], example: str) -> int:
+    number, unit = _split(text, what, units, example)
+    base = number * units[unit]
+    if base != base.to_integral_value():
+        raise ValueError(f"{text!r} is finer than {what} can be: the smallest step is 1{next(iter(units))}")
+    return int(base)
+
+
+def _render(value: int, units: Mapping[str, int]) -> str:
+    unit, scale = max(((u, s) for u, s in units.items() if value % s == 0), key=lambda item: item[1])
+    return f"{value // scale}{unit}" if value else f"0{next(iter(units))}"
+
+
+def parse_rate(text: object) -> int:
+    """Bits per second of a rate such as ``100mbit``."""
+    return _parse(text, "a rate", RATE_BPS, "100mbit")
+
+
+def render_rate(bps: int) -> str:
+    """``100000000`` as ``100mbit``."""
+    return _render(bps, RATE_BPS)
+
+
+def parse_duration(text: object) -> int:
+    """Nanoseconds of a duration such as ``20ms``."""
+    return _parse(text, "a duration", TIME_NS, "20ms")
+
+
+def render_duration(ns: int) -> str:
+    """``20000000`` as ``20ms``."""
+    return _render(ns, TIME_NS)
+
+
+def parse_ratio(text: object) -> float:
+    """Share between 0 and 1 of a percentage such as ``1%``."""
+    number, _ = _split(text, "a share", {"%": 100}, "1%")
+    if number > 100:  # noqa: PLR2004
+        raise ValueError(f"{text!r} is more than 100%")
+    return float(number / 100)
+
+
+def render_ratio(share: float) -> str:
+    """``0.01`` as ``1%``; Decimal keeps the shortest representation of the float exact."""
+    return f"{(Decimal(repr(share)) * 100).normalize():f}%"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Length of a queue: a number of packets, of bytes, or of bandwidth-delay products."""
+
+    amount: Decimal
+    unit: Literal["packets", "bytes", "bdp"]
+
+
+LIMIT_UNITS = {"packets": 1, "bdp": 1} | SIZE_BYTES
+
+
+def parse_limit(text: object) -> Limit:
+    """Limit of a queue such as ``1.5bdp``, ``166packets`` or ``250kB``."""
+    number, unit = _split(text, "a queue limit", LIMIT_UNITS, "1bdp")
+    if unit == "bdp":
+        return Limit(number, "bdp")
+    if unit == "packets":
+        return Limit(Decimal(_parse(text, "a queue limit", {"packets": 1}, "166packets")), "packets")
+    return Limit(Decimal(_parse(text, "a queue limit", SIZE_BYTES, "250kB")), "bytes")
+
+
+def render_limit(limit: Limit) -> str:
+    """A limit as :func:`parse_limit` reads it."""
+    if limit.unit == "bytes":
+        return _render(int(limit.amount), SIZE_BYTES)
+    return f"{limit.amount:f}{limit.unit}"
+
+
+_HUMAN = {
+    "ns": ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns")),
+    "bps": ((10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbit/s"), (1, "bit/s")),
+}
+
+
+def human(value: object, unit: str = "") -> str:
+    """A value for people: ``human(20_120_000, "ns")`` is ``20.12 ms``; shares in percent; None is a dash."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "on" if value else "off"
+        case dict():
+            return ", ".join(f"{key} {human(v)}" for key, v in value.items() if v is not None) or "none"
+        case list() | tuple():
+            return ", ".join(human(v) for v in value) or "none"
+        case int() | float():
+            return _number(value, unit)
+    return str(value)
+
+
+def _number(value: float, unit: str) -> str:
+    if value == 0:
+        return "0"
+    if unit == "share":
+        return f"{100 * value:.3g} %"
+    if unit in _HUMAN:
+        scale, name = next((s, n) for s, n in _HUMAN[unit] if abs(value) >= s or s == 1)
+        return f"{value / scale:.4g} {name}"
+    text = (
+        f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") if isinstance(value, int) else f"{value:.3f}"
+    )
+    return f"{text} {unit}".rstrip()

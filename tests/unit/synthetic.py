@@ -1,0 +1,304 @@
+"""A run directory that no testbed has made: a small fluid model of cubic flows through one queue.
+
+It has the shape of a real one, to test the store, the verdict and the report, and is never a result.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dumbbell.plan import Direction, Flow, Inventory, Phase, PingAction, Plan, plan
+
+REPOSITORY = Path(__file__).parents[2]
+T0_UNIX_NS = {"calibration": 1_767_225_600_000_000_000, "measurement": 1_767_225_630_000_000_000}
+RUN_ID = "20260101T000000Z-two_flow_fairness-synthetic"
+MSS = 1448
+PACKET_BITS = 1514 * 8
+SAMPLES_A_BATCH = 10
+
+
+def inventory(senders: int = 2, receivers: int = 2) -> Inventory:
+    """A dumbbell of this many hosts on each side of one router."""
+
+    def host(side: str, address: str) -> dict[str, Any]:
+        interfaces = {side: {"device": "vec1", "address": address}}
+        return {"management_interface": "vec0", "experiment_interfaces": interfaces}
+
+    hosts = {f"sender{i + 1}": host("left", f"198.18.1.{11 + i}/24") for i in range(senders)}
+    hosts |= {f"receiver{i + 1}": host("right", f"198.18.2.{11 + i}/24") for i in range(receivers)}
+    hosts["router"] = {
+        "management_interface": "vec0",
+        "experiment_interfaces": {
+            "left": {"device": "vec1", "address": "198.18.1.1/24"},
+            "right": {"device": "vec2", "address": "198.18.2.1/24"},
+        },
+    }
+    groups = {
+        "senders": [h for h in hosts if h.startswith("sender")],
+        "receivers": [h for h in hosts if h.startswith("receiver")],
+        "routers": ["router"],
+        "testbed": list(hosts),
+    }
+    return Inventory.model_validate({"groups": groups, "hosts": hosts})
+
+
+@dataclass
+class Fluid:
+    """Cubic flows and a drop-tail queue, in steps of one millisecond."""
+
+    t_ns: np.ndarray[Any, Any]
+    cwnd: np.ndarray[Any, Any]  # [step, flow], packets
+    acked: np.ndarray[Any, Any]  # [step, flow], packets delivered so far
+    lost: np.ndarray[Any, Any]  # [step, flow], packets lost so far
+    queue: np.ndarray[Any, Any]  # [step], packets
+    rtt_s: np.ndarray[Any, Any]  # [step]
+
+
+def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float, seed: int) -> Fluid:
+    """Rates follow cwnd / RTT; a full queue costs the flow that is hit 30 % of its window."""
+    rng = np.random.default_rng(seed)
+    dt, capacity, limit = 1e-3, path.rate_bps / PACKET_BITS, path.queue.limit_packets or 100
+    steps, n = round(duration_s / dt), len(flows)
+    cwnd, w_max, epoch = np.zeros(n), np.zeros(n), np.zeros(n)
+    slow, back_off_until = np.ones(n, bool), np.zeros(n)
+    queue, acked, lost = 0.0, np.zeros(n), np.zeros(n)
+    out = Fluid(
+        np.arange(steps) * 1_000_000, *(np.zeros((steps, n)) for _ in range(3)), *np.zeros((2, steps))
+    )
+    for step in range(steps):
+        t = step * dt
+        active = np.array([f.start_ns <= t * 1e9 < f.end_ns for f in flows])
+        starting = active & (cwnd == 0)
+        cwnd[starting] = 10
+        rtt = rtt_s + queue / capacity
+        rate = np.where(active, cwnd / rtt, 0)
+        served = min(rate.sum(), capacity) if queue < 1 else capacity
+        share = rate / rate.sum() if rate.sum() else np.zeros(n)
+        acked += share * served * dt
+        queue = max(0.0, queue + (rate.sum() - served) * dt)
+        if queue > limit:
+            over = max(queue - limit, 4.0)
+            lost += share * over
+            queue = float(limit)
+            hit = active & (t >= back_off_until) & (rng.random(n) < np.minimum(1, 2.5 * share))
+            w_max[hit], epoch[hit], slow[hit] = cwnd[hit], t, False
+            cwnd[hit] *= 0.7
+            back_off_until[hit] = t + rtt
+        k = np.cbrt(w_max * 0.3 / 0.4)
+        cubic = 0.4 * (t - epoch - k) ** 3 + w_max
+        reno = w_max * 0.7 + 3 * 0.3 / 1.7 * (t - epoch) / rtt
+        grown = np.where(slow, cwnd * (1 + dt / rtt), np.maximum(np.maximum(cubic, reno), cwnd))
+        cwnd = np.where(active, np.minimum(grown, cwnd * (1 + dt / rtt)), cwnd)
+        out.cwnd[step], out.acked[step], out.lost[step] = cwnd, acked, lost
+        out.queue[step], out.rtt_s[step] = queue, rtt
+    return out
+
+
+def write_run(run_dir: Path, scenario: Path = REPOSITORY / "scenarios/two_flow_fairness.yml") -> Plan:
+    """Write ``scenario.yml``, ``plan.json`` and ``raw/`` of a run in which everything went as asked."""
+    run_dir.mkdir(parents=True)
+    planned = plan(scenario, inventory())
+    (run_dir / "scenario.yml").write_bytes(scenario.read_bytes())
+    (run_dir / "plan.json").write_bytes(planned.to_json())
+    states = ("planned", "preparing", "calibrating", "armed", "running", "collecting")
+    transitions = [
+        {
+            "unix_ns": T0_UNIX_NS["calibration"] + 8_000_000_000 * (i - 2),
+            "event": "state",
+            "state": s,
+            "reason": "",
+        }
+        for i, s in enumerate(states)
+    ]
+    (run_dir / "events.jsonl").write_text("".join(json.dumps(t) + "\n" for t in transitions))
+    assert planned.path
+    measurement = planned.phase("measurement")
+    duration_s, rtt_s = measurement.duration_ns / 1e9, planned.path.rtt_ns / 1e9
+    fluid = simulate(measurement.flows, planned.path.forward, rtt_s, duration_s, planned.seed)
+    for host, detail in planned.hosts.items():
+        raw = run_dir / "raw" / host
+        raw.mkdir(parents=True)
+        router = "routers" in detail.groups
+        (raw / "state.json").write_text(json.dumps(_state(planned, host, router=router)))
+        for phase in planned.phases:
+            _write_phase(raw / phase.phase, planned, phase, host, fluid)
+    return planned
+
+
+def _state(planned: Plan, host: str, *, router: bool) -> dict[str, Any]:
+    asked = planned.hosts[host].state
+    nic = {"txqueuelen": asked.txqueuelen or 1000, "mtu": 1500, "offloads": {"sg": True} | asked.offloads}
+    path = planned.path.model_dump() if planned.path and router else {}
+    offset = {"router": 0}.get(host, 20_000 + 13_000 * (zlib.crc32(host.encode()) % 9))
+    return {
+        "kernel": "6.12.0-synthetic",
+        "nic": {device: nic for device in (("vec1", "vec2") if router else ("vec1",))},
+        "sysctl": asked.sysctls | {"net.ipv4.tcp_congestion_control": "cubic"},
+        "modules": {
+            "congestion_controls": {name: {"srcversion": None} for name in asked.congestion_controls},
+            "available": ["reno", "cubic"],
+        },
+        "path": {name: path[name] for name in ("forward", "reverse")} if path else None,
+        "clock": {"offset_ns": offset, "root_dispersion_ns": 80_000, "synchronised": True},
+        "versions": {"agent": "0.1.0", "iperf3": "3.12", "telegraf": "1.37.2"},
+    }
+
+
+def _write_phase(folder: Path, planned: Plan, phase: Phase, host: str, fluid: Fluid) -> None:
+    folder.mkdir()
+    t0 = T0_UNIX_NS[phase.phase]
+    own = phase.hosts[host]
+    told = phase.model_dump() | {"run_id": RUN_ID, "point": planned.point, "host": host}
+    (folder / "plan.json").write_text(json.dumps(told))
+    (folder / "start.json").write_text(json.dumps({"t0_unix_ns": t0}))
+    end = t0 + phase.duration_ns
+    status = {"state": "done", "reason": "", "unix_ns": end, "version": "0.1.0", "iperf3": "iperf 3.12"}
+    (folder / "status.json").write_text(json.dumps(status))
+
+    events: list[dict[str, Any]] = [{"unix_ns": t0 - 6_000_000_000, "event": "armed"}]
+    for flow in phase.flows:
+        start = t0 + flow.start_ns
+        if host == flow.src_host and flow.kind == "iperf3_tcp":
+            late = {"planned_unix_ns": start, "error_ns": 1_730_000 + flow.client_port * 7 % 900_000}
+            events += [
+                {"unix_ns": start + 40_000, "event": "flow_released", "flow": flow.name}
+                | late
+                | {"error_ns": 40_000},
+                {"unix_ns": start + late["error_ns"], "event": "flow_first_data", "flow": flow.name} | late,
+                {
+                    "unix_ns": start + 2_000_000,
+                    "event": "flow_congestion_control",
+                    "flow": flow.name,
+                    "name": flow.congestion_control,
+                },
+            ]
+        if host == flow.dst_host and flow.kind == "iperf3_udp":
+            _write_blast(folder / f"iperf3-{flow.name}-server.json", planned)
+    if own.sample.tcp or own.sample.qdisc:
+        ticks = phase.duration_ns // phase.sampling_interval_ns
+        rows = _samples(planned, host, t0, fluid)
+        write_spool(folder / "spool.lp", rows)
+        sampler = {"sampled": ticks - 1, "ticks": ticks, "missed": 1}
+        achieved = {"achieved_interval_ns": 100_012_000, "late_max_ns": 3_100_000}
+        events.append({"unix_ns": end, "event": "sampler"} | sampler | achieved)
+    else:
+        write_spool(folder / "spool.lp", [])
+    events.append({"unix_ns": end + 1_000_000, "event": "done"})
+    text = "".join(json.dumps({"mono_ns": e["unix_ns"] - t0 + 10**12} | e) + "\n" for e in events)
+    (folder / "events.jsonl").write_text(text)
+    for ping in own.actions:
+        if isinstance(ping, PingAction) and planned.path:
+            rtt_ms = planned.path.rtt_ns / 1e6
+            (folder / f"ping-{ping.name}.txt").write_text(ping_text(ping, rtt_ms, t0))
+
+
+def ping_text(ping: PingAction, rtt_ms: float, t0: int) -> str:
+    """Output of ``ping -D``; the first reply waited for ARP."""
+    lines = [f"PING {ping.dst} ({ping.dst}) 56(84) bytes of data."]
+    for seq in range(1, ping.count + 1):
+        at = (t0 + ping.at_ns + seq * ping.interval_ns) / 1e9
+        ms = rtt_ms * 2 if seq == 1 else rtt_ms + 0.12 + 0.01 * (seq % 5)
+        lines.append(f"[{at:.6f}] 64 bytes from {ping.dst}: icmp_seq={seq} ttl=63 time={ms:.1f} ms")
+    return "\n".join(lines) + "\n"
+
+
+def _write_blast(path: Path, planned: Plan) -> None:
+    assert planned.path
+    path.write_text(json.dumps(blast_report(planned.path.forward.rate_bps * 0.995)))
+
+
+def blast_report(wire_bps: float, blksize: int = 1448) -> dict[str, Any]:
+    """An iperf3 server's report of two seconds of UDP that arrive from 0.4 s after it began to count."""
+    a_second = wire_bps / 8 * blksize / (blksize + 42)
+    spans = [(1.0, 0.6), (1.0, 1.0), (0.5, 0.4)]
+    return {
+        "start": {"test_start": {"protocol": "UDP", "blksize": blksize}},
+        "intervals": [
+            {"sum": {"seconds": seconds, "bytes": round(busy * a_second), "sender": False}}
+            for seconds, busy in spans
+        ],
+        "end": {"sum": {"bytes": 27_500_000, "seconds": 2.5}},
+    }
+
+
+def _samples(planned: Plan, host: str, t0: int, fluid: Fluid) -> list[str]:
+    phase = planned.phase("measurement")
+    rng = np.random.default_rng(zlib.crc32(host.encode()))
+    common = f"phase=measurement,point={planned.point},run={RUN_ID}"
+    rows = []
+    for tick in range(phase.duration_ns // phase.sampling_interval_ns):
+        at = tick * phase.sampling_interval_ns + int(rng.gamma(2, 60_000))
+        step = min(at // 1_000_000, len(fluid.t_ns) - 1)
+        stamp = f"mono_ns={at + 10**12}i {t0 + at}"
+        for i, flow in enumerate(phase.flows):
+            if flow.name not in phase.hosts[host].sample.tcp or not flow.start_ns <= at < flow.end_ns:
+                continue
+            side = "sender" if host == flow.src_host else "receiver"
+            tags = f"flow={flow.name},host={host},{common},side={side},stream=0"
+            fields = _tcp_info(fluid, step, i, sender=side == "sender")
+            text = ",".join(f"{k}={v}i" for k, v in fields.items())
+            rows.append(f'tcp_info,{tags} {text},congestion_control="{flow.congestion_control}",{stamp}')
+        if phase.hosts[host].sample.qdisc:
+            drops, sent = round(fluid.lost[step].sum()), round(fluid.acked[step].sum())
+            for dev, kind, handle, parent, packets, dropped, backlog in (
+                ("vec2", "htb", "1:", "root", sent, drops, 0),
+                ("vec2", "pfifo", "10:", "1:1", sent, drops, round(fluid.queue[step])),
+                ("vec1", "htb", "1:", "root", sent // 2, 0, 0),
+                ("vec1", "pfifo", "10:", "1:1", sent // 2, 0, int(rng.random() < 0.2)),
+            ):
+                size = 1514 if dev == "vec2" else 66
+                fields = {
+                    "backlog_bytes": backlog * size,
+                    "qlen_packets": backlog,
+                    "bytes": packets * size,
+                    "packets": packets,
+                    "drops": dropped,
+                    "overlimits": packets,
+                    "requeues": 0,
+                }
+                tags = f"dev={dev},handle={handle},host={host},kind={kind},parent={parent},{common}"
+                rows.append(f"qdisc,{tags} " + ",".join(f"{k}={v}i" for k, v in fields.items()) + f",{stamp}")
+    return rows
+
+
+def _tcp_info(fluid: Fluid, step: int, flow: int, *, sender: bool) -> dict[str, int]:
+    acked = round(fluid.acked[step, flow] * MSS)
+    cwnd, lost = max(10, round(fluid.cwnd[step, flow])), round(fluid.lost[step, flow])
+    srtt = round(fluid.rtt_s[step] * 1e6)
+    common = {"state": 1, "ca_state": 0, "snd_mss": MSS, "rcv_mss": MSS if not sender else 536, "advmss": MSS}
+    if not sender:
+        return common | {"snd_cwnd": 10, "srtt_us": 20_100, "bytes_acked": 37, "bytes_received": acked + 37}
+    return common | {
+        "snd_cwnd": cwnd,
+        "snd_ssthresh": 2**31 - 1 if lost == 0 else round(cwnd * 0.8),
+        "unacked": cwnd,
+        "srtt_us": srtt,
+        "rttvar_us": 400,
+        "min_rtt_us": 20_080,
+        "bytes_acked": acked + 38,
+        "bytes_received": 0,
+        "bytes_sent": acked + (lost + cwnd) * MSS,
+        "total_retrans": lost,
+        "data_segs_out": acked // MSS + lost + cwnd,
+        "delivery_rate_Bps": round(cwnd * MSS / srtt * 1e6),
+    }
+
+
+def write_spool(path: Path, rows: list[str]) -> None:
+    """Rows in batches as the agent writes them."""
+    with path.open("wb") as spool:
+        for number, first in enumerate(range(0, len(rows), SAMPLES_A_BATCH), start=1):
+            batch = rows[first : first + SAMPLES_A_BATCH]
+            spool.write(batch_bytes(number, batch))
+
+
+def batch_bytes(number: int, rows: list[str]) -> bytes:
+    """One batch with its closing line."""
+    body = "".join(row + "\n" for row in rows).encode()
+    return body + b"# batch=%d rows=%d crc32=%08x\n" % (number, len(rows), zlib.crc32(body))

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from dumbbell import analysis
+
+S = 1_000_000_000
+
+
+def counted(flow: str, *samples: tuple[float, int], stream: str = "0") -> pl.DataFrame:
+    return pl.DataFrame(
+        [{"flow": flow, "stream": stream, "t_ns": round(t * S), "bytes": total} for t, total in samples]
+    )
+
+
+def test_goodput_is_growth_over_time() -> None:
+    # 125 000 bytes in a second are 1 Mbit/s, then twice that.
+    rates = analysis.goodput(counted("f", (0, 0), (1, 125_000), (2, 375_000)), [0, S, 2 * S])
+    assert rates.to_dicts() == [
+        {"flow": "f", "t_ns": S // 2, "dt_ns": S, "goodput_bps": 1e6},
+        {"flow": "f", "t_ns": 3 * S // 2, "dt_ns": S, "goodput_bps": 2e6},
+    ]
+
+
+def test_goodput_interpolates_at_the_edges() -> None:
+    # 100 kB/s up to 1.5 s, 300 kB/s after: between 1 and 2 s, 50 kB + 150 kB.
+    rates = analysis.goodput(counted("f", (0.5, 0), (1.5, 100_000), (2.5, 400_000)), [S, 2 * S])
+    assert rates["goodput_bps"].to_list() == [200_000 * 8]
+
+
+def test_streams_add_up() -> None:
+    both = pl.concat([counted("f", (0, 0), (1, 1000)), counted("f", (0, 500), (1, 2500), stream="1")])
+    assert analysis.mean_goodput(both, 0, S) == {"f": 3000 * 8}
+
+
+def test_an_interval_without_samples_has_no_rate() -> None:
+    rows = counted("f", (0, 0), (1, 1000))
+    assert analysis.mean_goodput(rows, 0, 2 * S) == {}
+    # 95 % covered: the rate is that of the covered part.
+    assert analysis.mean_goodput(rows, 0, round(S / 0.95)) == {"f": 8000}
+
+
+def test_counters_prefer_the_receiver() -> None:
+    rows = [
+        {"flow": "a", "side": "sender", "stream": "0", "t_ns": 0, "bytes_acked": 1, "bytes_received": 0},
+        {"flow": "a", "side": "receiver", "stream": "0", "t_ns": 0, "bytes_acked": 0, "bytes_received": 2},
+        {"flow": "b", "side": "sender", "stream": "0", "t_ns": 0, "bytes_acked": 3, "bytes_received": 0},
+    ]
+    assert analysis.counters(pl.DataFrame(rows))["bytes"].to_list() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("rates", "index"),
+    [([5, 5], 1), ([1, 0], 0.5), ([3, 1], 0.8), ([1, 1, 1, 0], 0.75), ([7], 1), ([0, 0], None)],
+)
+def test_jain_index(rates: list[float], index: float | None) -> None:
+    assert analysis.jain_index(rates) == index
+
+
+def test_utilisation() -> None:
+    assert analysis.utilisation([60e6, 30e6], 100e6) == pytest.approx(0.9)
+
+
+def test_common_window() -> None:
+    assert analysis.common_window([(0, 30), (5, 25)]) == (5, 25)
+    assert analysis.common_window([(0, 5), (5, 10)]) is None
+    assert analysis.common_window([]) is None
+
+
+def test_fairness_counts_those_that_run_throughout() -> None:
+    rows = pl.concat(
+        [counted("a", (0, 0), (1, 3000), (2, 6000), (3, 9000)), counted("b", (1, 0), (2, 1000), (3, 4000))]
+    )
+    rates = analysis.goodput(rows, analysis.steps(0, 3 * S, S))
+    found = analysis.fairness(rates, {"a": (0, 3 * S), "b": (S, 3 * S)})
+    # alone; then 3:1, (3+1)^2 / (2 (9+1)) = 0.8; then 3:3
+    assert found["jain_index"].to_list() == pytest.approx([0.8, 1.0])
+    assert found["t_ns"].to_list() == [1.5 * S, 2.5 * S]
+
+
+def test_u32_counters_may_wrap() -> None:
+    rows = pl.DataFrame({"n": [2**32 - 10, 2**32 - 1, 5, 5, 7]}, schema={"n": pl.UInt32})
+    assert rows.select(analysis.unwrap_u32(pl.col("n")))["n"].to_list() == [0, 9, 15, 15, 17]
+
+
+def test_queue_tells_devices_apart_and_counts_drops_between_samples() -> None:
+    rows = pl.DataFrame(
+        [
+            {
+                "host": "r", "dev": dev, "kind": "pfifo", "handle": "10:", "t_ns": t, "qlen_packets": t,
+                "backlog_bytes": 0, "drops": (start + t) % 2**32,
+            }
+            for t in (0, 1, 3)
+            for dev, start in (("left", 100), ("right", 2**32 - 2))
+        ]
+    )  # fmt: skip
+    found = analysis.queue(rows)
+    assert found.filter(pl.col("dev") == "left")["dropped_packets"].to_list() == [0, 1, 2]
+    assert found.filter(pl.col("dev") == "right")["dropped_packets"].to_list() == [0, 1, 2]

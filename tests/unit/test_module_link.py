@@ -1,0 +1,157 @@
+"""link and the guard of the SSH session, on output of iproute2 6.1."""
+
+import json
+from ipaddress import IPv4Interface, IPv4Network
+from typing import Any
+
+import pytest
+from conftest_modules import FIXTURES, host, link
+from hypothesis import given
+from hypothesis import strategies as st
+
+DUMP = json.loads((FIXTURES / "link" / "iproute2-6.1.json").read_text())
+LEFT = next(each for each in DUMP["addresses"] if each["ifname"] == "left")
+
+
+def test_a_real_dump_is_parsed() -> None:
+    assert link.parse(LEFT, DUMP["routes"]) == {
+        "name": "left",
+        "up": True,
+        "mtu": 1400,
+        "txqueuelen": 500,
+        "addresses": ["198.18.1.1/24"],
+        "routes": [
+            {"to": "0.0.0.0/0", "via": "198.18.1.8"},
+            {"to": "1.2.3.4/32", "via": "198.18.1.8"},
+            {"to": "198.18.9.0/24", "via": "198.18.1.9"},
+        ],
+    }
+
+
+addresses = st.builds(
+    lambda ip, length: str(IPv4Interface((ip, length))), st.ip_addresses(v=4), st.integers(8, 32)
+)
+routes = st.builds(
+    lambda ip, length, via: {"to": str(IPv4Network((ip, length), strict=False)), "via": str(via)},
+    st.ip_addresses(v=4),
+    st.integers(0, 32),
+    st.ip_addresses(v=4),
+)
+wishes = st.fixed_dictionaries(
+    {"name": st.just("vec1")},
+    optional={
+        "up": st.booleans(),
+        "mtu": st.integers(68, 9000),
+        "txqueuelen": st.integers(0, 100_000),
+        "addresses": st.lists(addresses, max_size=3),
+        "routes": st.lists(routes, max_size=3, unique_by=lambda route: route["to"]),
+    },
+)
+
+
+def execute(command: list[str], dump: dict[str, Any], table: list[dict[str, Any]]) -> None:
+    """What the kernel does with a command, in the words in which `ip -j` tells it."""
+    match command:
+        case ["ip", "link", "set", "dev", _, "up" | "down" as state]:
+            dump["flags"] = ["UP"] if state == "up" else []
+        case ["ip", "link", "set", "dev", _, key, value]:
+            dump["txqlen" if key == "txqueuelen" else key] = int(value)
+        case ["ip", "address", "add", address, "dev", _]:
+            interface = IPv4Interface(address)
+            dump["addr_info"].append({"local": str(interface.ip), "prefixlen": interface.network.prefixlen})
+        case ["ip", "route", "replace", to, "via", via, "dev", _]:
+            bare = {"0.0.0.0/0": "default"}.get(to, to.removesuffix("/32"))
+            table[:] = [route for route in table if route["dst"] != bare]
+            table.append({"dst": bare, "gateway": via})
+        case _:
+            raise AssertionError(command)
+
+
+@given(wishes, wishes)
+def test_what_is_rendered_is_parsed_back(first: dict[str, Any], second: dict[str, Any]) -> None:
+    dump: dict[str, Any] = {"ifname": "vec1", "flags": [], "mtu": 1500, "txqlen": 1000, "addr_info": []}
+    table: list[dict[str, Any]] = []
+    for wish in (first, second):
+        asked = link.canonical(wish)
+        found = link.parse(dump, table)
+        commands = link.plan(asked, found)
+        assert bool(commands) == bool(link.mismatches(asked, found))
+        for command in commands:
+            execute(command, dump, table)
+        found = link.parse(dump, table)
+        assert link.mismatches(asked, found) == {}
+        assert link.plan(asked, found) == []
+
+
+def test_the_queue_length_is_set_first_and_routes_last() -> None:
+    asked = link.canonical(
+        {
+            "name": "left",
+            "up": True,
+            "mtu": 9000,
+            "txqueuelen": 10,
+            "addresses": ["10.0.0.1/24"],
+            "routes": [{"to": "default", "via": "10.0.0.2"}],
+        }
+    )
+    found = link.parse({**LEFT, "flags": []}, [])
+    words = [" ".join(command) for command in link.plan(asked, found)]
+    assert words == [
+        "ip link set dev left txqueuelen 10",
+        "ip link set dev left mtu 9000",
+        "ip address add 10.0.0.1/24 dev left",
+        "ip link set dev left up",
+        "ip route replace 0.0.0.0/0 via 10.0.0.2 dev left",
+    ]
+
+
+def test_what_is_left_out_is_left_alone() -> None:
+    found = link.parse(LEFT, DUMP["routes"])
+    asked = link.canonical({"name": "left", "up": None, "mtu": None, "addresses": None, "routes": []})
+    assert link.plan(asked, found) == []
+
+
+@pytest.mark.parametrize(
+    "route", [{"to": "10.0.0.1/24", "via": "10.0.0.1"}, {"to": "10.0.0.0/24", "via": "gateway"}]
+)
+def test_a_route_that_is_none_is_refused(route: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"does not appear|host bits"):
+        link.canonical({"name": "left", "routes": [route]})
+
+
+LINKS: list[dict[str, Any]] = [
+    {"ifname": "lo", "addr_info": [{"local": "127.0.0.1"}]},
+    {"ifname": "eth0", "master": "bond0"},
+    {"ifname": "eth1", "master": "bond0"},
+    {"ifname": "eth2", "addr_info": [{"local": "198.18.1.1"}]},
+    {"ifname": "bond0"},
+    {"ifname": "bond0.7", "link": "bond0", "addr_info": [{"local": "192.0.2.1"}, {"local": "2001:db8::1"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("connection", "devices"),
+    [
+        ("198.18.1.2 50000 198.18.1.1 22", {"eth2"}),
+        ("192.0.2.9 50000 192.0.2.1 22", {"bond0.7", "bond0", "eth0", "eth1"}),
+        ("2001:db8::9 50000 2001:db8::1 22", {"bond0.7", "bond0", "eth0", "eth1"}),
+        ("::ffff:198.18.1.2 50000 ::ffff:198.18.1.1 22", {"eth2"}),
+        ("198.18.1.2 50000 203.0.113.1 22", set()),
+        (None, set()),
+    ],
+)
+def test_the_session_is_carried_by(connection: str | None, devices: set[str]) -> None:
+    assert host.management_devices(connection, LINKS) == devices
+
+
+def test_the_session_is_found_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "198.18.1.2 50000 198.18.1.1 22")
+    assert host.ssh_connection() == "198.18.1.2 50000 198.18.1.1 22"
+
+
+def test_the_session_is_found_in_an_ancestor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    monkeypatch.setattr(
+        host, "_environments", lambda pid: iter([b"A=1\0B=2\0", b"SSH_CONNECTION=a 1 b 2\0C=3"])
+    )
+    assert host.ssh_connection() == "a 1 b 2"

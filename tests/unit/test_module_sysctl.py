@@ -1,0 +1,55 @@
+"""sysctl_runtime: names, values and what is written."""
+
+from pathlib import PurePosixPath
+
+import pytest
+from conftest_modules import sysctl
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("net.ipv4.tcp_rmem", "net/ipv4/tcp_rmem"),
+        ("net.ipv4.conf.eth0/100.rp_filter", "net/ipv4/conf/eth0.100/rp_filter"),
+    ],
+)
+def test_names_are_files(name: str, file: str) -> None:
+    assert sysctl.path(name) == PurePosixPath(file)
+
+
+@pytest.mark.parametrize("name", ["", ".", "net..ipv4", "net.//.//.etc.passwd", "/", "net.ipv4."])
+def test_names_that_leave_the_tree_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is not the name of a sysctl"):
+        sysctl.path(name)
+
+
+@given(st.text(alphabet="ab./", max_size=12))
+def test_no_name_leaves_the_tree(name: str) -> None:
+    try:
+        file = sysctl.path(name)
+    except ValueError:
+        return
+    assert not file.is_absolute()
+    assert ".." not in file.parts
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1, "1"), (True, "1"), (False, "0"), ("4096\t131072\t6291456\n", "4096 131072 6291456"), (" fq ", "fq")],
+)
+def test_values_have_one_form(value: object, text: str) -> None:
+    assert sysctl.canonical(value) == text
+
+
+values = st.dictionaries(
+    st.sampled_from(["a.b", "a.c", "d.e"]), st.from_regex(r"\d+( \d+)?", fullmatch=True), min_size=3
+)
+
+
+@given(values, values)
+def test_the_plan_writes_what_differs_and_nothing_else(asked: dict[str, str], found: dict[str, str]) -> None:
+    written = dict(command[-1].split("=", 1) for command in sysctl.plan(asked, found))
+    assert written == {name: value for name, value in asked.items() if found[name] != value}
+    assert sysctl.mismatches(asked, found | written) == {}

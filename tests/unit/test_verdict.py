@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from synthetic import RUN_ID, blast_report
+
+from dumbbell.store import collect
+from dumbbell.store.run import iperf3_wire_rate_bps, read_json, read_jsonl
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+def edit_events(path: Path, kind: str, **changed: Any) -> None:
+    events = [e | (changed if e["event"] == kind else {}) for e in read_jsonl(path)]
+    path.write_text("".join(json.dumps(e) + "\n" for e in events))
+
+
+def state(host: str, change: Callable[[Any], None]) -> Callable[[Path], None]:
+    return lambda run_dir: edit(run_dir / "raw" / host / "state.json", change)
+
+
+def events(host: str, kind: str, **changed: Any) -> Callable[[Path], None]:
+    return lambda run_dir: edit_events(run_dir / "raw" / host / "measurement/events.jsonl", kind, **changed)
+
+
+def removed(path: str) -> Callable[[Path], None]:
+    return lambda run_dir: (run_dir / path).unlink()
+
+
+def text(path: str, old: str, new: str) -> Callable[[Path], None]:
+    def change(run_dir: Path) -> None:
+        before = (run_dir / path).read_text()
+        assert old in before
+        (run_dir / path).write_text(before.replace(old, new))
+
+    return change
+
+
+def expectation(metric: str, **bound: float) -> Callable[[Path], None]:
+    expected = [{"metric": metric, "min": None, "max": None} | bound]
+    return lambda run_dir: edit(run_dir / "plan.json", lambda plan: plan.update(expect=expected))
+
+
+def forget_t0(run_dir: Path) -> None:
+    for file in run_dir.glob("raw/*/measurement/start.json"):
+        file.unlink()
+
+
+def slow(run_dir: Path) -> None:
+    report = json.dumps(blast_report(90e6))
+    (run_dir / "raw" / "receiver1/calibration/iperf3-calibration_rate-server.json").write_text(report)
+
+
+def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
+    verdict = collect(run_dir, None)
+    assert (verdict.state, verdict.reasons) == ("passed", [])
+    assert read_json(run_dir / "verdict.json") == verdict.model_dump()
+    manifest = read_json(run_dir / "manifest.json")
+    assert manifest["run"] == RUN_ID
+    assert manifest["rows"] == {"spooled": {"tcp_info": 1100, "qdisc": 1200}, "lost": 0, "influxdb": None}
+    assert {"subject", "name", "requested", "measured", "unit", "ok"} == {*manifest["facts"][0]}
+    flows = pl.read_parquet(run_dir / "flows.parquet")
+    assert flows["congestion_control_measured"].to_list() == [None, "cubic", "cubic"]
+    assert pl.read_parquet(run_dir / "tcp_info.parquet")["t_ns"].min() == pytest.approx(0, abs=1e6)
+
+
+def test_collecting_again_changes_nothing(run_dir: Path) -> None:
+    def content() -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in run_dir.iterdir() if file.is_file()}
+
+    collect(run_dir, None)
+    first = content()
+    collect(run_dir, None)
+    assert content() == first
+
+
+def test_events_are_merged_in_order_of_time(run_dir: Path) -> None:
+    collect(run_dir, None)
+    merged = read_jsonl(run_dir / "events.jsonl")
+    times = [event["unix_ns"] for event in merged]
+    assert times == sorted(times)
+    assert {"state", "flow_first_data", "sampler", "done"} <= {event["event"] for event in merged}
+    assert {"router", "sender1"} <= {event.get("host") for event in merged}
+
+
+INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
+    "an agent failed": (
+        text("raw/sender1/measurement/status.json", '"done", "reason": ""', '"failed", "reason": "no route"'),
+        "sender1 measurement: the agent's measurement ended failed: no route",
+    ),
+    "an agent vanished": (
+        removed("raw/router/calibration/status.json"),
+        "router calibration: the agent left no status of calibration",
+    ),
+    "congestion control fell back": (
+        events("sender2", "flow_congestion_control", name="reno"),
+        "flow2: congestion control: asked cubic, found cubic, reno",
+    ),
+    "offloads are on": (
+        state("sender1", lambda s: s["nic"]["vec1"]["offloads"].update(tso=True)),
+        "sender1 vec1: offloads: asked gro off, gso off, tso off, found gro off, gso off, tso on",
+    ),
+    "txqueuelen differs": (
+        state("router", lambda s: s["nic"]["vec2"].update(txqueuelen=500)),
+        "router vec2: txqueuelen: asked 1\N{NARROW NO-BREAK SPACE}000, found 500",
+    ),
+    "a sysctl was not read": (
+        state("receiver1", lambda s: s["sysctl"].clear()),
+        "receiver1: net.ipv4.tcp_no_metrics_save not known: nothing was read back",
+    ),
+    "a sysctl differs": (
+        state("receiver1", lambda s: s["sysctl"].update({"net.ipv4.tcp_no_metrics_save": "0"})),
+        "receiver1: net.ipv4.tcp_no_metrics_save: asked 1, found 0",
+    ),
+    "a congestion control is not available": (
+        state("sender1", lambda s: s["modules"].update(available=["reno"])),
+        "sender1: congestion controls available: asked cubic, found none",
+    ),
+    "the state was not read": (
+        removed("raw/sender1/state.json"),
+        "sender1: state of the interfaces not known: nothing was read back",
+    ),
+    "the path differs": (
+        state("router", lambda s: s["path"]["forward"]["queue"].update(limit_packets=1000)),
+        "router forward: emulated path: asked ",
+    ),
+    "the path was not read": (
+        state("router", lambda s: s.update(path=None)),
+        "router reverse: emulated path not known",
+    ),
+    "the RTT is off": (
+        text("raw/sender1/calibration/ping-sender1-receiver1.txt", "time=20.", "time=25."),
+        "sender1-receiver1: idle RTT is 25.1 ms, asked 20 ms ± 400 µs",
+    ),
+    "no ping": (
+        removed("raw/sender2/calibration/ping-sender2-receiver2.txt"),
+        "sender2-receiver2: idle RTT not known: 0 of 20 echo replies",
+    ),
+    "the rate is off": (slow, "sender1-receiver1: rate of the path is 90 Mbit/s, asked 100 Mbit/s ±"),
+    "no report of the blast": (
+        removed("raw/receiver1/calibration/iperf3-calibration_rate-server.json"),
+        "sender1-receiver1: rate of the path not known: no usable report",
+    ),
+    "a flow started late": (
+        events("sender1", "flow_first_data", error_ns=80_000_000),
+        "flow1: start error is 80 ms, more than 50 ms",
+    ),
+    "samples were missed": (
+        events("router", "sampler", missed=30),
+        "router: share of samples missed is 10 %, more than 5 %",
+    ),
+    "the sampler said nothing": (
+        events("router", "sampler", event="x"),
+        "router: share of samples missed not known",
+    ),
+    "a clock is off": (
+        state("sender2", lambda s: s["clock"].update(offset_ns=-49_000_000_000)),
+        "sender2: clock offset is -49 s, more than 1 ms",
+    ),
+    "a clock is not synchronised": (
+        state("sender2", lambda s: s["clock"].update(synchronised=False)),
+        "sender2: clock offset not known: the clock is not synchronised",
+    ),
+    "a spool is damaged": (
+        text("raw/sender1/measurement/spool.lp", "snd_cwnd=10i", "snd_cwnd=11i"),
+        "sender1 measurement: batch 1 does not match its CRC",
+    ),
+    "a spool is missing": (
+        removed("raw/receiver2/measurement/spool.lp"),
+        "receiver2 measurement: the spool is missing",
+    ),
+    "t0 is not known": (
+        forget_t0,
+        "all flows: utilisation not known: goodput of flow1, flow2 was not sampled throughout",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("damage", "reason"), INVALID.values(), ids=INVALID.keys())
+def test_each_validity_check_can_fail(run_dir: Path, damage: Callable[[Path], None], reason: str) -> None:
+    damage(run_dir)
+    verdict = collect(run_dir, None)
+    assert verdict.state == "invalid"
+    assert any(said.startswith(reason) for said in verdict.reasons), verdict.reasons
+
+
+def test_a_flow_that_never_sent_says_so(run_dir: Path) -> None:
+    edit_events(
+        run_dir / "raw/sender1/measurement/events.jsonl",
+        "flow_first_data",
+        error_ns=None,
+        reason="no data in 5 s",
+    )
+    edit_events(run_dir / "raw/sender1/measurement/events.jsonl", "flow_released", error_ns=None)
+    assert collect(run_dir, None).reasons == ["flow1: start error not known: no data in 5 s"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (expectation("utilisation", max=0.5), "all flows: utilisation is 0.956, above 0.5"),
+        (expectation("jain_index", min=0.999), "all flows: jain_index is "),
+    ],
+)
+def test_a_valid_run_can_fail(run_dir: Path, change: Callable[[Path], None], reason: str) -> None:
+    change(run_dir)
+    verdict = collect(run_dir, None)
+    assert verdict.state == "failed"
+    assert verdict.reasons[0].startswith(reason)
+
+
+def test_invalid_outranks_failed(run_dir: Path) -> None:
+    expectation("jain_index", min=0.999)(run_dir)
+    slow(run_dir)
+    assert collect(run_dir, None).state == "invalid"
+
+
+def test_a_run_without_raw_data_is_invalid_and_not_a_crash(run_dir: Path) -> None:
+    (run_dir / "raw").rename(run_dir / "elsewhere")
+    verdict = collect(run_dir, None)
+    assert verdict.state == "invalid"
+    assert not any(check.ok for check in verdict.checks if check.name in ("agent", "rate", "utilisation"))
+
+
+def test_rate_is_counted_on_the_wire_over_a_full_second() -> None:
+    assert iperf3_wire_rate_bps(blast_report(100e6)) == pytest.approx(100e6, rel=1e-6)
+    assert iperf3_wire_rate_bps({"intervals": []}) is None
+    assert iperf3_wire_rate_bps(None) is None
