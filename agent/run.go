@@ -246,7 +246,7 @@ func (r *run) awaitStart(ctx context.Context) (int64, error) {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) { // not just half written
 				return 0, fmt.Errorf("%s: %w", path, err)
 			}
-		} else if !errors.Is(err, os.ErrNotExist) {
+		} else if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) { // not just about to be handed over
 			return 0, fmt.Errorf("waiting for the start: %w", err)
 		}
 		if err := sleepUntil(ctx, time.Now().Add(startPoll)); err != nil {

@@ -69,9 +69,7 @@ def _write_parts(planned: Plan, run_id: str, run_dir: Path) -> dict[str, list[st
     for host in planned.hosts:
         (run_dir / "raw" / host).mkdir(parents=True)
     for phase in planned.phases:
-        for host, part in phase.hosts.items():
-            if not (part.actions or part.sample.tcp or part.sample.qdisc):
-                continue
+        for host in phase.hosts:
             directory = run_dir / "raw" / host / phase.phase
             directory.mkdir()
             about = {"run_id": run_id, "point": planned.point, "host": host}

@@ -27,11 +27,10 @@ FIRST_CLIENT_PORT = 40001
 SERVER_LEAD_NS = 3_000_000_000  # servers listen this long before the first flow
 PING_COUNT = 21  # the first also waits for ARP and is dropped
 PING_INTERVAL_NS = 100_000_000
-BLAST_NAME = "calibration_rate"
-BLAST_NS = 2_000_000_000
-BLAST_FACTOR = Decimal(
-    "1.10"
-)  # enough above the bottleneck to fill it, too little to starve the control connection
+RATE_FLOW = "calibration_rate"
+RATE_STREAMS = 4  # enough that the bottleneck's queue never runs empty
+RATE_NS = 4_000_000_000
+RATE_WINDOW_NS = 2_000_000_000  # the last part of it, when slow start is over
 SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
 
 
@@ -387,6 +386,7 @@ class _Planner:
         return {
             host: Host(groups=self.inventory.groups_of(host), state=self._state(host, flows))
             for host in sorted(testbed)
+            if self.inventory.hosts[host].experiment_interfaces
         }
 
     def _state(self, host: str, flows: Sequence[Flow]) -> State:
@@ -415,7 +415,8 @@ class _Planner:
     def _calibration(self, path: PlannedPath | None, flows: Sequence[Flow], hosts: Sequence[str]) -> Phase:
         """Idle RTT of one pair after the other, then the rate of the path from the first pair."""
         actions: list[tuple[str, FlowAction | PingAction]] = []
-        blast: list[Flow] = []
+        load: list[Flow] = []
+        samples: dict[str, Sample] = {}
         now = 0
         for src, dst in dict.fromkeys((flow.src_host, flow.dst_host) for flow in flows):
             ping = PingAction(
@@ -430,26 +431,27 @@ class _Planner:
             now += PING_COUNT * PING_INTERVAL_NS + SETTLE_NS
         if path is not None:
             first = flows[0]
-            blast.append(
+            load.append(
                 Flow(
-                    name=BLAST_NAME,
-                    kind="iperf3_udp",
+                    name=RATE_FLOW,
+                    kind="iperf3_tcp",
                     src_host=first.src_host,
                     dst_host=first.dst_host,
                     src=first.src,
                     dst=first.dst,
                     server_port=FIRST_SERVER_PORT,
                     client_port=FIRST_CLIENT_PORT,
-                    streams=1,
+                    streams=RATE_STREAMS,
                     start_ns=now,
-                    duration_ns=BLAST_NS,
-                    congestion_control=None,
-                    rate_bps=math.ceil(path.bottleneck_bps * BLAST_FACTOR),
+                    duration_ns=RATE_NS,
+                    congestion_control="reno",  # every kernel has it
+                    rate_bps=None,
                 )
             )
-            now += BLAST_NS + SETTLE_NS
-        actions += _ends(blast)
-        return self._phase("calibration", now, flows=blast, hosts=hosts, actions=actions, samples={})
+            samples = {host: Sample(tcp=[RATE_FLOW]) for host in (first.src_host, first.dst_host)}
+            now += RATE_NS + SETTLE_NS
+        actions += _ends(load)
+        return self._phase("calibration", now, flows=load, hosts=hosts, actions=actions, samples=samples)
 
     def _measurement(self, flows: Sequence[Flow], hosts: Sequence[str]) -> Phase:
         routers = self.inventory.groups.get("routers", [])
@@ -490,6 +492,7 @@ class _Planner:
                     sample=samples.get(host, Sample()),
                 )
                 for host in hosts
+                if any(h == host for h, _ in actions) or samples.get(host, Sample()) != Sample()
             },
         )
 

@@ -20,11 +20,13 @@ T0_UNIX_NS = {"calibration": 1_767_225_600_000_000_000, "measurement": 1_767_225
 RUN_ID = "20260101T000000Z-two_flow_fairness-synthetic"
 MSS = 1448
 PACKET_BITS = 1514 * 8
+TCP_OPTIONS = 7  # timestamps, SACK, window scaling
+PATH_TRIM_US = 250
 SAMPLES_A_BATCH = 10
 
 
 def inventory(senders: int = 2, receivers: int = 2) -> Inventory:
-    """A dumbbell of this many hosts on each side of one router."""
+    """A dumbbell of this many hosts on each side of one router, and an archive."""
 
     def host(side: str, address: str) -> dict[str, Any]:
         interfaces = {side: {"device": "vec1", "address": address}}
@@ -39,10 +41,12 @@ def inventory(senders: int = 2, receivers: int = 2) -> Inventory:
             "right": {"device": "vec2", "address": "198.18.2.1/24"},
         },
     }
+    hosts["archive"] = {"management_interface": "vec0", "experiment_interfaces": {}}
     groups = {
         "senders": [h for h in hosts if h.startswith("sender")],
         "receivers": [h for h in hosts if h.startswith("receiver")],
         "routers": ["router"],
+        "archives": ["archive"],
         "testbed": list(hosts),
     }
     return Inventory.model_validate({"groups": groups, "hosts": hosts})
@@ -50,30 +54,31 @@ def inventory(senders: int = 2, receivers: int = 2) -> Inventory:
 
 @dataclass
 class Fluid:
-    """Cubic flows and a drop-tail queue, in steps of one millisecond."""
+    """Connections of cubic flows and a drop-tail queue, in steps of one millisecond."""
 
+    connections: list[tuple[Flow, int]]  # flow and number of its stream
     t_ns: np.ndarray[Any, Any]
-    cwnd: np.ndarray[Any, Any]  # [step, flow], packets
-    acked: np.ndarray[Any, Any]  # [step, flow], packets delivered so far
-    lost: np.ndarray[Any, Any]  # [step, flow], packets lost so far
+    cwnd: np.ndarray[Any, Any]  # [step, connection], packets
+    acked: np.ndarray[Any, Any]  # [step, connection], packets delivered so far
+    lost: np.ndarray[Any, Any]  # [step, connection], packets lost so far
     queue: np.ndarray[Any, Any]  # [step], packets
     rtt_s: np.ndarray[Any, Any]  # [step]
 
 
 def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float, seed: int) -> Fluid:
-    """Rates follow cwnd / RTT; a full queue costs the flow that is hit 30 % of its window."""
+    """Rates follow cwnd / RTT; a full queue costs the connection that is hit 30 % of its window."""
+    connections = [(flow, stream) for flow in flows for stream in range(flow.streams)]
     rng = np.random.default_rng(seed)
     dt, capacity, limit = 1e-3, path.rate_bps / PACKET_BITS, path.queue.limit_packets or 100
-    steps, n = round(duration_s / dt), len(flows)
+    steps, n = round(duration_s / dt), len(connections)
     cwnd, w_max, epoch = np.zeros(n), np.zeros(n), np.zeros(n)
     slow, back_off_until = np.ones(n, bool), np.zeros(n)
     queue, acked, lost = 0.0, np.zeros(n), np.zeros(n)
-    out = Fluid(
-        np.arange(steps) * 1_000_000, *(np.zeros((steps, n)) for _ in range(3)), *np.zeros((2, steps))
-    )
+    t_ns = np.arange(steps) * 1_000_000
+    out = Fluid(connections, t_ns, *(np.zeros((steps, n)) for _ in range(3)), *np.zeros((2, steps)))
     for step in range(steps):
         t = step * dt
-        active = np.array([f.start_ns <= t * 1e9 < f.end_ns for f in flows])
+        active = np.array([f.start_ns <= t * 1e9 < f.end_ns for f, _ in connections])
         starting = active & (cwnd == 0)
         cwnd[starting] = 10
         rtt = rtt_s + queue / capacity
@@ -118,23 +123,30 @@ def write_run(run_dir: Path, scenario: Path = REPOSITORY / "scenarios/two_flow_f
     ]
     (run_dir / "events.jsonl").write_text("".join(json.dumps(t) + "\n" for t in transitions))
     assert planned.path
-    measurement = planned.phase("measurement")
-    duration_s, rtt_s = measurement.duration_ns / 1e9, planned.path.rtt_ns / 1e9
-    fluid = simulate(measurement.flows, planned.path.forward, rtt_s, duration_s, planned.seed)
+    forward, rtt_s = planned.path.forward, planned.path.rtt_ns / 1e9
+    fluids = [
+        simulate(phase.flows, forward, rtt_s, phase.duration_ns / 1e9, planned.seed)
+        for phase in planned.phases
+    ]
     for host, detail in planned.hosts.items():
         raw = run_dir / "raw" / host
         raw.mkdir(parents=True)
         router = "routers" in detail.groups
         (raw / "state.json").write_text(json.dumps(_state(planned, host, router=router)))
-        for phase in planned.phases:
-            _write_phase(raw / phase.phase, planned, phase, host, fluid)
+        for phase, fluid in zip(planned.phases, fluids, strict=True):
+            if host in phase.hosts:
+                _write_phase(raw / phase.phase, planned, phase, host, fluid)
     return planned
 
 
 def _state(planned: Plan, host: str, *, router: bool) -> dict[str, Any]:
     asked = planned.hosts[host].state
     nic = {"txqueuelen": asked.txqueuelen or 1000, "mtu": 1500, "offloads": {"sg": True} | asked.offloads}
-    path = planned.path.model_dump() if planned.path and router else {}
+    path = planned.path.model_dump(include={"forward", "reverse"}) if planned.path and router else None
+    if path:
+        for direction in path.values():
+            direction["delay_us"] -= PATH_TRIM_US
+        path["trim_us"] = PATH_TRIM_US
     offset = {"router": 0}.get(host, 20_000 + 13_000 * (zlib.crc32(host.encode()) % 9))
     return {
         "kernel": "6.12.0-synthetic",
@@ -144,7 +156,7 @@ def _state(planned: Plan, host: str, *, router: bool) -> dict[str, Any]:
             "congestion_controls": {name: {"srcversion": None} for name in asked.congestion_controls},
             "available": ["reno", "cubic"],
         },
-        "path": {name: path[name] for name in ("forward", "reverse")} if path else None,
+        "path": path,
         "clock": {"offset_ns": offset, "root_dispersion_ns": 80_000, "synchronised": True},
         "versions": {"agent": "0.1.0", "iperf3": "3.12", "telegraf": "1.37.2"},
     }
@@ -178,11 +190,9 @@ def _write_phase(folder: Path, planned: Plan, phase: Phase, host: str, fluid: Fl
                     "name": flow.congestion_control,
                 },
             ]
-        if host == flow.dst_host and flow.kind == "iperf3_udp":
-            _write_blast(folder / f"iperf3-{flow.name}-server.json", planned)
     if own.sample.tcp or own.sample.qdisc:
         ticks = phase.duration_ns // phase.sampling_interval_ns
-        rows = _samples(planned, host, t0, fluid)
+        rows = _samples(planned, phase, host, t0, fluid)
         write_spool(folder / "spool.lp", rows)
         sampler = {"sampled": ticks - 1, "ticks": ticks, "missed": 1}
         achieved = {"achieved_interval_ns": 100_012_000, "late_max_ns": 3_100_000}
@@ -208,39 +218,19 @@ def ping_text(ping: PingAction, rtt_ms: float, t0: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_blast(path: Path, planned: Plan) -> None:
-    assert planned.path
-    path.write_text(json.dumps(blast_report(planned.path.forward.rate_bps * 0.995)))
-
-
-def blast_report(wire_bps: float, blksize: int = 1448) -> dict[str, Any]:
-    """An iperf3 server's report of two seconds of UDP that arrive from 0.4 s after it began to count."""
-    a_second = wire_bps / 8 * blksize / (blksize + 42)
-    spans = [(1.0, 0.6), (1.0, 1.0), (0.5, 0.4)]
-    return {
-        "start": {"test_start": {"protocol": "UDP", "blksize": blksize}},
-        "intervals": [
-            {"sum": {"seconds": seconds, "bytes": round(busy * a_second), "sender": False}}
-            for seconds, busy in spans
-        ],
-        "end": {"sum": {"bytes": 27_500_000, "seconds": 2.5}},
-    }
-
-
-def _samples(planned: Plan, host: str, t0: int, fluid: Fluid) -> list[str]:
-    phase = planned.phase("measurement")
+def _samples(planned: Plan, phase: Phase, host: str, t0: int, fluid: Fluid) -> list[str]:
     rng = np.random.default_rng(zlib.crc32(host.encode()))
-    common = f"phase=measurement,point={planned.point},run={RUN_ID}"
+    common = f"phase={phase.phase},point={planned.point},run={RUN_ID}"
     rows = []
     for tick in range(phase.duration_ns // phase.sampling_interval_ns):
         at = tick * phase.sampling_interval_ns + int(rng.gamma(2, 60_000))
         step = min(at // 1_000_000, len(fluid.t_ns) - 1)
         stamp = f"mono_ns={at + 10**12}i {t0 + at}"
-        for i, flow in enumerate(phase.flows):
+        for i, (flow, stream) in enumerate(fluid.connections):
             if flow.name not in phase.hosts[host].sample.tcp or not flow.start_ns <= at < flow.end_ns:
                 continue
             side = "sender" if host == flow.src_host else "receiver"
-            tags = f"flow={flow.name},host={host},{common},side={side},stream=0"
+            tags = f"flow={flow.name},host={host},{common},side={side},stream={stream}"
             fields = _tcp_info(fluid, step, i, sender=side == "sender")
             text = ",".join(f"{k}={v}i" for k, v in fields.items())
             rows.append(f'tcp_info,{tags} {text},congestion_control="{flow.congestion_control}",{stamp}')
@@ -267,13 +257,21 @@ def _samples(planned: Plan, host: str, t0: int, fluid: Fluid) -> list[str]:
     return rows
 
 
-def _tcp_info(fluid: Fluid, step: int, flow: int, *, sender: bool) -> dict[str, int]:
-    acked = round(fluid.acked[step, flow] * MSS)
-    cwnd, lost = max(10, round(fluid.cwnd[step, flow])), round(fluid.lost[step, flow])
+def _tcp_info(fluid: Fluid, step: int, connection: int, *, sender: bool) -> dict[str, int]:
+    packets = fluid.acked[step, connection]
+    acked = round(packets * MSS)
+    cwnd, lost = max(10, round(fluid.cwnd[step, connection])), round(fluid.lost[step, connection])
     srtt = round(fluid.rtt_s[step] * 1e6)
-    common = {"state": 1, "ca_state": 0, "snd_mss": MSS, "rcv_mss": MSS if not sender else 536, "advmss": MSS}
+    common = {"state": 1, "ca_state": 0, "options": TCP_OPTIONS, "snd_mss": MSS, "advmss": MSS}
+    common["rcv_mss"] = 536 if sender else MSS
     if not sender:
-        return common | {"snd_cwnd": 10, "srtt_us": 20_100, "bytes_acked": 37, "bytes_received": acked + 37}
+        return common | {
+            "snd_cwnd": 10,
+            "srtt_us": 20_100,
+            "bytes_acked": 37,
+            "bytes_received": acked + 37,
+            "data_segs_in": round(packets) + 1,  # the first carried iperf3's cookie of 37 bytes
+        }
     return common | {
         "snd_cwnd": cwnd,
         "snd_ssthresh": 2**31 - 1 if lost == 0 else round(cwnd * 0.8),
@@ -285,6 +283,7 @@ def _tcp_info(fluid: Fluid, step: int, flow: int, *, sender: bool) -> dict[str, 
         "bytes_received": 0,
         "bytes_sent": acked + (lost + cwnd) * MSS,
         "total_retrans": lost,
+        "data_segs_in": 0,
         "data_segs_out": acked // MSS + lost + cwnd,
         "delivery_rate_Bps": round(cwnd * MSS / srtt * 1e6),
     }

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.plan import PingAction, Plan, plan
+from dumbbell.plan import PingAction, Plan, Sample, plan
 
 SCENARIO = REPOSITORY / "scenarios" / "two_flow_fairness.yml"
 
@@ -59,26 +59,36 @@ def test_measurement_is_that_of_the_data_model() -> None:
     assert phase["hosts"]["router"] == {"actions": [], "sample": {"tcp": [], "qdisc": True}}
 
 
-def test_calibration_pings_one_pair_after_the_other_then_blasts() -> None:
+def test_calibration_pings_one_pair_after_the_other_then_fills_the_path() -> None:
     phase = planned().phase("calibration")
     pings = [a for h in phase.hosts.values() for a in h.actions if isinstance(a, PingAction)]
     pings.sort(key=lambda ping: ping.at_ns)
     assert [ping.name for ping in pings] == ["sender1-receiver1", "sender2-receiver2"]
     assert all(ping.count == 21 for ping in pings)
-    (blast,) = phase.flows
-    assert blast.rate_bps == 110_000_000
+    (load,) = phase.flows
+    assert load.model_dump() == {
+        "name": "calibration_rate", "kind": "iperf3_tcp", "src_host": "sender1", "dst_host": "receiver1",
+        "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 40001, "streams": 4,
+        "start_ns": load.start_ns, "duration_ns": 4_000_000_000, "congestion_control": "reno",
+        "rate_bps": None,
+    }  # fmt: skip
     times = [(ping.at_ns, ping.at_ns + ping.count * ping.interval_ns) for ping in pings]
-    times.append((blast.start_ns, blast.end_ns))
+    times.append((load.start_ns, load.end_ns))
     assert all(end < start for (_, end), (start, _) in pairwise(times))
-    assert blast.end_ns < phase.duration_ns
+    assert load.end_ns < phase.duration_ns
+    assert {host: part.sample.tcp for host, part in phase.hosts.items()} == {
+        "sender1": ["calibration_rate"], "receiver1": ["calibration_rate"], "sender2": [],
+    }  # fmt: skip
 
 
-def test_without_a_path_there_is_no_blast(tmp_path: Path) -> None:
+def test_without_a_path_its_rate_is_not_measured(tmp_path: Path) -> None:
     text = SCENARIO.read_text()
     (tmp_path / "x.yml").write_text(text[: text.index("path:")] + text[text.index("hosts:") :])
     without = plan(tmp_path / "x.yml", inventory())
     assert without.path is None
-    assert without.phase("calibration").flows == []
+    calibration = without.phase("calibration")
+    assert calibration.flows == []
+    assert all(part.sample == Sample() for part in calibration.hosts.values())
 
 
 def test_the_host_has_the_last_word_on_its_state(tmp_path: Path) -> None:
@@ -92,10 +102,19 @@ def test_the_host_has_the_last_word_on_its_state(tmp_path: Path) -> None:
     assert states["router"].congestion_controls == []
 
 
-def test_hosts_that_take_no_part_are_there_without_actions() -> None:
+def test_hosts_that_take_no_part_are_brought_to_their_state_and_then_left_alone() -> None:
     larger = plan(SCENARIO, inventory(senders=3))
-    assert "sender3" in larger.hosts
-    assert larger.phase("measurement").hosts["sender3"].actions == []
+    assert larger.hosts["sender3"].state.offloads == {"tso": False, "gso": False, "gro": False}
+    parts = {phase.phase: set(phase.hosts) for phase in larger.phases}
+    assert parts == {
+        "calibration": {"sender1", "sender2", "receiver1"},
+        "measurement": {"sender1", "sender2", "receiver1", "receiver2", "router"},
+    }
+
+
+def test_hosts_without_an_experiment_interface_are_no_part_of_the_plan() -> None:
+    assert sorted(planned().hosts) == ["receiver1", "receiver2", "router", "sender1", "sender2"]
+    assert b"archive" not in planned().to_json()
 
 
 flow = st.fixed_dictionaries(

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import RUN_ID, blast_report
+from synthetic import PATH_TRIM_US, RUN_ID, write_spool
 
 from dumbbell.store import collect
-from dumbbell.store.run import iperf3_wire_rate_bps, read_json, read_jsonl
+from dumbbell.store.run import read_json, read_jsonl
 
 
 def edit(path: Path, change: Callable[[Any], None]) -> None:
@@ -56,8 +57,21 @@ def forget_t0(run_dir: Path) -> None:
 
 
 def slow(run_dir: Path) -> None:
-    report = json.dumps(blast_report(90e6))
-    (run_dir / "raw" / "receiver1/calibration/iperf3-calibration_rate-server.json").write_text(report)
+    """Of ten packets of the calibration, nine arrive."""
+    spool = run_dir / "raw/receiver1/calibration/spool.lp"
+    rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
+    fewer = [re.sub(r"(?<=data_segs_in=)\d+", lambda n: str(round(int(n[0]) * 0.9)), row) for row in rows]
+    assert rows
+    assert fewer != rows
+    write_spool(spool, fewer)
+
+
+def emptied(path: str) -> Callable[[Path], None]:
+    def change(run_dir: Path) -> None:
+        assert (run_dir / path).stat().st_size
+        write_spool(run_dir / path, [])
+
+    return change
 
 
 def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
@@ -66,11 +80,17 @@ def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
     assert read_json(run_dir / "verdict.json") == verdict.model_dump()
     manifest = read_json(run_dir / "manifest.json")
     assert manifest["run"] == RUN_ID
-    assert manifest["rows"] == {"spooled": {"tcp_info": 1100, "qdisc": 1200}, "lost": 0, "influxdb": None}
+    assert manifest["rows"] == {"spooled": {"tcp_info": 1420, "qdisc": 1200}, "lost": 0, "influxdb": None}
     assert {"subject", "name", "requested", "measured", "unit", "ok"} == {*manifest["facts"][0]}
     flows = pl.read_parquet(run_dir / "flows.parquet")
-    assert flows["congestion_control_measured"].to_list() == [None, "cubic", "cubic"]
-    assert pl.read_parquet(run_dir / "tcp_info.parquet")["t_ns"].min() == pytest.approx(0, abs=1e6)
+    assert flows["congestion_control_measured"].to_list() == ["reno", "cubic", "cubic"]
+    tcp_info = pl.read_parquet(run_dir / "tcp_info.parquet")
+    calibration = tcp_info.filter(pl.col("phase") == "calibration")
+    assert tcp_info.filter(pl.col("phase") == "measurement")["t_ns"].min() == pytest.approx(0, abs=1e6)
+    # 40 samples of 4 streams at both ends
+    assert calibration.group_by("side", "stream").len()["len"].to_list() == [40] * 8
+    (rate,) = (check for check in verdict.checks if check.name == "rate")
+    assert rate.measured == pytest.approx(100e6, rel=0.002)
 
 
 def test_collecting_again_changes_nothing(run_dir: Path) -> None:
@@ -98,8 +118,8 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         "sender1 measurement: the agent's measurement ended failed: no route",
     ),
     "an agent vanished": (
-        removed("raw/router/calibration/status.json"),
-        "router calibration: the agent left no status of calibration",
+        removed("raw/receiver1/calibration/status.json"),
+        "receiver1 calibration: the agent left no status of calibration",
     ),
     "congestion control fell back": (
         events("sender2", "flow_congestion_control", name="reno"),
@@ -133,6 +153,14 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         state("router", lambda s: s["path"]["forward"]["queue"].update(limit_packets=1000)),
         "router forward: emulated path: asked ",
     ),
+    "the path's own delay was taken off and not put back": (
+        state("router", lambda s: s["path"].update(trim_us=0)),
+        "router forward: emulated path: asked ",
+    ),
+    "the path's own delay was put back and not taken off": (
+        state("router", lambda s: s["path"]["reverse"].update(delay_us=10_000)),
+        "router reverse: emulated path: asked ",
+    ),
     "the path was not read": (
         state("router", lambda s: s.update(path=None)),
         "router reverse: emulated path not known",
@@ -146,9 +174,17 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         "sender2-receiver2: idle RTT not known: 0 of 20 echo replies",
     ),
     "the rate is off": (slow, "sender1-receiver1: rate of the path is 90 Mbit/s, asked 100 Mbit/s ±"),
-    "no report of the blast": (
-        removed("raw/receiver1/calibration/iperf3-calibration_rate-server.json"),
-        "sender1-receiver1: rate of the path not known: no usable report",
+    "no samples of the arriving calibration": (
+        emptied("raw/receiver1/calibration/spool.lp"),
+        "sender1-receiver1: rate of the path not known: no samples of the receiver",
+    ),
+    "no samples of the departing calibration": (
+        emptied("raw/sender1/calibration/spool.lp"),
+        "sender1-receiver1: rate of the path not known: no samples",
+    ),
+    "a spool of the calibration is missing": (
+        removed("raw/sender1/calibration/spool.lp"),
+        "sender1 calibration: the spool is missing",
     ),
     "a flow started late": (
         events("sender1", "flow_first_data", error_ns=80_000_000),
@@ -231,7 +267,9 @@ def test_a_run_without_raw_data_is_invalid_and_not_a_crash(run_dir: Path) -> Non
     assert not any(check.ok for check in verdict.checks if check.name in ("agent", "rate", "utilisation"))
 
 
-def test_rate_is_counted_on_the_wire_over_a_full_second() -> None:
-    assert iperf3_wire_rate_bps(blast_report(100e6)) == pytest.approx(100e6, rel=1e-6)
-    assert iperf3_wire_rate_bps({"intervals": []}) is None
-    assert iperf3_wire_rate_bps(None) is None
+@pytest.mark.parametrize(("trim_us", "valid"), [(-2, False), (-1, True), (0, True), (1, True), (2, False)])
+def test_tc_cuts_delays_to_whole_microseconds(run_dir: Path, trim_us: int, valid: bool) -> None:
+    """What was taken off and what is left add up to what was asked, to 1 us."""
+    state("router", lambda s: s["path"].update(trim_us=PATH_TRIM_US + trim_us))(run_dir)
+    checks = [check for check in collect(run_dir, None).checks if check.name == "path"]
+    assert [check.ok for check in checks] == [valid, valid]

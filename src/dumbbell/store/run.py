@@ -19,7 +19,6 @@ from dumbbell import analysis
 from dumbbell.plan import Flow, Phase, Plan
 from dumbbell.store import spool
 
-UDP_OVERHEAD_BYTES = 42  # Ethernet, IPv4 and UDP headers: what the bottleneck counts besides the payload
 
 _PING_REPLY = re.compile(r"icmp_seq=(\d+) .*time=([0-9.]+) ms")
 _NO_ROWS = {
@@ -173,28 +172,6 @@ def ping_rtts_ns(path: Path) -> list[int]:
         return []
     replies = [(int(seq), float(ms)) for seq, ms in _PING_REPLY.findall(text)]
     return [round(ms * 1e6) for seq, ms in replies if seq > 1]
-
-
-def iperf3_wire_rate_bps(report: Any, over_s: float = 1.0) -> float | None:
-    """Rate on the wire, headers included, that a UDP receiver sustained best over ``over_s`` seconds.
-
-    The client of a blast is held until its start while the server already counts, so the mean over the
-    whole report is too low; two seconds of blast contain a full second however the server's intervals fall.
-    """
-    blksize = dig(report, "start", "test_start", "blksize")
-    intervals = [dig(i, "sum") for i in dig(report, "intervals") or []]
-    if not blksize or not all(isinstance(i, dict) for i in intervals):
-        return None
-    spans = [(i.get("seconds", 0), i.get("bytes", 0)) for i in intervals]
-    best = None
-    for first in range(len(spans)):
-        seconds = octets = 0.0
-        for span, received in spans[first:]:
-            seconds, octets = seconds + span, octets + received
-            if seconds >= 0.99 * over_s:
-                best = max(best or 0.0, octets * (1 + UDP_OVERHEAD_BYTES / blksize) * 8 / seconds)
-                break
-    return best
 
 
 def iperf3_received_bytes(report: Any) -> int | None:

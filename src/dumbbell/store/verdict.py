@@ -15,19 +15,19 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from dumbbell import analysis
-from dumbbell.plan import Flow, PingAction, PlannedPath
+from dumbbell.plan import RATE_WINDOW_NS, Flow, PingAction, PlannedPath
 from dumbbell.store.run import (
     Run,
     congestion_controls,
     dig,
     goodput_counters,
-    iperf3_wire_rate_bps,
     mean_goodputs,
     ping_rtts_ns,
-    read_json,
     start_error_ns,
 )
 from dumbbell.units import human
+
+TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut to whole microseconds
 
 
 class Check(BaseModel):
@@ -229,6 +229,12 @@ class _Judge:
                 for name, asked in (("forward", path.forward), ("reverse", path.reverse)):
                     wanted = asked.model_dump()
                     found = dig(self.run.states[host], "path", name)
+                    if isinstance(found, dict):  # the path's own delay is part of what was asked
+                        trim_us = dig(self.run.states[host], "path", "trim_us") or 0
+                        delay_us = found["delay_us"] + trim_us
+                        if abs(delay_us - asked.delay_us) <= TC_ROUNDING_US:
+                            delay_us = asked.delay_us
+                        found = found | {"delay_us": delay_us}
                     if found is not None and _agrees(wanted, found):
                         found = wanted  # not to show rounding of tc's floats as a difference
                     self.same("path", f"{host} {name}", wanted, found, what="emulated path")
@@ -253,17 +259,22 @@ class _Judge:
                     )
 
     def rate(self, asked_bps: int, tolerance: float) -> None:
+        rows = self.tables["tcp_info"].filter(pl.col("phase") == "calibration")
         for flow in self.plan.phase("calibration").flows:
-            report = read_json(self.run.raw(flow.dst_host, "calibration", f"iperf3-{flow.name}-server.json"))
+            measured = None
+            if not rows.is_empty():
+                arrived = analysis.wire_counters(rows.filter(pl.col("flow") == flow.name))
+                window = (flow.end_ns - RATE_WINDOW_NS, flow.end_ns)
+                measured = analysis.mean_goodput(arrived, *window).get(flow.name)
             self.close(
                 "rate",
                 f"{flow.src_host}-{flow.dst_host}",
                 asked_bps,
-                iperf3_wire_rate_bps(report),
+                measured,
                 tolerance=tolerance,
                 unit="bps",
                 what="rate of the path",
-                missing="no usable report of the UDP blast's receiver",
+                missing="no samples of the receiver of the calibration's flow",
             )
 
     # flows and samples
