@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"dumbbell/collectors/tcpinfo"
@@ -16,11 +17,11 @@ import (
 // about five round trips before it sends data; started at the planned time it
 // would be that much late, and by a different amount on each path. So it is
 // launched early and run from one system call to the next until its last data
-// connection is up and it has told the server which connection that is (iperf3
-// writes a cookie of 37 bytes over TCP, a greeting of 4 bytes over UDP). There
-// it is stopped. The server's answer, which starts the test, needs a round trip
-// and then waits in a socket; continuing the client at the planned time
-// releases its first data at once.
+// connection is up, it has told the server which connection that is (iperf3
+// writes a cookie of 37 bytes over TCP, a greeting of 4 bytes over UDP), has
+// made its buffers, and begins to wait for the server's answer, which starts
+// the test. There it is stopped. The answer then waits in a socket; continuing
+// the client at the planned time releases its first data at once.
 //
 // Stepping finds this point at any round-trip time, however small, and uses no
 // CPU while the client waits for the network. INET_DIAG alone, polled, loses
@@ -56,7 +57,6 @@ func launchHeld(p *process, diag *tcpinfo.Conn, flow *Flow, deadline time.Time) 
 		last      = flow.Tuple(flow.Streams - 1)
 		sample    tcpinfo.Sample
 		connected bool
-		writes    int
 	)
 	held, err = stepUntil(p.cmd.Process.Pid, deadline, func(systemCall int) (bool, error) {
 		switch {
@@ -67,11 +67,8 @@ func launchHeld(p *process, diag *tcpinfo.Conn, flow *Flow, deadline time.Time) 
 			}
 			connected = err == nil && sample.State == tcpinfo.Established
 			return false, err
-		case connected && systemCall == unix.SYS_WRITE:
-			writes++ // one stop as the call begins, one as it ends
-			return writes == 2, nil
 		}
-		return false, nil
+		return connected && slices.Contains(waitCalls, systemCall), nil
 	})
 	if err != nil {
 		return held, fmt.Errorf("stepping iperf3 to its data connection: %w", err)

@@ -17,3 +17,6 @@ func systemCallNumber(pid int) (int, error) {
 	}
 	return int(binary.NativeEndian.Uint64(register[:])), nil
 }
+
+// waitCalls are the system calls by which select(3) waits.
+var waitCalls = []int{unix.SYS_SELECT, unix.SYS_PSELECT6}

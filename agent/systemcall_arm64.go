@@ -11,3 +11,6 @@ func systemCallNumber(pid int) (int, error) {
 	}
 	return int(registers.Regs[8]), nil
 }
+
+// waitCalls are the system calls by which select(3) waits.
+var waitCalls = []int{unix.SYS_PSELECT6}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.callback import CallbackBase
+
 from dumbbell.states import record_state
 
 DOCUMENTATION = """
@@ -14,7 +15,8 @@ name: run_record
 type: aggregate
 short_description: Record why a run was aborted
 description:
-  - A run whose playbook fails before it is judged gets a C(verdict.json) with the state C(aborted) and the reasons.
+  - A run whose playbook fails before it is judged gets a C(verdict.json) with the state C(aborted)
+    and the reasons.
 """
 
 

@@ -11,7 +11,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from ipaddress import ip_interface
 from pathlib import Path
 from typing import Annotated, Any, Literal

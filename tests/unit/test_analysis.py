@@ -52,9 +52,9 @@ def test_counters_prefer_the_receiver() -> None:
     assert analysis.counters(pl.DataFrame(rows))["bytes"].to_list() == [2, 3]
 
 
-def sampled(side: str, t: float, data_segs_in: int = 0, stream: str = "0", **fields: int) -> dict[str, Any]:
+def sampled(side: str, t: float, data_segs_in: int = 0, stream: str = "0") -> dict[str, Any]:
     row = {"flow": "f", "side": side, "stream": stream, "t_ns": round(t * S), "data_segs_in": data_segs_in}
-    return row | {"snd_mss": 1448, "options": 7} | fields
+    return row | {"snd_mss": 1448, "options": 7}
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_wire_counters_are_packets_with_all_their_headers(options: int, snd_mss:
     received = {"options": 0, "snd_mss": 536}
     rows = [
         # Path MTU discovery may begin low: the largest size is the full one.
-        sampled("sender", 0, **sent | {"snd_mss": 536}),
-        sampled("sender", 1, **sent),
-        sampled("receiver", 0, 1, **received),
-        sampled("receiver", 1, 101, **received),
+        sampled("sender", 0) | sent | {"snd_mss": 536},
+        sampled("sender", 1) | sent,
+        sampled("receiver", 0, 1) | received,
+        sampled("receiver", 1, 101) | received,
     ]
     found = analysis.wire_counters(pl.DataFrame(rows))
     assert found.to_dicts() == [

@@ -13,7 +13,7 @@ from dumbbell import model
 from dumbbell.model import ScenarioError
 from dumbbell.plan import plan
 
-SCENARIOS = sorted((REPOSITORY / "scenarios").glob("*.yml"))
+SCENARIOS = sorted([*REPOSITORY.glob("scenarios/*.yml"), *REPOSITORY.glob("tests/e2e/*.yml")])
 SCHEMA = REPOSITORY / "schemas" / "scenario.schema.json"
 
 GOOD = """\
@@ -76,7 +76,7 @@ def test_the_example_is_a_scenario(tmp_path: Path) -> None:
             "sender9",
             [
                 "x.yml:10:5: flows[0].from: the inventory has no host sender9; "
-                "it has receiver1, receiver2, router, sender1, sender2"
+                "it has archive, receiver1, receiver2, router, sender1, sender2"
             ],
         ),
         (
@@ -84,7 +84,7 @@ def test_the_example_is_a_scenario(tmp_path: Path) -> None:
             "sources[0]",
             [
                 "x.yml:10:5: flows[0].from: the inventory has no group sources; "
-                "it has receivers, routers, senders, testbed"
+                "it has archives, receivers, routers, senders, testbed"
             ],
         ),
         (

@@ -19,7 +19,6 @@ from dumbbell import analysis
 from dumbbell.plan import Flow, Phase, Plan
 from dumbbell.store import spool
 
-
 _PING_REPLY = re.compile(r"icmp_seq=(\d+) .*time=([0-9.]+) ms")
 _NO_ROWS = {
     "tcp_info": {

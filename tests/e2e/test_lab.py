@@ -1,0 +1,320 @@
+"""Whole runs on the hosts of the virtual lab, which ``make provision`` has brought up."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from dumbbell.store.influx import Influx, InfluxTarget
+
+pytestmark = pytest.mark.e2e
+
+REPOSITORY = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+SCENARIO = Path(__file__).with_name("ten_seconds.yml")
+LAB = REPOSITORY / ".lab"
+SECRET = LAB / "secrets" / "influxdb_admin"
+INFLUXDB_PORT = 8086
+RUN_TIMEOUT_S = 600
+MS = 1_000_000
+S = 1_000_000_000
+
+# --- the lab --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Addresses of the lab's hosts by name."""
+
+    addresses: dict[str, str]
+
+    def ssh(self, host: str, command: str) -> str:
+        """Output of a command on a host; the host's key must be the one that the lab gave it."""
+        done = subprocess.run(
+            [
+                *("ssh", "-F", "none", "-i", LAB / "ssh" / "id_ed25519"),
+                *("-o", f"UserKnownHostsFile={LAB}/ssh/known_hosts", "-o", "StrictHostKeyChecking=yes"),
+                *("-o", "BatchMode=yes", "-o", "ConnectTimeout=20", f"root@{self.addresses[host]}", command),
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{host}: {command}: {done.stderr}"
+        return done.stdout
+
+    def influx(self) -> Influx:
+        """The InfluxDB of the host `archive`."""
+        url = f"http://{self.addresses['archive']}:{INFLUXDB_PORT}"
+        return Influx(InfluxTarget(url, "dumbbell", "admin", SECRET.read_text().strip()))
+
+
+@pytest.fixture(scope="module")
+def lab() -> Lab:
+    listed = subprocess.run(
+        [BIN / "ansible-inventory", "--inventory", "inventory/lab", "--list"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    hosts = json.loads(listed.stdout)["_meta"]["hostvars"]
+    addresses = {name: found["ansible_host"] for name, found in hosts.items() if "ansible_host" in found}
+    wanted = [(name, 22) for name in addresses] + [("archive", INFLUXDB_PORT)]
+    silent = [why for name, port in wanted if (why := unreachable(name, addresses[name], port))]
+    if not SECRET.exists():
+        silent.append("InfluxDB has no accounts yet")
+    if silent:
+        pytest.fail(f"The lab is not up: run make provision. {'; '.join(silent)}", pytrace=False)
+    return Lab(addresses)
+
+
+def unreachable(name: str, address: str, port: int) -> str:
+    try:
+        socket.create_connection((address, port), timeout=10).close()
+    except OSError as error:
+        return f"{name} ({address} port {port}): {error}"
+    return ""
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What the playbook left."""
+
+    code: int
+    output: str
+    dir: Path
+
+    @property
+    def id(self) -> str:
+        return self.dir.name
+
+    def json(self, path: str) -> Any:
+        return json.loads((self.dir / path).read_text())
+
+    @cached_property
+    def tcp_info(self) -> pl.DataFrame:
+        return pl.read_parquet(self.dir / "tcp_info.parquet")
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """Measured values of the manifest's facts of this name, by subject."""
+        facts = self.json("manifest.json")["facts"]
+        return {fact["subject"]: fact["measured"] for fact in facts if fact["name"] == name}
+
+    def event(self, name: str, flow: str) -> dict[str, Any]:
+        events = map(json.loads, (self.dir / "events.jsonl").read_text().splitlines())
+        (found,) = (e for e in events if e["event"] == name and e.get("flow") == flow)
+        return dict(found)
+
+
+def run(scenario: Path, results: Path) -> Finished:
+    """Run a scenario as users do."""
+    done = subprocess.run(
+        [
+            *(BIN / "ansible-playbook", "playbooks/run.yml"),
+            *("-e", f"scenario={scenario}", "-e", f"results_dir={results}"),
+        ],
+        cwd=REPOSITORY,
+        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert (results / "latest").exists(), f"no run directory was made:\n{done.stdout}"
+    return Finished(done.returncode, done.stdout, (results / "latest").resolve())
+
+
+@pytest.fixture(scope="module")
+def finished(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return run(SCENARIO, tmp_path_factory.mktemp("passing") / "results")
+
+
+# --- a run in which all goes as asked -------------------------------------------------------------
+
+
+def test_the_run_passes(finished: Finished) -> None:
+    verdict = finished.json("verdict.json")
+    assert (verdict["state"], verdict["reasons"]) == ("passed", []), finished.output[-4000:]
+    assert finished.code == 0, finished.output[-4000:]
+    assert all(check["ok"] for check in verdict["checks"])
+    assert {"rate", "idle RTT", "path", "start", "utilisation"} <= {c["name"] for c in verdict["checks"]}
+
+
+def test_every_sample_is_in_the_spools_the_table_and_influxdb(finished: Finished, lab: Lab) -> None:
+    lines = [line for spool in finished.dir.glob("raw/*/*/spool.lp") for line in spool.open()]
+    spooled = sum(line.startswith("tcp_info,") for line in lines)
+    rows = finished.json("manifest.json")["rows"]
+    assert rows["lost"] == 0
+    assert rows["spooled"]["tcp_info"] == rows["influxdb"]["tcp_info"]["stored"] == spooled
+    assert rows["spooled"]["qdisc"] == rows["influxdb"]["qdisc"]["stored"] > 0
+    assert finished.tcp_info.height == spooled
+    # Telegraf delivered them, not only the controller afterwards.
+    assert rows["influxdb"]["tcp_info"]["backfilled"] < spooled
+
+    with lab.influx() as influx:
+        assert influx.count("tcp_info", finished.id) == spooled
+        groups = influx.query(
+            'SELECT count("snd_cwnd") AS n FROM "tcp_info" WHERE "run" = $run GROUP BY "flow", "side"',
+            run=finished.id,
+        )
+    stored = {(group["flow"], group["side"]): group["n"] for group in groups}
+    table = finished.tcp_info.group_by("flow", "side").len()
+    assert stored == {(flow, side): n for flow, side, n in table.iter_rows()}
+
+
+def test_the_flows_are_sampled_at_both_ends_throughout(finished: Finished) -> None:
+    for phase in finished.json("plan.json")["phases"]:
+        for flow in phase["flows"]:
+            ticks = flow["duration_ns"] // phase["sampling_interval_ns"]
+            for side in ("sender", "receiver"):
+                rows = finished.tcp_info.filter((pl.col("flow") == flow["name"]) & (pl.col("side") == side))
+                assert rows.height >= 0.9 * ticks * flow["streams"], (flow["name"], side)
+
+
+def test_congestion_control_is_read_back_from_every_flow(finished: Finished) -> None:
+    assert finished.facts("congestion control") == {"flow1": "cubic", "flow2": "cubic"}
+    for flow, asked in {"calibration_rate": "reno", "flow1": "cubic", "flow2": "cubic"}.items():
+        rows = finished.tcp_info.filter((pl.col("flow") == flow) & (pl.col("side") == "sender"))
+        assert rows["congestion_control"].unique().to_list() == [asked]
+    for flow in ("flow1", "flow2"):
+        assert finished.event("flow_congestion_control", flow)["name"] == "cubic"
+
+
+def test_the_idle_rtt_is_as_asked(finished: Finished) -> None:
+    measured = finished.facts("idle RTT")
+    assert sorted(measured) == ["sender1-receiver1", "sender2-receiver2"]
+    for pair, rtt_ns in measured.items():
+        assert rtt_ns == pytest.approx(20 * MS, rel=0.02)
+        sender = pair.partition("-")[0]
+        text = (finished.dir / "raw" / sender / "calibration" / f"ping-{pair}.txt").read_text()
+        rtts_ms = [float(ms) for ms in re.findall(r"time=([0-9.]+) ms", text)]
+        assert len(rtts_ms) > 10
+        assert statistics.median(rtts_ms[1:]) == pytest.approx(20, rel=0.02)
+
+
+def test_the_second_flow_starts_on_time(finished: Finished) -> None:
+    planned_ns = 2 * S
+    t0 = finished.json("manifest.json")["t0_unix_ns"]["measurement"]
+    first = finished.event("flow_first_data", "flow2")
+    assert first["planned_unix_ns"] == t0 + planned_ns
+    assert abs(first["error_ns"]) <= 50 * MS
+    assert finished.facts("start")["flow2"] == first["error_ns"]
+    # What arrived after iperf3's cookie of 37 bytes says so too, to a sample or two and the clocks' offset.
+    arrived = finished.tcp_info.filter(
+        (pl.col("flow") == "flow2") & (pl.col("side") == "receiver") & (pl.col("bytes_received") > 37)
+    )
+    start_ns = arrived["t_ns"].min()
+    assert isinstance(start_ns, int)
+    assert planned_ns - MS <= start_ns <= planned_ns + 250 * MS
+
+
+class Loads(HTMLParser):
+    """Addresses that a browser would fetch to show the page; links to follow are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "href", "srcset", "poster", "data") and tag != "a":
+                self.found.append(f"<{tag} {name}={(value or '')[:80]}>")
+
+
+def test_the_report_is_one_file_about_both_flows(finished: Finished) -> None:
+    page = (finished.dir / "report.html").read_text()
+    loads = Loads()
+    loads.feed(page)
+    assert [load for load in loads.found if re.search(r"=\s*(https?:)?//", load)] == []
+    assert re.findall(r"url\(\s*[\"']?https?://|@import\s+[\"']?https?://", page) == []
+    assert "PASSED" in page
+    for flow in ("flow1", "flow2"):
+        assert f"Goodput {flow}" in page
+
+
+# --- a run that cannot be had ---------------------------------------------------------------------
+
+
+def state_of(lab: Lab) -> Iterator[tuple[str, str]]:
+    """What preparing a run may change, of every host that takes part."""
+    sysctls = "net.ipv4.tcp_available_congestion_control net.ipv4.tcp_allowed_congestion_control"
+    for host in lab.addresses:
+        if host != "archive":
+            yield host, lab.ssh(host, f"tc qdisc show && sysctl {sysctls}")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A run, and the state of the hosts before and after it."""
+
+    run: Finished
+    before: dict[str, str]
+    after: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def refused(lab: Lab, finished: Finished, tmp_path_factory: pytest.TempPathFactory) -> Refused:
+    """Of a scenario like the first, but for a congestion control of flow2 that no kernel has."""
+    folder = tmp_path_factory.mktemp("refused")
+    head, found, tail = SCENARIO.read_text().rpartition("congestion_control: cubic")
+    assert found
+    (folder / "vegas9.yml").write_text(f"{head}congestion_control: vegas9{tail}")
+    before = dict(state_of(lab))
+    aborted = run(folder / "vegas9.yml", folder / "results")
+    return Refused(aborted, before, dict(state_of(lab)))
+
+
+def test_a_missing_congestion_control_is_named_with_host_and_alternatives(refused: Refused, lab: Lab) -> None:
+    assert refused.run.code != 0
+    verdict = refused.run.json("verdict.json")
+    assert verdict["state"] == "aborted"
+    reasons = {reason.partition(":")[0]: reason for reason in verdict["reasons"]}
+    assert sorted(reasons) == ["receiver2", "sender2"]  # the ends of flow2
+    said = " ".join(refused.run.output.split())
+    for host, reason in reasons.items():
+        available = lab.ssh(host, "sysctl -n net.ipv4.tcp_available_congestion_control").split()
+        assert {"reno", "cubic"} <= set(available)
+        assert "asked for congestion control vegas9" in reason
+        had = set(re.findall(r"[\w-]+", reason.partition("it has")[2]))
+        assert set(available) <= had
+        assert host in said
+        assert " ".join(reason.partition("asked for")[2].split()) in said
+    assert "Traceback" not in said
+
+
+def test_no_agent_was_started_for_it(refused: Refused, lab: Lab) -> None:
+    assert list((refused.run.dir / "raw").rglob("spool.lp")) == []
+    assert list((refused.run.dir / "raw").rglob("status.json")) == []
+    for host in refused.before:
+        units = lab.ssh(host, "systemctl list-units --all --plain --no-legend 'dumbbell-agent@*'")
+        assert refused.run.id not in units
+        assert refused.run.id not in lab.ssh(host, "ls /var/lib/dumbbell/runs")
+
+
+def test_it_left_the_hosts_as_they_were(refused: Refused) -> None:
+    assert "netem" in refused.before["router"]
+    assert "cubic" in refused.before["sender1"]
+    assert refused.after == refused.before

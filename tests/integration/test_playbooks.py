@@ -1,0 +1,110 @@
+"""The playbooks as users start them, as far as they go without a host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PLAYBOOKS = sorted((REPOSITORY / "playbooks").glob("*.yml"))
+INVENTORIES = sorted(hosts.parent for hosts in (REPOSITORY / "inventory").glob("*/hosts.yml"))
+GOOD = (REPOSITORY / "scenarios" / "two_flow_fairness.yml").read_text()
+NOBODY = 65534
+
+
+def ansible_playbook(*arguments: str | Path) -> tuple[int, str]:
+    """Exit code and everything that was said, with runs of white space as one space: lines may be folded."""
+    done = subprocess.run(
+        [BIN / "ansible-playbook", *arguments],
+        cwd=REPOSITORY,
+        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, " ".join(done.stdout.split())
+
+
+def test_there_are_playbooks_and_inventories() -> None:
+    assert {"lab_up.yml", "provision.yml", "run.yml"} <= {playbook.name for playbook in PLAYBOOKS}
+    assert "lab" in {inventory.name for inventory in INVENTORIES}
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.stem)
+def test_syntax(playbook: Path, inventory: Path) -> None:
+    code, said = ansible_playbook("--syntax-check", "--inventory", inventory, playbook)
+    assert code == 0, said
+    assert "ERROR" not in said
+
+
+def test_preflight_tells_other_users_than_root_so() -> None:
+    command = ["sh", "-s"]
+    if os.geteuid() == 0:
+        command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command]
+    script = (REPOSITORY / "roles/lab/files/preflight.sh").read_text()
+    done = subprocess.run(command, input=script, cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Dumbbell's virtual lab cannot run here: it needs root")
+
+
+BAD = {
+    "unknown key": ("seed: 1\n", "sede: 1\n", "sede: ", "did you mean seed"),
+    "bad unit": ("forward: {rate: 100mbit", "forward: {rate: 100mbps", "path.forward.rate: ", "100mbps"),
+    "duplicate key": ("seed: 1\n", "seed: 1\nseed: 2\n", "seed: duplicate key", "first given in line"),
+    "unknown host": ("from: senders[1]", "from: sender9", "flows[1].from: ", "no host sender9"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "key", "reason"), BAD.values(), ids=BAD.keys())
+def test_a_bad_scenario_is_refused_before_any_host_is_asked(
+    tmp_path: Path, old: str, new: str, key: str, reason: str
+) -> None:
+    assert old in GOOD
+    scenario, results = tmp_path / "bad.yml", tmp_path / "results"
+    text = GOOD.replace(old, new, 1)
+    scenario.write_text(text)
+    # The offending line: the last that the replacement wrote.
+    line = text[: text.index(new) + len(new.rstrip("\n"))].count("\n") + 1
+
+    code, said = ansible_playbook(
+        "playbooks/run.yml", "-e", f"scenario={scenario}", "-e", f"results_dir={results}"
+    )
+    assert code != 0
+    assert f"{scenario}:{line}:" in said
+    where, _, why = said.partition(f"{scenario}:{line}:")[2].partition(": ")
+    assert where.isdecimal()  # the column
+    assert why.startswith(key)
+    assert reason in why
+    assert "Traceback" not in said
+    assert "PLAY [Plan]" in said
+    assert said.count("PLAY [") == 1
+    assert not results.exists()
+
+
+def test_a_scenario_that_is_not_there(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    code, said = ansible_playbook(
+        "playbooks/run.yml", "-e", f"scenario={tmp_path}/none.yml", "-e", f"results_dir={results}"
+    )
+    assert code != 0
+    assert f"{tmp_path}/none.yml:1:1: cannot be read: No such file or directory" in said
+    assert "Traceback" not in said
+    assert not results.exists()
+
+
+def test_no_scenario_is_said_with_an_example() -> None:
+    code, said = ansible_playbook("playbooks/run.yml")
+    assert code != 0
+    assert "name a scenario: -e scenario=scenarios/two_flow_fairness.yml" in said
+    assert "Traceback" not in said

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dumbbell import bench
+from dumbbell.bench import Row
+from dumbbell.store import collect
+from dumbbell.store.run import read_jsonl
+
+S = 1_000_000_000
+
+
+def state(at_s: float, name: str, reason: str = "") -> dict[str, Any]:
+    return {"unix_ns": round(at_s * S), "event": "state", "state": name, "reason": reason}
+
+
+EVENTS = [
+    state(0, "planned"),
+    state(2, "preparing"),
+    state(42, "armed", "calibration"),
+    {"unix_ns": 43 * S, "event": "armed", "host": "sender1", "phase": "calibration"},
+    state(49.5, "running", "calibration"),
+    state(65, "armed", "measurement"),
+    state(72, "running", "measurement"),
+    state(105, "collecting"),
+    state(108, "passed", "all went well"),
+]
+DURATIONS = {
+    "planned": 2, "preparing": 40, "armed calibration": 7.5, "running calibration": 15.5,
+    "armed measurement": 7, "running measurement": 33, "collecting": 3,
+}  # fmt: skip
+
+
+def test_a_state_lasts_until_the_next() -> None:
+    assert bench.state_durations_s(EVENTS) == DURATIONS
+    assert list(bench.state_durations_s(reversed(EVENTS))) == list(DURATIONS)
+
+
+def test_a_state_entered_twice_has_the_sum() -> None:
+    events = [state(0, "running", "x"), state(1, "armed", "x"), state(3, "running", "x"), state(7, "passed")]
+    assert bench.state_durations_s(events) == {"running x": 5, "armed x": 2}
+
+
+@pytest.mark.parametrize("events", [[], EVENTS[:1]])
+def test_without_a_change_of_state_there_is_no_duration(events: list[dict[str, Any]]) -> None:
+    assert bench.state_durations_s(events) == {}
+
+
+def test_the_events_of_a_collected_run_will_do(run_dir: Path) -> None:
+    collect(run_dir, None)
+    durations = bench.state_durations_s(read_jsonl(run_dir / "events.jsonl"))
+    assert durations == dict.fromkeys(("planned", "preparing", "calibrating", "armed", "running"), 8)
+
+
+def test_the_total_is_that_of_the_parts_and_has_the_target_if_warm() -> None:
+    parts = {"boot": 20.0, "provision": 30.0, "run": 110.0}
+    warm, cold = (bench.demo_rows(parts, {"preparing": 40.0}, warm=warm) for warm in (True, False))
+    assert [row.name for row in warm] == [
+        "warm demo: boot", "warm demo: provision", "warm demo: run", "warm demo: run: preparing",
+        "warm demo: total",
+    ]  # fmt: skip
+    assert warm[-1] == Row("warm demo: total", 160, "s", target="<= 180")
+    assert cold[-1] == Row("cold demo: total", 160, "s", target=None)
+    assert [row.target for row in (*warm[:-1], *cold)] == [None] * 9
+
+
+def test_json_has_every_key_of_every_row() -> None:
+    rows = [Row("a", 1.23456, "s"), Row("b", 2, "s", n=3, spread=0.5, target="<= 180")]
+    assert json.loads(bench.to_json(rows)) == [
+        {"name": "a", "value": 1.23, "unit": "s", "n": 1, "spread": None, "target": None},
+        {"name": "b", "value": 2, "unit": "s", "n": 3, "spread": 0.5, "target": "<= 180"},
+    ]
+
+
+def test_the_table_is_aligned_and_names_targets() -> None:
+    lines = bench.to_table(
+        [Row("boot", 1, "s"), Row("the total", 123.456, "s", target="<= 180")]
+    ).splitlines()
+    assert lines == ["boot            1.0 s", "the total     123.5 s  (target <= 180)"]
+
+
+def test_elsewhere_than_in_a_checkout_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert bench.main(["demo"]) == 2
+    assert "no playbooks/run.yml here" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_that_fails_leaves_no_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "playbooks").mkdir()
+    (tmp_path / "playbooks/run.yml").touch()
+    (tmp_path / "Makefile").write_text("lab:\n\t@false\n")
+    monkeypatch.chdir(tmp_path)
+    assert bench.main(["demo"]) == 1
+    assert "make lab failed with status 2" in capsys.readouterr().err
+    assert not (tmp_path / "bench").exists()
