@@ -30,6 +30,7 @@ LAB = REPOSITORY / ".lab"
 SECRET = LAB / "secrets" / "influxdb_admin"
 INFLUXDB_PORT = 8086
 RUN_TIMEOUT_S = 600
+ATTEMPTS = 4
 MS = 1_000_000
 S = 1_000_000_000
 
@@ -149,7 +150,12 @@ def run(scenario: Path, results: Path) -> Finished:
 
 @pytest.fixture(scope="module")
 def finished(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    return run(SCENARIO, tmp_path_factory.mktemp("passing") / "results")
+    """The first run that the machine had time for: one of a busy machine ends `invalid`, as it must."""
+    for _ in range(ATTEMPTS):
+        done = run(SCENARIO, tmp_path_factory.mktemp("passing") / "results")
+        if done.json("verdict.json")["state"] != "invalid":
+            break
+    return done
 
 
 # --- a run in which all goes as asked -------------------------------------------------------------
