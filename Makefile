@@ -41,7 +41,7 @@ lint: setup .build/bin/staticcheck ## check style and types of everything
 	go vet ./... && staticcheck ./...
 
 .PHONY: lab
-lab: setup ## boot the virtual lab
+lab: preflight setup ## boot the virtual lab
 	ansible-playbook playbooks/lab_up.yml
 
 .PHONY: lab-down
@@ -60,14 +60,14 @@ provision: lab build ## boot the lab and bring its hosts to their state
 	touch $@
 
 .PHONY: bench-demo
-bench-demo: ## time every phase of the demo and write bench/demo.json
+bench-demo: setup build ## time every phase of the demo and write bench/demo.json
 	python -m dumbbell.bench demo
 
 .PHONY: build
 build: .build/bin/dumbbell-agent .build/bin/telegraf .build/bin/influxd ## build agent, Telegraf and InfluxDB
 
 .PHONY: setup
-setup: preflight .venv/.installed ## make the Python environment
+setup: .venv/.installed ## make the Python environment
 
 .PHONY: preflight
 preflight:

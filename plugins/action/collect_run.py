@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+
 from dumbbell.report import render
 from dumbbell.states import record_state
 from dumbbell.store import InfluxTarget, collect

@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+
 from dumbbell.plan import Plan
 from dumbbell.states import record_state
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
@@ -42,18 +43,21 @@ class ActionModule(ActionBase):
             while (left_s := t0_s + total_s - time.time()) > 0:
                 time.sleep(min(_EVERY_S, left_s))
                 done_s = min(time.time() - t0_s, total_s)
-                display.display(f"{phase.phase}: {done_s:3.0f} of {total_s:.0f} s  {_goodputs(influx, run_dir.name)}")
+                display.display(
+                    f"{phase.phase}: {done_s:3.0f} of {total_s:.0f} s  {_goodputs(influx, run_dir.name)}"
+                )
         return result
 
 
 def _goodputs(influx: Influx, run_id: str) -> str:
-    """Each flow's goodput over the last seconds, or why it is not known. A look at the live store, no result."""
+    """Each connection's goodput over the last seconds, or why it is not known: a look, no result."""
     try:
         rows = influx.query(
-            "SELECT max(bytes_acked) - min(bytes_acked) AS bytes, count(bytes_acked) AS n FROM tcp_info "
-            "WHERE run = $run AND side = 'sender' AND time > now() - 3s GROUP BY flow",
+            "SELECT mean(rate) AS rate FROM (SELECT non_negative_derivative(bytes_acked, 1s) AS rate "
+            "FROM tcp_info WHERE run = $run AND side = 'sender' AND time > now() - 3s GROUP BY flow, stream) "
+            "GROUP BY flow, stream",
             run=run_id,
         )
     except InfluxError as error:
         return f"({error})"
-    return "  ".join(f"{row['flow']} {human(row['bytes'] * 8 / 3.0, 'bit/s')}" for row in rows)
+    return "  ".join(f"{row['flow']} {human(row['rate'] * 8, 'bps')}" for row in rows)

@@ -10,19 +10,23 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
 from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, Plan, plan
 from dumbbell.states import record_state
 
 
 class ActionModule(ActionBase):
-    """Arguments: ``scenario`` (path), ``results_dir``. Returns ``run_id``, ``run_dir``, ``plan``, ``phases`` by host."""
+    """Arguments: ``scenario``, ``results_dir``. Returns ``run_id``, ``run_dir``, ``plan``, and phases by host."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Plan, then write scenario.yml, plan.json and each agent's part of the plan."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec(
-            {"scenario": {"type": "path", "required": True}, "results_dir": {"type": "path", "required": True}}
+            {
+                "scenario": {"type": "path", "required": True},
+                "results_dir": {"type": "path", "required": True},
+            }
         )
         assert task_vars is not None
         scenario = Path(args["scenario"])
@@ -50,14 +54,13 @@ class ActionModule(ActionBase):
 
 
 def _inventory(task_vars: dict[str, Any]) -> Inventory:
-    hosts = task_vars["groups"]["testbed"]
+    known = {host: task_vars["hostvars"][host] for host in task_vars["groups"]["testbed"]}
     wanted = ("management_interface", "experiment_interfaces")
     return Inventory.model_validate(
         {
             "groups": {name: list(members) for name, members in task_vars["groups"].items()},
             "hosts": {
-                host: {key: task_vars["hostvars"][host][key] for key in wanted if key in task_vars["hostvars"][host]}
-                for host in hosts
+                host: {key: facts[key] for key in wanted if key in facts} for host, facts in known.items()
             },
         }
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+
 from dumbbell.states import record_state
 
 

@@ -201,12 +201,14 @@ def mean_goodputs(run: Run, counted: pl.DataFrame, window_ns: tuple[int, int]) -
 
 def congestion_controls(run: Run, tcp_info: pl.DataFrame, flow: Flow) -> set[str]:
     """Every congestion control that the kernel reported for a flow's sender, in the agent's event or a
-    sample.
+    sample. A client that is held before its first byte may not have chosen yet: iperf3's cookie is a segment.
     """
     event = run.event("flow_congestion_control", flow=flow.name, host=flow.src_host)
     names = {event["name"]} if event and event.get("name") else set()
     if "congestion_control" in tcp_info.columns:
         rows = tcp_info.filter((pl.col("flow") == flow.name) & (pl.col("side") == "sender"))
+        if "data_segs_out" in rows.columns:
+            rows = rows.filter(pl.col("data_segs_out") > 1)
         names |= set(rows["congestion_control"].drop_nulls().unique()) - {""}
     return names
 
