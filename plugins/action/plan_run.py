@@ -17,7 +17,7 @@ from dumbbell.states import record_state
 
 
 class ActionModule(ActionBase):
-    """Arguments: ``scenario``, ``results_dir``. Returns run_id, run_dir, plan, and the phases of each host."""
+    """Arguments: ``scenario``, ``results_dir``. Returns run_id, run_dir, plan, and each host's phases."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Plan, then write scenario.yml, plan.json and each agent's part of the plan."""
