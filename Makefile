@@ -50,8 +50,8 @@ lab-down: setup ## power the lab off and remove its processes and network
 
 .PHONY: provision
 provision: lab build ## boot the lab and bring its hosts to their state
-	ansible-playbook playbooks/provision.yml
-	touch .lab/provisioned
+	rm -f .lab/provisioned
+	$(MAKE) --no-print-directory .lab/provisioned
 
 # Nothing to do while the hosts are up and nothing that makes their state has changed. A run proves that state itself.
 .lab/provisioned: playbooks/provision.yml .build/bin/dumbbell-agent .build/bin/telegraf .build/bin/influxd \
