@@ -29,8 +29,9 @@ import (
 
 const (
 	// launchLead is how long before its planned start a client is launched. It
-	// holds a lost packet and its retransmission during the handshake.
-	launchLead = 2 * time.Second
+	// holds lost packets and their retransmissions during the handshake, and a
+	// host that is slow because other flows run.
+	launchLead = 4 * time.Second
 
 	// cookieBytes is what an iperf3 client sends on a TCP data connection
 	// before the test: COOKIE_SIZE in iperf3's source.

@@ -26,7 +26,7 @@ const examplePlan = `{
       "sample": {"tcp": ["flow1"], "qdisc": false}},
     "receiver1": {
       "actions": [
-        {"at_ns": -3000000000, "kind": "iperf3_server", "flow": "flow1"},
+        {"at_ns": -5000000000, "kind": "iperf3_server", "flow": "flow1"},
         {"at_ns": 2000000000, "kind": "iperf3_server", "flow": "cross"}],
       "sample": {"tcp": ["flow1"], "qdisc": false}},
     "router": {"actions": [], "sample": {"tcp": [], "qdisc": true}}

@@ -82,7 +82,7 @@ func loopbackPlan(t *testing.T) *Plan {
 	}
 	var own HostPlan
 	own.Actions = []Action{
-		{At: -3 * time.Second, Kind: "iperf3_server", Flow: "flow1"},
+		{At: -5 * time.Second, Kind: "iperf3_server", Flow: "flow1"},
 		{At: 0, Kind: "iperf3_client", Flow: "flow1"},
 	}
 	own.Sample.TCP = []string{"flow1"}
@@ -287,7 +287,7 @@ func TestRunTCP(t *testing.T) {
 				freePort(t) // those that follow are taken too
 			}
 			a := startAgent(t, plan)
-			t0 := a.start(4 * time.Second)
+			t0 := a.start(6 * time.Second)
 			a.end("done", 0)
 			if s := a.status(); !strings.HasPrefix(s.Iperf3, "iperf 3") {
 				t.Errorf("iperf3 version %q", s.Iperf3)
@@ -408,7 +408,7 @@ func TestRunUDP(t *testing.T) {
 	own.Sample.TCP = nil
 	plan.Hosts["here"] = own
 	a := startAgent(t, plan)
-	a.start(4 * time.Second)
+	a.start(6 * time.Second)
 	a.end("done", 0)
 	if held := a.one("flow_held"); !held.Held {
 		if !strings.Contains(held.Reason, "udp_diag") {
@@ -460,7 +460,7 @@ func TestNoServer(t *testing.T) {
 	own.Actions = own.Actions[1:]
 	plan.Hosts["here"] = own
 	a := startAgent(t, plan)
-	a.start(4 * time.Second)
+	a.start(6 * time.Second)
 	a.end("failed", 1, "iperf3_client flow1", "refused")
 	if e := a.one("process_exit"); e.Action != "iperf3_client" || !strings.Contains(e.Stderr, "refused") {
 		t.Errorf("process_exit %+v", e)

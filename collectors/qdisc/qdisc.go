@@ -76,10 +76,10 @@ func Dial() (*Conn, error) {
 // Close releases the connection.
 func (c *Conn) Close() error { return c.netlink.Close() }
 
-// List returns all qdiscs that count something of their own. Left out are
-// "noqueue", which has no queue, and the unnamed leaves that mq makes for each
-// transmit queue of a device: mq's row is their sum. The result is valid until
-// the next call.
+// List returns all qdiscs that hold packets of their own. Left out are
+// "noqueue", "ingress" and "clsact", which have no queue, and the unnamed leaves
+// that mq makes for each transmit queue of a device: mq's row is their sum. The
+// result is valid until the next call.
 func (c *Conn) List() ([]Stats, error) {
 	replies, err := c.netlink.Execute(netlink.Message{
 		Header: netlink.Header{Type: getQdisc, Flags: netlink.Request | netlink.Dump},
@@ -94,7 +94,10 @@ func (c *Conn) List() ([]Stats, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing qdiscs: %w", err)
 		}
-		if q.Kind == "noqueue" || q.handle == 0 && q.parent != handleRoot {
+		switch {
+		case q.Kind == "noqueue", q.Kind == "ingress", q.Kind == "clsact":
+			continue
+		case q.handle == 0 && q.parent != handleRoot:
 			continue
 		}
 		q.Device, err = c.device(q.device)

@@ -18,7 +18,10 @@ _EVERY_S = 5.0
 
 
 class ActionModule(ActionBase):
-    """Arguments: ``run_dir``, ``phase``, ``t0_unix_ns``, ``influxdb`` (url, database, username, password)."""
+    """Arguments: ``run_dir``, ``phase``, ``influxdb`` (url, database, username, password), ``t0_unix_ns``.
+
+    t0 is by the controller's clock, which may differ from the one that the testbed follows.
+    """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Print a line every few seconds: time, and each flow's goodput as InfluxDB has it."""

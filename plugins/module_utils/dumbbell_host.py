@@ -35,19 +35,20 @@ def converge(
     report: Callable[[Any], Any],
     predict: Callable[[Any], Any],
     perform: Callable[[Command], object] | None = None,
-    preflight: Callable[[list[Command]], None] | None = None,
+    preflight: Callable[[Any, list[Command]], None] | None = None,
 ) -> None:
     """Bring the host to the state asked for, read it back, and leave the module.
 
     `plan` gives the commands that lead from a state just read to the one asked for, none when it is reached;
     `mismatches` gives (asked, found) by name; `report` makes of a state what users see, `predict` what they
-    would see after the commands, for check mode. `preflight` refuses commands that this host cannot execute.
+    would see after the commands, for check mode. `preflight` refuses commands that this host cannot execute in
+    the state it was found in.
     """
     found = read()
     before = after = report(found)
     commands = plan(found)
     if commands and preflight:
-        preflight(commands)
+        preflight(found, commands)
     result = {"before": before, "commands": [shlex.join(command) for command in commands]}
     if commands and module.check_mode:
         after = predict(found)

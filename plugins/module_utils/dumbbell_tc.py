@@ -27,7 +27,7 @@ FILTER_PREF = "1"
 TICK_NS = 64  # psched tick: the unit of htb's buffers
 FULL_PACKET_BYTES = 1514
 SMALLEST_PACKET_BYTES = 64
-BURST_NS = 1_000_000
+BURST_US = 1000
 LINE_RATE_BPS = 100_000_000_000  # assumed where no bottleneck bounds what may enter the delay line
 LIMIT_MARGIN_PACKETS = 1000
 
@@ -102,14 +102,19 @@ ABSENT = Direction(None, None)
 # Asking
 
 
-def burst_bytes(rate_bps: int) -> int:
-    """Burst that keeps the rate accurate when the timer is late by BURST_NS; at least a full packet."""
-    return max(FULL_PACKET_BYTES, math.ceil(rate_bps / 8 * BURST_NS / 1e9))
+def burst_ticks(rate_bps: int, burst_us: int) -> int:
+    """Burst that keeps the rate accurate when the timer is late by `burst_us`; at least a full packet.
+
+    It is given as the time that it takes at its rate, which is how the kernel keeps it.
+    """
+    bytes_per_s = rate_bps // 8
+    size_bytes = max(FULL_PACKET_BYTES, math.ceil(bytes_per_s * burst_us / 1e6))
+    return math.ceil(size_bytes / bytes_per_s * 1e9 / TICK_NS)
 
 
-def burst_ticks(rate_bps: int) -> int:
-    """The burst as the time that it takes at its rate, which is how the kernel keeps it."""
-    return math.ceil(burst_bytes(rate_bps) / (rate_bps // 8) * 1e9 / TICK_NS)
+def burst_bytes(rate_bps: int, ticks: int) -> int:
+    """A burst in bytes, which is how tc is told."""
+    return round(ticks * TICK_NS * (rate_bps // 8) / 1e9)
 
 
 def netem_limit(rate_bps: int | None, delay_us: float) -> int:
@@ -118,7 +123,7 @@ def netem_limit(rate_bps: int | None, delay_us: float) -> int:
     return min(math.ceil(in_flight) + LIMIT_MARGIN_PACKETS, 2**31 - 1)
 
 
-def ask(rate_bps: int | None, delay_us: int, loss: float, queue: Json | None) -> Direction:
+def ask(rate_bps: int | None, delay_us: int, loss: float, queue: Json | None, burst_us: int = BURST_US) -> Direction:
     """The direction that the parameters describe; ValueError on what no path can be."""
     if (rate_bps is None) != (queue is None):
         raise ValueError("rate_bps and queue go together: a queue forms only before a bottleneck")
@@ -126,6 +131,8 @@ def ask(rate_bps: int | None, delay_us: int, loss: float, queue: Json | None) ->
         raise ValueError(f"rate_bps {rate_bps} is less than one byte per second")
     if delay_us < 0:
         raise ValueError(f"delay_us {delay_us} is negative")
+    if burst_us < 0:
+        raise ValueError(f"burst_us {burst_us} is negative")
     if not 0 <= loss <= 1:
         raise ValueError(f"loss {loss} is no probability")
     bottleneck = None
@@ -133,7 +140,7 @@ def ask(rate_bps: int | None, delay_us: int, loss: float, queue: Json | None) ->
         limit = queue[LIMIT_KEY[queue["kind"]]]
         if limit < 1:
             raise ValueError(f"{LIMIT_KEY[queue['kind']]} {limit} leaves no room in the queue")
-        ticks = burst_ticks(rate_bps)
+        ticks = burst_ticks(rate_bps, burst_us)
         bottleneck = Bottleneck(rate_bps, rate_bps, ticks, ticks, Queue(queue["kind"], limit))
     return Direction(bottleneck, Netem(delay_us, loss, netem_limit(rate_bps, delay_us)))
 
@@ -386,7 +393,7 @@ def render_bottleneck(bottleneck: Bottleneck, ifb: str, handle: str) -> list[Com
     """A fresh htb of one class. A quantum divides rates among classes; this only silences a warning."""
     queue = bottleneck.queue
     rate = f"{bottleneck.rate_bps}bit"
-    burst = burst_bytes(bottleneck.rate_bps)
+    burst = burst_bytes(bottleneck.rate_bps, bottleneck.burst_ticks)
     shape = f"rate {rate} ceil {rate} burst {burst} cburst {burst} quantum {FULL_PACKET_BYTES}"
     return [
         f"tc qdisc replace dev {ifb} root handle {handle} htb default 1".split(),
@@ -401,18 +408,23 @@ def render_netem(netem: Netem, egress: str, handle: str) -> Command:
     return f"tc qdisc replace dev {egress} root handle {handle} netem {shape}".split()
 
 
-def probes(asked: Direction) -> dict[str, str]:
-    """Shell commands that fail in an empty network namespace of a kernel which lacks the feature named."""
+def probes(asked: Direction, found: Direction) -> dict[str, str]:
+    """Shell commands that fail in an empty network namespace of a kernel which lacks the feature named.
+
+    What is found in use needs no probe.
+    """
     lo = "tc qdisc add dev lo"
     features = {}
-    if asked.netem:
+    if asked.netem and not found.netem:
         features["netem"] = f"{lo} root netem"
-    if asked.bottleneck:
-        kind = asked.bottleneck.queue.kind
+    if asked.bottleneck and not found.bottleneck:
         features["htb"] = f"{lo} root htb"
-        features[kind] = f"{lo} root {kind}"
         features["ifb"] = "ip link add type ifb"
         features["matchall with mirred"] = (
             f"{lo} clsact && tc filter add dev lo ingress matchall action mirred egress redirect dev lo"
         )
+    if asked.bottleneck:
+        kind = asked.bottleneck.queue.kind
+        if not found.bottleneck or kind != found.bottleneck.queue.kind:
+            features[kind] = f"{lo} root {kind}"
     return features

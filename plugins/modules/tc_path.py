@@ -37,6 +37,12 @@ options:
     description: One-way delay after the bottleneck.
     type: int
     default: 0
+  burst_us:
+    description:
+      - The rate stays accurate while the router's timer is late by no more than this; after an idle time as much
+        as the bottleneck carries in it passes at once.
+    type: int
+    default: 1000
   loss:
     description: Probability of losing a packet, independently of others, after the bottleneck.
     type: float
@@ -115,6 +121,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import converge, read_json, require_devices
 from ansible.module_utils.dumbbell_tc import (
     ABSENT,
+    BURST_US,
     IFB,
     NLMSG_DONE,
     NLMSG_ERROR,
@@ -153,8 +160,8 @@ def read(module, devices):
         module.fail_json(msg=str(error))
 
 
-def refuse_what_the_kernel_lacks(module, asked):
-    for feature, probe in probes(asked).items():
+def refuse_what_the_kernel_lacks(module, asked, found):
+    for feature, probe in probes(asked, found).items():
         code, _, err = module.run_command(["unshare", "--net", "sh", "-c", probe])
         if code:
             module.fail_json(msg=f"this kernel has no {feature}: `{probe}` failed: {err.strip()}")
@@ -173,6 +180,7 @@ def main():
             "egress": {"type": "str", "required": True},
             "rate_bps": {"type": "int"},
             "delay_us": {"type": "int", "default": 0},
+            "burst_us": {"type": "int", "default": BURST_US},
             "loss": {"type": "float", "default": 0.0},
             "queue": {
                 "type": "dict",
@@ -191,7 +199,9 @@ def main():
     try:
         asked = ABSENT
         if params["state"] == "present":
-            asked = ask(params["rate_bps"], params["delay_us"], params["loss"], params["queue"])
+            asked = ask(
+                params["rate_bps"], params["delay_us"], params["loss"], params["queue"], params["burst_us"]
+            )
     except ValueError as error:
         module.fail_json(msg=str(error))
     require_devices(module, devices.ingress, devices.egress)
@@ -202,7 +212,7 @@ def main():
         mismatches=lambda found: mismatches(devices, asked, found),
         report=lambda found: measured(found.direction),
         predict=lambda found: measured(asked),
-        preflight=lambda commands: refuse_what_the_kernel_lacks(module, asked),
+        preflight=lambda found, commands: refuse_what_the_kernel_lacks(module, asked, found.direction),
     )
 
 

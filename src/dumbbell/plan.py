@@ -23,13 +23,13 @@ from dumbbell.model import KeyPath, Problem, ScenarioError, ScenarioFile
 PACKET_BYTES = 1514  # Ethernet header and 1500 bytes: what the bottleneck's queue counts
 FIRST_SERVER_PORT = 5201
 FIRST_CLIENT_PORT = 40001
-SERVER_LEAD_NS = 3_000_000_000  # servers listen this long before the first flow
+SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
 PING_COUNT = 21  # the first also waits for ARP and is dropped
 PING_INTERVAL_NS = 100_000_000
 RATE_FLOW = "calibration_rate"
 RATE_STREAMS = 4  # enough that the bottleneck's queue never runs empty
-RATE_NS = 4_000_000_000
-RATE_WINDOW_NS = 2_000_000_000  # the last part of it, when slow start is over
+RATE_NS = 5_000_000_000
+RATE_WINDOW_NS = 2_000_000_000  # the best one counts: TCP leaves a bottleneck idle at times, but never hurries it
 SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
 
 

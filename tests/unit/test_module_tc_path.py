@@ -302,10 +302,11 @@ queues = st.one_of(
 )
 bottlenecks = st.one_of(st.just((None, None)), st.tuples(st.integers(64_000, 400 * 10**9), queues))
 paths = st.builds(
-    lambda bottleneck, delay_us, loss: tc.ask(bottleneck[0], delay_us, loss, bottleneck[1]),
+    lambda bottleneck, delay_us, loss, burst_us: tc.ask(bottleneck[0], delay_us, loss, bottleneck[1], burst_us),
     bottlenecks,
     st.integers(0, 10_000_000),
     st.floats(0, 1),
+    st.integers(0, 100_000),
 )
 states = st.one_of(st.just(tc.ABSENT), paths)
 
@@ -336,9 +337,18 @@ def test_the_delay_line_holds_all_that_the_bottleneck_lets_through(rate_bps: int
     assert tc.netem_limit(rate_bps, delay_us) > min(smallest, 2**31 - 2)
 
 
-@given(st.integers(64_000, 400 * 10**9))
-def test_burst_is_a_full_packet_at_least_and_a_millisecond_at_rate(rate_bps: int) -> None:
-    assert tc.burst_bytes(rate_bps) >= max(1514, rate_bps / 8 / 1000)
+@given(st.integers(64_000, 400 * 10**9), st.integers(0, 100_000))
+def test_burst_is_a_full_packet_at_least_and_lasts_as_long_as_asked(rate_bps: int, burst_us: int) -> None:
+    least = max(1514, (rate_bps // 8) * burst_us / 1e6)
+    assert least - 1 <= tc.burst_bytes(rate_bps, tc.burst_ticks(rate_bps, burst_us)) <= least * 1.001 + 4000
+
+
+def test_only_what_is_not_in_use_yet_is_probed() -> None:
+    pfifo = tc.ask(10**6, 10, 0.0, {"kind": "pfifo", "limit_packets": 9})
+    bfifo = tc.ask(10**6, 10, 0.0, {"kind": "bfifo", "limit_bytes": 9000})
+    assert set(tc.probes(pfifo, tc.ABSENT)) == {"netem", "htb", "ifb", "matchall with mirred", "pfifo"}
+    assert set(tc.probes(bfifo, pfifo)) == {"bfifo"}
+    assert tc.probes(pfifo, pfifo) == {}
 
 
 @given(st.binary(max_size=200))

