@@ -27,6 +27,7 @@ demo: lab build ## boot the lab, run SCENARIO=scenarios/two_flow_fairness.yml in
 
 .PHONY: test
 test: lab build ## run every test, the end-to-end ones in the lab
+	command -v iperf3 >/dev/null || apt-get install --quiet --yes --no-install-recommends iperf3
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
 	pytest
