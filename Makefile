@@ -10,7 +10,7 @@ export CGO_ENABLED := 0
 UV_VERSION := 0.13.8
 INFLUXDB_VERSION := 1.8.10
 TELEGRAF_VERSION := 1.37.2
-STATICCHECK_VERSION := 2026.1
+STATICCHECK_VERSION := 0.8.2
 TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
@@ -99,4 +99,4 @@ lock: setup ## renew requirements.lock from pyproject.toml
 	    github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF_VERSION)
 
 .build/bin/staticcheck:
-	GOBIN=$(CURDIR)/.build/bin go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+	GOBIN=$(CURDIR)/.build/bin go install honnef.co/go/tools/cmd/staticcheck@v$(STATICCHECK_VERSION)

@@ -41,8 +41,8 @@ def converge(
 
     `plan` gives the commands that lead from a state just read to the one asked for, none when it is reached;
     `mismatches` gives (asked, found) by name; `report` makes of a state what users see, `predict` what they
-    would see after the commands, for check mode. `preflight` refuses commands that this host cannot execute in
-    the state it was found in.
+    would see after the commands, for check mode. `preflight` refuses commands that this host, as found,
+    cannot execute.
     """
     found = read()
     before = after = report(found)

@@ -123,7 +123,9 @@ def netem_limit(rate_bps: int | None, delay_us: float) -> int:
     return min(math.ceil(in_flight) + LIMIT_MARGIN_PACKETS, 2**31 - 1)
 
 
-def ask(rate_bps: int | None, delay_us: int, loss: float, queue: Json | None, burst_us: int = BURST_US) -> Direction:
+def ask(
+    rate_bps: int | None, delay_us: int, loss: float, queue: Json | None, burst_us: int = BURST_US
+) -> Direction:
     """The direction that the parameters describe; ValueError on what no path can be."""
     if (rate_bps is None) != (queue is None):
         raise ValueError("rate_bps and queue go together: a queue forms only before a bottleneck")

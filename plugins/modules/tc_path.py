@@ -39,8 +39,8 @@ options:
     default: 0
   burst_us:
     description:
-      - The rate stays accurate while the router's timer is late by no more than this; after an idle time as much
-        as the bottleneck carries in it passes at once.
+      - The rate stays accurate while the router's timer is late by no more than this.
+      - After an idle time, as much as the bottleneck carries in it passes at once.
     type: int
     default: 1000
   loss:

@@ -29,7 +29,7 @@ PING_INTERVAL_NS = 100_000_000
 RATE_FLOW = "calibration_rate"
 RATE_STREAMS = 4  # enough that the bottleneck's queue never runs empty
 RATE_NS = 5_000_000_000
-RATE_WINDOW_NS = 1_000_000_000  # the best one counts: TCP leaves a bottleneck idle at times, but never hurries it
+RATE_WINDOW_NS = 1_000_000_000  # the best one counts: TCP leaves a bottleneck idle at times
 SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
 
 

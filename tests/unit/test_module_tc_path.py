@@ -302,7 +302,7 @@ queues = st.one_of(
 )
 bottlenecks = st.one_of(st.just((None, None)), st.tuples(st.integers(64_000, 400 * 10**9), queues))
 paths = st.builds(
-    lambda bottleneck, delay_us, loss, burst_us: tc.ask(bottleneck[0], delay_us, loss, bottleneck[1], burst_us),
+    lambda bottleneck, delay_us, loss, us: tc.ask(bottleneck[0], delay_us, loss, bottleneck[1], us),
     bottlenecks,
     st.integers(0, 10_000_000),
     st.floats(0, 1),
