@@ -1,7 +1,7 @@
 """Time what a user waits for. ``python -m dumbbell.bench demo``, in a checkout, writes ``bench/demo.json``.
 
-The demo is ``make demo`` in its three parts: boot the lab, bring its hosts to their state, run a scenario in
-it. The run is also divided at the changes of its state.
+The demo is ``make demo`` in its parts: boot the lab, build what its hosts get, bring them to their state, run a
+scenario in it. The run is also divided at the changes of its state.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def demo(scenario: Path, target: Path) -> None:
     before = latest.resolve()
     parts_s = {
         "boot": _timed(["make", "lab"]),
-        "provision": _timed([ansible_playbook, "playbooks/provision.yml"]),
+        "build": _timed(["make", "build"]),
+        "provision": _timed(["make", "--no-print-directory", ".lab/provisioned"]),
         "run": _timed([ansible_playbook, "playbooks/run.yml", "-e", f"scenario={scenario}"]),
     }
     if latest.resolve() == before:
