@@ -1,7 +1,7 @@
 """Time what a user waits for. ``python -m dumbbell.bench demo``, in a checkout, writes ``bench/demo.json``.
 
-The demo is ``make demo`` in its parts: boot the lab, build what its hosts get, bring them to their state, run a
-scenario in it. The run is also divided at the changes of its state.
+The demo is ``make demo`` in its parts: boot the lab, build what its hosts get, bring them to their state, run
+a scenario in it. The run is also divided at the changes of its state.
 """
 
 from __future__ import annotations
