@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,81 +14,17 @@ from typing import Any
 
 import polars as pl
 import pytest
+from lab import Lab
 
-from dumbbell.store.influx import Influx, InfluxTarget
+from playbooks import ansible_playbook
 
 pytestmark = pytest.mark.e2e
 
-REPOSITORY = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
 SCENARIO = Path(__file__).with_name("ten_seconds.yml")
-LAB = REPOSITORY / ".lab"
-SECRET = LAB / "secrets" / "influxdb_admin"
-INFLUXDB_PORT = 8086
 RUN_TIMEOUT_S = 600
 ATTEMPTS = 4
 MS = 1_000_000
 S = 1_000_000_000
-
-# --- the lab --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Lab:
-    """Addresses of the lab's hosts by name."""
-
-    addresses: dict[str, str]
-
-    def ssh(self, host: str, command: str) -> str:
-        """Output of a command on a host; the host's key must be the one that the lab gave it."""
-        done = subprocess.run(
-            [
-                *("ssh", "-F", "none", "-i", LAB / "ssh" / "id_ed25519"),
-                *("-o", f"UserKnownHostsFile={LAB}/ssh/known_hosts", "-o", "StrictHostKeyChecking=yes"),
-                *("-o", "BatchMode=yes", "-o", "ConnectTimeout=20", f"root@{self.addresses[host]}", command),
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, f"{host}: {command}: {done.stderr}"
-        return done.stdout
-
-    def influx(self) -> Influx:
-        """The InfluxDB of the host `archive`."""
-        url = f"http://{self.addresses['archive']}:{INFLUXDB_PORT}"
-        return Influx(InfluxTarget(url, "dumbbell", "admin", SECRET.read_text().strip()))
-
-
-@pytest.fixture(scope="module")
-def lab() -> Lab:
-    listed = subprocess.run(
-        [BIN / "ansible-inventory", "--inventory", "inventory/lab", "--list"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    hosts = json.loads(listed.stdout)["_meta"]["hostvars"]
-    addresses = {name: found["ansible_host"] for name, found in hosts.items() if "ansible_host" in found}
-    wanted = [(name, 22) for name in addresses] + [("archive", INFLUXDB_PORT)]
-    silent = [why for name, port in wanted if (why := unreachable(name, addresses[name], port))]
-    if not SECRET.exists():
-        silent.append("InfluxDB has no accounts yet")
-    if silent:
-        pytest.fail(f"The lab is not up: run make provision. {'; '.join(silent)}", pytrace=False)
-    return Lab(addresses)
-
-
-def unreachable(name: str, address: str, port: int) -> str:
-    try:
-        socket.create_connection((address, port), timeout=10).close()
-    except OSError as error:
-        return f"{name} ({address} port {port}): {error}"
-    return ""
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -130,22 +62,13 @@ class Finished:
 
 def run(scenario: Path, results: Path) -> Finished:
     """Run a scenario as users do."""
-    done = subprocess.run(
-        [
-            *(BIN / "ansible-playbook", "playbooks/run.yml"),
-            *("-e", f"scenario={scenario}", "-e", f"results_dir={results}"),
-        ],
-        cwd=REPOSITORY,
-        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=RUN_TIMEOUT_S,
-        check=False,
+    code, said = ansible_playbook(
+        "playbooks/run.yml",
+        *("-e", f"scenario={scenario}", "-e", f"results_dir={results}"),
+        timeout_s=RUN_TIMEOUT_S,
     )
-    assert (results / "latest").exists(), f"no run directory was made:\n{done.stdout}"
-    return Finished(done.returncode, done.stdout, (results / "latest").resolve())
+    assert (results / "latest").exists(), f"no run directory was made:\n{said}"
+    return Finished(code, said, (results / "latest").resolve())
 
 
 @pytest.fixture(scope="module")

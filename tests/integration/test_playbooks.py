@@ -4,44 +4,32 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
+from playbooks import REPOSITORY, ansible_playbook, unfolded
+
 PLAYBOOKS = sorted((REPOSITORY / "playbooks").glob("*.yml"))
 INVENTORIES = sorted(hosts.parent for hosts in (REPOSITORY / "inventory").glob("*/hosts.yml"))
 GOOD = (REPOSITORY / "scenarios" / "two_flow_fairness.yml").read_text()
 NOBODY = 65534
 
 
-def ansible_playbook(*arguments: str | Path) -> tuple[int, str]:
-    """Exit code and everything that was said, with runs of white space as one space: lines may be folded."""
-    done = subprocess.run(
-        [BIN / "ansible-playbook", *arguments],
-        cwd=REPOSITORY,
-        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return done.returncode, " ".join(done.stdout.split())
+def playbook(*arguments: str | Path) -> tuple[int, str]:
+    code, said = ansible_playbook(*arguments)
+    return code, unfolded(said)
 
 
 def test_there_are_playbooks_and_inventories() -> None:
-    assert {"lab_up.yml", "provision.yml", "run.yml"} <= {playbook.name for playbook in PLAYBOOKS}
+    assert {"lab_up.yml", "provision.yml", "run.yml"} <= {path.name for path in PLAYBOOKS}
     assert "lab" in {inventory.name for inventory in INVENTORIES}
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)
-@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.stem)
-def test_syntax(playbook: Path, inventory: Path) -> None:
-    code, said = ansible_playbook("--syntax-check", "--inventory", inventory, playbook)
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
+def test_syntax(path: Path, inventory: Path) -> None:
+    code, said = playbook("--syntax-check", "--inventory", inventory, path)
     assert code == 0, said
     assert "ERROR" not in said
 
@@ -77,9 +65,7 @@ def test_a_bad_scenario_is_refused_before_any_host_is_asked(
     # The offending line: the last that the replacement wrote.
     line = text[: text.index(new) + len(new.rstrip("\n"))].count("\n") + 1
 
-    code, said = ansible_playbook(
-        "playbooks/run.yml", "-e", f"scenario={scenario}", "-e", f"results_dir={results}"
-    )
+    code, said = playbook("playbooks/run.yml", "-e", f"scenario={scenario}", "-e", f"results_dir={results}")
     assert code != 0
     assert f"{scenario}:{line}:" in said
     where, _, why = said.partition(f"{scenario}:{line}:")[2].partition(": ")
@@ -94,7 +80,7 @@ def test_a_bad_scenario_is_refused_before_any_host_is_asked(
 
 def test_a_scenario_that_is_not_there(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    code, said = ansible_playbook(
+    code, said = playbook(
         "playbooks/run.yml", "-e", f"scenario={tmp_path}/none.yml", "-e", f"results_dir={results}"
     )
     assert code != 0
@@ -104,7 +90,7 @@ def test_a_scenario_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_no_scenario_is_said_with_an_example() -> None:
-    code, said = ansible_playbook("playbooks/run.yml")
+    code, said = playbook("playbooks/run.yml")
     assert code != 0
     assert "name a scenario: -e scenario=scenarios/two_flow_fairness.yml" in said
     assert "Traceback" not in said
