@@ -1,40 +1,25 @@
-"""The scenario language: what a ``scenarios/*.yml`` file may say, and the errors when it says something else.
-
-:func:`load` reads a file into a :class:`Scenario` and remembers the line and column of every key, so that the
-planner's errors point into the file too. ``python -m dumbbell.model [FILE]`` writes the JSON Schema.
-"""
+"""From a YAML file to a scenario, with the line and column of every key; errors point into the file."""
 
 from __future__ import annotations
 
 import difflib
-import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Any, get_args
 
 import pydantic
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    model_validator,
-)
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from dumbbell import units
+from dumbbell.model.flows import TcpFlow, UdpFlow
+from dumbbell.model.quantities import Strict
+from dumbbell.model.scenario import Scenario
 
 Key = str | int
 KeyPath = tuple[Key, ...]
-
-
-# --- errors ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -61,173 +46,6 @@ class ScenarioError(Exception):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
-
-
-# --- quantities -----------------------------------------------------------------------------------
-
-
-def _text(pattern: str, example: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": pattern, "examples": [example]})
-
-
-def _whole_us(ns: int) -> int:
-    if ns % 1000:
-        raise ValueError("a path delay is a whole number of microseconds")
-    return ns
-
-
-Rate = Annotated[
-    int, BeforeValidator(units.parse_rate), Field(gt=0), _text(units.pattern(units.RATE_BPS), "100mbit")
-]
-Duration = Annotated[int, BeforeValidator(units.parse_duration), _text(units.pattern(units.TIME_NS), "30s")]
-Delay = Annotated[Duration, AfterValidator(_whole_us)]
-Ratio = Annotated[float, BeforeValidator(units.parse_ratio), _text(rf"^{units.NUMBER}%$", "1%")]
-QueueLimit = Annotated[
-    units.Limit, BeforeValidator(units.parse_limit), _text(units.pattern(units.LIMIT_UNITS), "1bdp")
-]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
-Endpoint = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9_.-]+(\[[0-9]+\])?$", examples=["senders[0]", "sender1"])
-]
-
-
-# --- the language ---------------------------------------------------------------------------------
-
-
-class Strict(BaseModel):
-    """Nothing unknown, nothing converted silently, nothing changed afterwards."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class Queue(Strict):
-    """Queue of a bottleneck."""
-
-    kind: Literal["pfifo", "bfifo"]
-    limit: QueueLimit = Field(
-        description="pfifo: packets or bdp; bfifo: bytes or bdp. 1bdp is rate x RTT, packets of 1514 bytes."
-    )
-
-    @model_validator(mode="after")
-    def _limit_fits_kind(self) -> Self:
-        own: str = {"pfifo": "packets", "bfifo": "bytes"}[self.kind]
-        if self.limit.unit not in (own, "bdp"):
-            raise ValueError(f"a {self.kind} is limited in {own} or bdp, not in {self.limit.unit}")
-        return self
-
-
-class Direction(Strict):
-    """One direction of the path: bottleneck first, then delay and loss."""
-
-    rate: Rate = Field(description="rate of the bottleneck, counted on Ethernet frames")
-    delay: Delay = Field(description="one-way delay added by the router")
-    loss: Ratio = Field(
-        default=0.0, description="share of packets lost at random", json_schema_extra={"default": "0%"}
-    )
-    queue: Queue
-
-
-class NetworkPath(Strict):
-    """What the router is asked to be."""
-
-    forward: Direction
-    reverse: Direction
-
-
-class HostState(Strict):
-    """State that a host is brought to before traffic, and that is read back."""
-
-    offloads: dict[Literal["tso", "gso", "gro", "lro", "sg", "rx", "tx"], bool] = Field(
-        default={}, description="features of the experiment interfaces, by ethtool's short names"
-    )
-    txqueuelen: Annotated[int, Field(ge=0)] | None = None
-    sysctls: dict[str, int | str] = {}
-
-
-class _Flow(Strict):
-    name: Name
-    src: Endpoint = Field(alias="from", description="a host, or GROUP[INDEX]")
-    dst: Endpoint = Field(alias="to", description="a host, or GROUP[INDEX]")
-    start: Duration = Field(default=0, json_schema_extra={"default": "0s"})
-    duration: Annotated[Duration, Field(gt=0)]
-    streams: Annotated[int, Field(ge=1, le=128)] = 1
-
-
-class TcpFlow(_Flow):
-    """Bulk transfer over TCP by iperf3."""
-
-    kind: Literal["iperf3_tcp"]
-    congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$")] = "cubic"
-
-
-class UdpFlow(_Flow):
-    """Constant bit rate over UDP by iperf3."""
-
-    kind: Literal["iperf3_udp"]
-    rate: Rate = Field(description="payload rate of all streams together")
-
-
-class Sampling(Strict):
-    """How often the agents read tcp_info and the router's queues."""
-
-    interval: Annotated[Duration, Field(ge=1_000_000)] = Field(
-        default=100_000_000, json_schema_extra={"default": "100ms"}
-    )
-
-
-class Validity(Strict):
-    """How far a run may be from what was asked before it counts as invalid."""
-
-    rtt_tolerance: Ratio = Field(default=0.02, json_schema_extra={"default": "2%"})
-    rate_tolerance: Ratio = Field(default=0.05, json_schema_extra={"default": "5%"})
-    clock_offset: Duration = Field(default=1_000_000, json_schema_extra={"default": "1ms"})
-    start_error: Duration = Field(default=50_000_000, json_schema_extra={"default": "50ms"})
-    missed_samples: Ratio = Field(default=0.05, json_schema_extra={"default": "5%"})
-
-
-Metric = Literal["utilisation", "jain_index"]
-
-
-class Expectation(Strict):
-    """A bound on a metric over the window in which all flows run; a valid run outside it has failed."""
-
-    metric: Metric
-    min: float | None = None
-    max: float | None = None
-
-    @model_validator(mode="after")
-    def _bounded(self) -> Self:
-        if self.min is None and self.max is None:
-            raise ValueError("give min, max or both")
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError("min is above max")
-        return self
-
-
-class Scenario(Strict):
-    """A runnable experiment."""
-
-    name: Name
-    title: str
-    seed: Annotated[int, Field(ge=0)] = 1
-    duration: Annotated[Duration, Field(gt=0)]
-    path: NetworkPath | None = None
-    hosts: dict[str, HostState] = Field(default={}, description="state by inventory group or host")
-    flows: Annotated[list[Annotated[TcpFlow | UdpFlow, Field(discriminator="kind")]], Field(min_length=1)]
-    sampling: Sampling = Sampling()
-    validity: Validity = Validity()
-    expect: list[Expectation] = []
-
-
-def schema() -> bytes:
-    """JSON Schema of a scenario file, as committed in ``schemas/``."""
-    body = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Scenario.model_json_schema(
-        by_alias=True
-    )
-    return (json.dumps(body, indent=2) + "\n").encode()
-
-
-# --- loading --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -394,19 +212,14 @@ def _kinds() -> str:
 
 
 def _keys() -> list[str]:
-    models = (
-        Scenario,
-        NetworkPath,
-        Direction,
-        Queue,
-        HostState,
-        TcpFlow,
-        UdpFlow,
-        Sampling,
-        Validity,
-        Expectation,
-    )
-    return sorted({field.alias or name for model in models for name, field in model.model_fields.items()})
+    fields = (field for model in _models(Strict) for field in model.model_fields.items())
+    return sorted({field.alias or name for name, field in fields})
+
+
+def _models(base: type[Strict]) -> Iterator[type[Strict]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models(model)
 
 
 def _contradictions(file: ScenarioFile) -> Iterator[Problem]:
@@ -427,8 +240,3 @@ def _contradictions(file: ScenarioFile) -> Iterator[Problem]:
             yield file.problem(
                 ("flows", i, "duration"), f"ends at {end}, after the scenario's duration of {most}"
             )
-
-
-if __name__ == "__main__":
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else "schemas/scenario.schema.json")
-    target.write_bytes(schema())

@@ -1,26 +1,34 @@
-"""From a scenario and an inventory to ``plan.json``: hosts, actions, addresses and ports, at offsets from t0.
-
-The contract is ``docs/data-model.md``. The same scenario, seed and inventory give the same bytes.
-"""
+"""From a scenario and an inventory to a plan: hosts, actions, addresses and ports, at offsets from t0."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_interface
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from dumbbell import model, units
+from dumbbell import model
 from dumbbell.model import KeyPath, Problem, ScenarioError, ScenarioFile
+from dumbbell.plan.document import (
+    Expectation,
+    Flow,
+    FlowAction,
+    Host,
+    Phase,
+    PhaseHost,
+    PingAction,
+    Plan,
+    Sample,
+    State,
+    Validity,
+)
+from dumbbell.plan.inventory import Inventory
+from dumbbell.plan.path import PlannedPath, resolve_path
 
-PACKET_BYTES = 1514  # Ethernet header and 1500 bytes: what the bottleneck's queue counts
 FIRST_SERVER_PORT = 5201
 FIRST_CLIENT_PORT = 40001
 SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
@@ -31,203 +39,6 @@ RATE_STREAMS = 4  # enough that the bottleneck's queue never runs empty
 RATE_NS = 5_000_000_000
 RATE_WINDOW_NS = 1_000_000_000  # the best one counts: TCP leaves a bottleneck idle at times
 SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
-
-
-# --- inventory ------------------------------------------------------------------------------------
-
-
-class Interface(BaseModel):
-    """An interface that carries experiment traffic; ``address`` in CIDR notation."""
-
-    model_config = ConfigDict(extra="forbid")
-    device: str
-    address: str
-
-
-class InventoryHost(BaseModel):
-    """What the planner needs to know of a host."""
-
-    model_config = ConfigDict(extra="forbid")
-    management_interface: str | None = None
-    experiment_interfaces: dict[str, Interface] = {}
-
-
-class Inventory(BaseModel):
-    """Groups and hosts, as Ansible knows them. Not strict: Ansible's strings are subclasses of str."""
-
-    model_config = ConfigDict(extra="forbid")
-    groups: dict[str, list[str]]
-    hosts: dict[str, InventoryHost]
-
-    def groups_of(self, host: str) -> list[str]:
-        """Names of the groups that contain this host, sorted."""
-        return sorted(group for group, members in self.groups.items() if host in members)
-
-
-# --- plan.json ------------------------------------------------------------------------------------
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class Queue(_Part):
-    """A queue with its limit resolved: packets for pfifo, bytes for bfifo."""
-
-    kind: Literal["pfifo", "bfifo"]
-    limit_packets: int | None = Field(default=None, exclude_if=lambda v: v is None)
-    limit_bytes: int | None = Field(default=None, exclude_if=lambda v: v is None)
-
-
-class Direction(_Part):
-    """One direction of the path that the router is asked for."""
-
-    rate_bps: int
-    delay_us: int
-    loss: float
-    queue: Queue
-
-
-class PlannedPath(_Part):
-    """Both directions and the round-trip time that they add up to."""
-
-    rtt_ns: int
-    forward: Direction
-    reverse: Direction
-
-    @property
-    def bottleneck_bps(self) -> int:
-        """Rate of the forward direction, which carries the data."""
-        return self.forward.rate_bps
-
-
-class State(_Part):
-    """State that a host is brought to before traffic."""
-
-    offloads: dict[str, bool]
-    txqueuelen: int | None
-    sysctls: dict[str, str]
-    congestion_controls: list[str]
-
-
-class Host(_Part):
-    """A host of the testbed."""
-
-    groups: list[str]
-    state: State
-
-
-class Flow(_Part):
-    """A flow with addresses and ports known in advance; times are offsets from t0."""
-
-    name: str
-    kind: Literal["iperf3_tcp", "iperf3_udp"]
-    src_host: str
-    dst_host: str
-    src: str
-    dst: str
-    server_port: int
-    client_port: int
-    streams: int
-    start_ns: int
-    duration_ns: int
-    congestion_control: str | None
-    rate_bps: int | None
-
-    @property
-    def end_ns(self) -> int:
-        """Offset at which the flow stops sending."""
-        return self.start_ns + self.duration_ns
-
-
-class FlowAction(_Part):
-    """Start one end of a flow of the phase."""
-
-    at_ns: int
-    kind: Literal["iperf3_server", "iperf3_client"]
-    flow: str
-
-
-class PingAction(_Part):
-    """Measure the idle round-trip time."""
-
-    at_ns: int
-    kind: Literal["ping"]
-    name: str
-    dst: str
-    count: int
-    interval_ns: int
-
-
-Action = Annotated[FlowAction | PingAction, Field(discriminator="kind")]
-
-
-class Sample(_Part):
-    """What an agent samples: sockets of these flows, and its queues."""
-
-    tcp: list[str] = []
-    qdisc: bool = False
-
-
-class PhaseHost(_Part):
-    """What a host does in a phase, in order of time."""
-
-    actions: list[Action] = []
-    sample: Sample = Sample()
-
-
-class Phase(_Part):
-    """A part of the run that is armed and started on its own."""
-
-    phase: Literal["calibration", "measurement"]
-    duration_ns: int
-    sampling_interval_ns: int
-    flows: list[Flow]
-    hosts: dict[str, PhaseHost]
-
-
-class Validity(_Part):
-    """Tolerances between what was asked and what was measured."""
-
-    rtt_tolerance: float
-    rate_tolerance: float
-    clock_offset_ns: int
-    start_error_ns: int
-    missed_samples: float
-
-
-class Expectation(_Part):
-    """A bound on a metric."""
-
-    metric: model.Metric
-    min: float | None
-    max: float | None
-
-
-class Plan(_Part):
-    """The whole of ``plan.json``."""
-
-    schema_version: Literal[1] = 1
-    scenario: str
-    title: str
-    point: str
-    seed: int
-    path: PlannedPath | None
-    hosts: dict[str, Host]
-    phases: list[Phase]
-    validity: Validity
-    expect: list[Expectation]
-
-    def phase(self, name: Literal["calibration", "measurement"]) -> Phase:
-        """The phase of this name."""
-        return next(phase for phase in self.phases if phase.phase == name)
-
-    def to_json(self) -> bytes:
-        """Canonical bytes: keys in the order of the contract, hosts and sysctls sorted."""
-        return (json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n").encode()
-
-
-# --- planning -------------------------------------------------------------------------------------
 
 
 def plan(scenario_path: Path, inventory: Inventory) -> Plan:
@@ -278,37 +89,11 @@ class _Planner:
     # path
 
     def _path(self) -> PlannedPath | None:
-        asked = self.scenario.path
-        if asked is None:
+        if self.scenario.path is None:
             return None
         if not self.inventory.groups.get("routers"):
             self._refuse(("path",), "needs a host in the group routers, and the inventory has none")
-        rtt_ns = asked.forward.delay + asked.reverse.delay
-        return PlannedPath(
-            rtt_ns=rtt_ns,
-            forward=self._direction("forward", asked.forward, rtt_ns),
-            reverse=self._direction("reverse", asked.reverse, rtt_ns),
-        )
-
-    def _direction(self, name: str, asked: model.Direction, rtt_ns: int) -> Direction:
-        limit, per_packet = asked.queue.limit, asked.queue.kind == "pfifo"
-        amount = limit.amount
-        if limit.unit == "bdp":
-            bdp_bytes = amount * asked.rate * rtt_ns / (8 * 10**9)
-            amount = bdp_bytes / PACKET_BYTES if per_packet else bdp_bytes
-        resolved = math.ceil(amount)
-        if resolved < (1 if per_packet else PACKET_BYTES):
-            text, unit = units.render_limit(limit), "packets" if per_packet else "bytes"
-            self._refuse(
-                ("path", name, "queue", "limit"),
-                f"{text} is {resolved} {unit}, less than one packet of {PACKET_BYTES} bytes",
-            )
-        queue = (
-            Queue(kind="pfifo", limit_packets=resolved)
-            if per_packet
-            else Queue(kind="bfifo", limit_bytes=resolved)
-        )
-        return Direction(rate_bps=asked.rate, delay_us=asked.delay // 1000, loss=asked.loss, queue=queue)
+        return resolve_path(self.scenario.path, self._refuse)
 
     # flows
 

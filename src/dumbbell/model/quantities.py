@@ -1,0 +1,40 @@
+"""Quantities and names as fields of models, each with its pattern for the JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from dumbbell import units
+
+
+class Strict(BaseModel):
+    """Nothing unknown, nothing converted silently, nothing changed afterwards."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+def _text(pattern: str, example: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern, "examples": [example]})
+
+
+def _whole_us(ns: int) -> int:
+    if ns % 1000:
+        raise ValueError("a path delay is a whole number of microseconds")
+    return ns
+
+
+Rate = Annotated[
+    int, BeforeValidator(units.parse_rate), Field(gt=0), _text(units.pattern(units.RATE_BPS), "100mbit")
+]
+Duration = Annotated[int, BeforeValidator(units.parse_duration), _text(units.pattern(units.TIME_NS), "30s")]
+Delay = Annotated[Duration, AfterValidator(_whole_us)]
+Ratio = Annotated[float, BeforeValidator(units.parse_ratio), _text(rf"^{units.NUMBER}%$", "1%")]
+QueueLimit = Annotated[
+    units.Limit, BeforeValidator(units.parse_limit), _text(units.pattern(units.LIMIT_UNITS), "1bdp")
+]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+Endpoint = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9_.-]+(\[[0-9]+\])?$", examples=["senders[0]", "sender1"])
+]

@@ -1,0 +1,27 @@
+"""From a scenario and an inventory to ``plan.json``: hosts, actions, addresses and ports, at offsets from t0.
+
+The contract is ``docs/data-model.md``. The same scenario, seed and inventory give the same bytes.
+"""
+
+from dumbbell.plan.document import Expectation, Flow, Host, Phase, PingAction, Plan, Sample, Validity
+from dumbbell.plan.inventory import Inventory
+from dumbbell.plan.path import PACKET_BYTES, Direction, PlannedPath, Queue
+from dumbbell.plan.planner import RATE_WINDOW_NS, plan
+
+__all__ = [
+    "PACKET_BYTES",
+    "RATE_WINDOW_NS",
+    "Direction",
+    "Expectation",
+    "Flow",
+    "Host",
+    "Inventory",
+    "Phase",
+    "PingAction",
+    "Plan",
+    "PlannedPath",
+    "Queue",
+    "Sample",
+    "Validity",
+    "plan",
+]
