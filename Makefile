@@ -14,7 +14,7 @@ STATICCHECK_VERSION := 0.8.2
 TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
-GO_SOURCES := go.mod go.sum $(shell find agent collectors -name '*.go')
+GO_SOURCES := go.mod go.sum $(shell find agent collectors traffic -name '*.go')
 
 .PHONY: help
 help: ## list the targets
@@ -38,7 +38,7 @@ lint: setup .build/bin/staticcheck ## check style and types of everything
 	mypy
 	yamllint --strict .
 	ansible-lint --offline --profile production
-	test -z "$$(gofmt -l agent collectors)"
+	test -z "$$(gofmt -l agent collectors traffic)"
 	go vet ./... && staticcheck ./...
 
 .PHONY: lab

@@ -3,6 +3,7 @@ module dumbbell
 go 1.26.0
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/influxdata/line-protocol/v2 v2.2.1
 	github.com/mdlayher/netlink v1.11.2
 	golang.org/x/sys v0.49.0

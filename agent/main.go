@@ -15,16 +15,24 @@ import (
 
 var version = "unknown" // set by the linker: -X main.version=...
 
-const usage = `usage: dumbbell-agent run DIR     execute DIR/plan.json once DIR/start.json appears
+const usage = `usage: dumbbell-agent run DIR         execute DIR/plan.json once DIR/start.json appears
+       dumbbell-agent udp-send        send UDP datagrams at a rate (--help tells the options)
+       dumbbell-agent udp-receive     count what became of them
        dumbbell-agent version
 
-exit status of run: 0 done, 1 failed, 2 wrong usage, 3 aborted
+exit status: 0 done, 1 failed, 2 wrong usage, 3 run aborted
 `
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	switch args := os.Args[1:]; {
 	case len(args) == 2 && args[0] == "run":
-		os.Exit(mainRun(args[1]))
+		os.Exit(mainRun(ctx, args[1]))
+	case len(args) >= 1 && args[0] == "udp-send":
+		os.Exit(mainUDPSend(ctx, args[1:]))
+	case len(args) >= 1 && args[0] == "udp-receive":
+		os.Exit(mainUDPReceive(ctx, args[1:]))
 	case len(args) == 1 && args[0] == "version":
 		fmt.Println(version)
 	default:
@@ -33,12 +41,10 @@ func main() {
 	}
 }
 
-func mainRun(dir string) int {
+func mainRun(ctx context.Context, dir string) int {
 	// A sampler and a few sleepers need no more, and idle threads cost wake-ups.
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
 	preferAgent()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	state, err := Run(ctx, dir, version)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "dumbbell-agent: %s: %v\n", state, err)

@@ -1,0 +1,295 @@
+package udp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	wakeInterval = 500 * time.Microsecond // at the shortest
+	batchSpan    = time.Millisecond       // of the schedule that one batch covers at most
+	skipAfter    = 100 * time.Millisecond // what is later than this is not sent
+	lookInterval = 100 * time.Millisecond // for the end of the context
+
+	maxBatch      = 1024 // datagrams
+	maxBatchBytes = 4 << 20
+	maxTrain      = 64 // datagrams in one GSO send: UDP_MAX_SEGMENTS
+
+	sendBufferBytes = 4 << 20
+
+	// End markers are spread so that a full queue does not lose them all.
+	endMarkers      = 10
+	endMarkerSpacer = 50 * time.Millisecond
+)
+
+// A SenderConfig describes the sending end of a flow.
+type SenderConfig struct {
+	From     netip.AddrPort // if invalid, the kernel chooses
+	To       netip.AddrPort
+	Token    uint64
+	Schedule Schedule
+	Interval time.Duration    // of reports
+	Report   func(SentReport) // called at multiples of the interval of the wall clock; may be nil
+}
+
+// A SentReport is what a sender has done since its start, up to a moment.
+type SentReport struct {
+	UnixNs         int64  `json:"unix_ns"`
+	AskedPackets   uint64 `json:"asked_packets"`   // due by then
+	SentPackets    uint64 `json:"sent_packets"`    // handed to the kernel
+	SentBytes      uint64 `json:"sent_bytes"`      // of payload
+	SkippedPackets uint64 `json:"skipped_packets"` // not sent, for they were too late
+	DroppedPackets uint64 `json:"dropped_packets"` // of those sent: refused by the host's own queue
+	LateMaxNs      int64  `json:"late_max_ns"`     // of the datagrams sent since the report before; in a result, of all
+}
+
+// A SentResult is what a sender did.
+type SentResult struct {
+	SentReport
+	AskedBps     float64 `json:"asked_bps"` // payload, mean over the duration
+	SentBps      float64 `json:"sent_bps"`
+	FirstUnixNs  int64   `json:"first_unix_ns"`
+	LastUnixNs   int64   `json:"last_unix_ns"`
+	StartErrorNs int64   `json:"start_error_ns"` // of the first datagram
+	Batches      uint64  `json:"batches"`
+	Refusals     uint64  `json:"refusals"` // ICMP said that nobody listens
+	GSO          bool    `json:"gso"`
+	CPUNs        int64   `json:"cpu_ns"`
+}
+
+// Held reports whether all but a thousandth of what was asked was sent.
+func (r SentResult) Held() bool { return r.AskedPackets-r.SentPackets <= r.AskedPackets/1000 }
+
+// A Sender is the sending end of a flow.
+type Sender struct {
+	config   SenderConfig
+	fd       int
+	gso      bool
+	buffer   []byte // of a whole batch
+	batch    int    // datagrams in it
+	train    int    // datagrams in a message
+	messages []message
+	iovecs   []unix.Iovec
+
+	result   SentResult
+	lateMax  time.Duration // since the last report
+	sequence uint64
+}
+
+// NewSender makes the socket and the buffers of a flow.
+func NewSender(config SenderConfig) (s *Sender, err error) {
+	if err := config.Schedule.Check(); err != nil {
+		return nil, err
+	}
+	if config.Interval <= 0 {
+		return nil, fmt.Errorf("the interval of reports must be positive, is %v", config.Interval)
+	}
+	s = &Sender{config: config}
+	if s.fd, err = open(config.To.Addr()); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			unix.Close(s.fd)
+		}
+	}()
+	if config.From.IsValid() {
+		if err := unix.Bind(s.fd, sockaddr(config.From)); err != nil {
+			return nil, fmt.Errorf("binding to %v: %w", config.From, err)
+		}
+	}
+	if err := unix.Connect(s.fd, sockaddr(config.To)); err != nil {
+		return nil, fmt.Errorf("connecting to %v: %w", config.To, err)
+	}
+	if _, err := grow(s.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sendBufferBytes); err != nil {
+		return nil, err
+	}
+	// Without it the kernel hides that the host's own queue refused a datagram.
+	level, option := unix.IPPROTO_IP, unix.IP_RECVERR
+	if !config.To.Addr().Is4() {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVERR
+	}
+	if err := unix.SetsockoptInt(s.fd, level, option, 1); err != nil {
+		return nil, fmt.Errorf("asking for local errors: %w", err)
+	}
+
+	size := config.Schedule.Size
+	perSpan := int(min(maxBatch, config.Schedule.MaxRate()/8*int64(batchSpan)/int64(time.Second)/int64(size)+1))
+	s.batch = max(1, min(perSpan, maxBatchBytes/size))
+	s.buffer = make([]byte, s.batch*size)
+	s.messages = make([]message, s.batch)
+	s.iovecs = make([]unix.Iovec, s.batch)
+	for i := range s.messages {
+		s.messages[i].Iov = &s.iovecs[i]
+		s.messages[i].SetIovlen(1)
+	}
+	s.train = min(maxTrain, MaxSize/size, s.batch)
+	s.gso = s.train > 1 && unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, size) == nil
+	return s, nil
+}
+
+// Close closes the socket.
+func (s *Sender) Close() error { return unix.Close(s.fd) }
+
+// Run sends from start, which carries Go's monotonic reading, to the end of
+// the schedule or of the context, and then end markers. The result holds what
+// was done even if there is an error.
+func (s *Sender) Run(ctx context.Context, start time.Time) (SentResult, error) {
+	runtime.LockOSThread() // for the thread's timer slack and CPU time
+	defer runtime.UnlockOSThread()
+	slack, _, errno := unix.Syscall6(unix.SYS_PRCTL, unix.PR_GET_TIMERSLACK, 0, 0, 0, 0, 0)
+	if errno == 0 && unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) == nil { // 50 us too late otherwise
+		defer unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)
+	}
+	cpu := threadCPU()
+	err := s.send(ctx, start)
+	if err == nil && ctx.Err() == nil {
+		err = s.sendEnd(ctx)
+	}
+	r := &s.result
+	r.GSO = s.gso
+	r.CPUNs = (threadCPU() - cpu).Nanoseconds()
+	seconds := s.config.Schedule.Duration.Seconds()
+	r.AskedBps = float64(r.AskedPackets) * float64(s.config.Schedule.Size) * 8 / seconds
+	r.SentBps = float64(r.SentBytes) * 8 / seconds
+	return *r, err
+}
+
+func (s *Sender) send(ctx context.Context, start time.Time) error {
+	var (
+		pace     = newPacer(s.config.Schedule)
+		size     = s.config.Schedule.Size
+		due, ok  = pace.next()
+		startNs  = start.UnixNano()
+		interval = s.config.Interval
+		// End of the running interval, from start: intervals end at multiples of the wall clock.
+		report = interval - time.Duration(startNs%int64(interval))
+		wake   time.Duration
+	)
+	for ok && ctx.Err() == nil {
+		now := time.Now()
+		elapsed := now.Sub(start)
+		for ok && due+skipAfter < elapsed {
+			s.result.AskedPackets++
+			s.result.SkippedPackets++
+			due, ok = pace.next()
+		}
+		first, n := due, 0
+		for ; ok && n < s.batch && due <= elapsed && due-first < batchSpan; n++ {
+			header{kindData, s.config.Token, s.sequence + uint64(n), now.UnixNano()}.encode(s.buffer[n*size:])
+			due, ok = pace.next()
+		}
+		if n > 0 {
+			late := elapsed - first
+			s.lateMax = max(s.lateMax, late)
+			if s.sequence == 0 {
+				s.result.FirstUnixNs = now.UnixNano()
+				s.result.StartErrorNs = now.UnixNano() - startNs - int64(first)
+			}
+			s.result.LastUnixNs = now.UnixNano()
+			s.result.AskedPackets += uint64(n)
+			s.sequence += uint64(n)
+			if err := s.sendBatch(n); err != nil {
+				return err
+			}
+			wake = elapsed + wakeInterval
+		}
+		for elapsed >= report {
+			s.report(startNs + int64(report))
+			report += interval
+		}
+		next := report
+		if ok {
+			next = min(report, max(due, wake))
+		}
+		if wait := next - elapsed; ok && wait > 0 {
+			sleep(min(wait, lookInterval))
+		}
+	}
+	for ; ok; _, ok = pace.next() { // the context has ended
+		s.result.AskedPackets++
+	}
+	s.report(startNs + int64(report))
+	return nil
+}
+
+// report reports at the end of an interval.
+func (s *Sender) report(unixNs int64) {
+	r := &s.result.SentReport
+	r.UnixNs = unixNs
+	if s.config.Report != nil {
+		interval := *r
+		interval.LateMaxNs = s.lateMax.Nanoseconds()
+		s.config.Report(interval)
+	}
+	r.LateMaxNs = max(r.LateMaxNs, s.lateMax.Nanoseconds())
+	s.lateMax = 0
+}
+
+// sendBatch sends the first n datagrams of the buffer.
+func (s *Sender) sendBatch(n int) error {
+	size := s.config.Schedule.Size
+	s.result.Batches++
+	for sent := 0; sent < n; {
+		train, count := 1, 0
+		if s.gso {
+			train = s.train
+		}
+		for from := sent; from < n; from += train {
+			s.iovecs[count].Base = &s.buffer[from*size]
+			s.iovecs[count].SetLen(min(train, n-from) * size)
+			count++
+		}
+		accepted, err := sendMessages(s.fd, s.messages[:count])
+		packets := min(accepted*train, n-sent)
+		switch {
+		case err == nil:
+		case interrupted(err):
+		case errors.Is(err, unix.ECONNREFUSED):
+			s.result.Refusals++ // of an earlier datagram
+		case errors.Is(err, unix.ENOBUFS):
+			packets = min(train, n-sent)
+			s.result.DroppedPackets += uint64(packets)
+		case s.gso && (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL)):
+			// No checksum offload, or a datagram that has to be fragmented.
+			s.gso = false
+			if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0); err != nil {
+				return fmt.Errorf("turning UDP GSO off: %w", err)
+			}
+		default:
+			return fmt.Errorf("sending to %v: %w", s.config.To, err)
+		}
+		sent += packets
+		s.result.SentPackets += uint64(packets)
+		s.result.SentBytes += uint64(packets * size)
+	}
+	return nil
+}
+
+// sendEnd tells the receiver how many datagrams there were.
+func (s *Sender) sendEnd(ctx context.Context) error {
+	for range endMarkers {
+		header{kindEnd, s.config.Token, s.sequence, time.Now().UnixNano()}.encode(s.buffer)
+		for {
+			_, err := unix.Write(s.fd, s.buffer[:HeaderBytes])
+			if err == nil || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOBUFS) {
+				break
+			}
+			if !interrupted(err) {
+				return fmt.Errorf("sending to %v: %w", s.config.To, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(endMarkerSpacer):
+		}
+	}
+	return nil
+}

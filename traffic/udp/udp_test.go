@@ -1,0 +1,418 @@
+package udp
+
+import (
+	"context"
+	"math/big"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func departures(s Schedule) (all []time.Duration) {
+	p := newPacer(s)
+	for at, ok := p.next(); ok; at, ok = p.next() {
+		all = append(all, at)
+	}
+	return all
+}
+
+func TestPacerConstant(t *testing.T) {
+	// 1000 bytes at 3 Mbit/s: a datagram every 2 2/3 ms.
+	got := departures(Schedule{Steps: []Step{{0, 3e6}}, Duration: 16 * time.Millisecond, Size: 1000})
+	want := []time.Duration{0, 2666666, 5333333, 8000000, 10666666, 13333333}
+	if !slices.Equal(got, want) {
+		t.Errorf("departures %v, want %v", got, want)
+	}
+}
+
+func TestPacerSteps(t *testing.T) {
+	ms := time.Millisecond
+	// A datagram of 1000 bytes takes 1 ms, then 4 ms, then there is silence.
+	got := departures(Schedule{
+		Steps:    []Step{{2 * ms, 8e6}, {4*ms + 500_000, 2e6}, {9 * ms, 0}, {20 * ms, 8e6}},
+		Duration: 22 * ms, Size: 1000,
+	})
+	// At 4.5 ms half a datagram is owed: 2 ms at the new rate. At 9 ms five eighths have gone since 6.5 ms.
+	want := []time.Duration{2 * ms, 3 * ms, 4 * ms, 6*ms + 500_000, 20*ms + 375_000, 21*ms + 375_000}
+	if !slices.Equal(got, want) {
+		t.Errorf("departures %v, want %v", got, want)
+	}
+}
+
+// TestPacerAgainstIntegral compares any schedule with its definition in exact
+// arithmetic: n datagrams have left before t if the integral up to t is above
+// n-1 datagrams.
+func TestPacerAgainstIntegral(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		s := Schedule{Duration: time.Duration(1 + rng.Int64N(2e9)), Size: HeaderBytes + rng.IntN(9000)}
+		at := time.Duration(0)
+		for range 1 + rng.IntN(6) {
+			s.Steps = append(s.Steps, Step{at, rng.Int64N(3) * rng.Int64N(20e6)})
+			at += time.Duration(1 + rng.Int64N(1e9))
+		}
+		if err := s.Check(); err != nil {
+			t.Fatal(err)
+		}
+		integral := func(to time.Duration) *big.Int { // bits times ns
+			sum := new(big.Int)
+			for i, step := range s.Steps {
+				end := to
+				if i+1 < len(s.Steps) {
+					end = min(end, s.Steps[i+1].At)
+				}
+				if end > step.At {
+					sum.Add(sum, new(big.Int).Mul(big.NewInt(int64(end-step.At)), big.NewInt(step.RateBps)))
+				}
+			}
+			return sum
+		}
+		datagram := big.NewInt(int64(s.Size) * 8e9)
+		all := departures(s)
+		for n, at := range all {
+			due := new(big.Int).Mul(big.NewInt(int64(n)), datagram)
+			if integral(at).Cmp(due) > 0 || integral(at+1).Cmp(due) <= 0 {
+				t.Fatalf("seed %d: datagram %d leaves at %d, where %v of %v are due", seed, n, at, integral(at), due)
+			}
+			if at >= s.Duration || n > 0 && at < all[n-1] {
+				t.Fatalf("seed %d: datagram %d leaves at %d after %d, the end is %d", seed, n, at, all[max(0, n-1)], s.Duration)
+			}
+		}
+		if due := new(big.Int).Mul(big.NewInt(int64(len(all))), datagram); integral(s.Duration).Cmp(due) > 0 {
+			t.Fatalf("seed %d: %d datagrams leave, %v of %v are due", seed, len(all), integral(s.Duration), due)
+		}
+	}
+}
+
+func TestScheduleCheck(t *testing.T) {
+	good := Schedule{Steps: []Step{{0, 1e6}}, Duration: time.Second, Size: 1472}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+	for name, spoil := range map[string]func(*Schedule){
+		"no rate":       func(s *Schedule) { s.Steps = nil },
+		"negative rate": func(s *Schedule) { s.Steps[0].RateBps = -1 },
+		"huge rate":     func(s *Schedule) { s.Steps[0].RateBps = MaxRateBps + 1 },
+		"no duration":   func(s *Schedule) { s.Duration = 0 },
+		"small":         func(s *Schedule) { s.Size = HeaderBytes - 1 },
+		"large":         func(s *Schedule) { s.Size = MaxSize + 1 },
+		"order":         func(s *Schedule) { s.Steps = append(s.Steps, Step{0, 1}) },
+	} {
+		bad := good
+		bad.Steps = slices.Clone(good.Steps)
+		spoil(&bad)
+		if bad.Check() == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// TestSequences loses, duplicates and permutes, and compares with a count that
+// remembers everything.
+func TestSequences(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		var arrivals []uint64
+		n := uint64(1 + rng.IntN(3000))
+		loss, copies, reach := rng.Float64()/2, rng.Float64()/4, 1+rng.IntN(500)
+		for sequence := range n {
+			for rng.Float64() >= loss {
+				arrivals = append(arrivals, sequence)
+				if rng.Float64() >= copies {
+					break
+				}
+			}
+		}
+		for i := range arrivals {
+			j := i + rng.IntN(min(reach, len(arrivals)-i))
+			arrivals[i], arrivals[j] = arrivals[j], arrivals[i]
+		}
+		s := new(sequences)
+		seen := make(map[uint64]bool)
+		var highest, reordered, duplicate uint64
+		for i, sequence := range arrivals {
+			s.add(sequence)
+			switch {
+			case seen[sequence]:
+				duplicate++
+			case i > 0 && sequence < highest:
+				reordered++
+			}
+			seen[sequence] = true
+			highest = max(highest, sequence)
+		}
+		if s.unique != uint64(len(seen)) || s.reordered != reordered || s.duplicate != duplicate || s.stale != 0 || s.lost(n) != n-uint64(len(seen)) {
+			t.Errorf("seed %d: %d unique, %d reordered, %d duplicate, %d stale, %d lost; want %d, %d, %d, 0, %d", seed,
+				s.unique, s.reordered, s.duplicate, s.stale, s.lost(n), len(seen), reordered, duplicate, n-uint64(len(seen)))
+		}
+	}
+}
+
+func TestSequencesBeyondWindow(t *testing.T) {
+	s := new(sequences)
+	for _, sequence := range []uint64{0, 5, 5 + window, 6, 5, 5 + 3*window, 6 + window, 6 + 2*window} {
+		s.add(sequence)
+	}
+	// 6 is the oldest that the window still holds when it comes; 5 is beyond it, and so is 6+window later.
+	if s.unique != 6 || s.reordered != 2 || s.duplicate != 0 || s.stale != 2 {
+		t.Errorf("%d unique, %d reordered, %d duplicate, %d stale", s.unique, s.reordered, s.duplicate, s.stale)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	b := make([]byte, HeaderBytes)
+	header{kindEnd, 1, 2, -3}.encode(b)
+	f.Add(b)
+	f.Add([]byte("dbl1"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := decode(b)
+		if err != nil {
+			return
+		}
+		again := make([]byte, HeaderBytes)
+		h.encode(again)
+		if !slices.Equal(again, b[:HeaderBytes]) {
+			t.Errorf("% x decodes to %+v, which encodes to % x", b[:HeaderBytes], h, again)
+		}
+	})
+}
+
+// --- over loopback --------------------------------------------------------------------------------
+
+func listen(t *testing.T, address string, token uint64, report func(ReceivedReport)) (*Receiver, netip.AddrPort) {
+	t.Helper()
+	r, err := NewReceiver(ReceiverConfig{
+		Listen: netip.AddrPortFrom(netip.MustParseAddr(address), 0), Token: token, Interval: 20 * time.Millisecond, Report: report,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	name, err := unix.Getsockname(r.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch name := name.(type) {
+	case *unix.SockaddrInet4:
+		return r, netip.AddrPortFrom(netip.MustParseAddr(address), uint16(name.Port))
+	case *unix.SockaddrInet6:
+		return r, netip.AddrPortFrom(netip.MustParseAddr(address), uint16(name.Port))
+	}
+	panic("neither IPv4 nor IPv6")
+}
+
+func TestFlow(t *testing.T) {
+	for name, test := range map[string]struct {
+		address string
+		size    int
+		noGSO   bool
+	}{
+		"IPv4":         {"127.0.0.1", 1472, false},
+		"IPv6":         {"::1", 1452, false},
+		"without GSO":  {"127.0.0.1", 1472, true},
+		"fragmented":   {"127.0.0.1", MaxSize, false},
+		"small":        {"127.0.0.1", HeaderBytes, false},
+		"odd and IPv6": {"::1", 33, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			token := Token(name)
+			var received []ReceivedReport
+			receiver, to := listen(t, test.address, token, func(r ReceivedReport) { received = append(received, r) })
+			var sent []SentReport
+			rate := int64(test.size) * 8 * 2000 // 2000 datagrams a second, and 4000
+			sender, err := NewSender(SenderConfig{
+				To: to, Token: token, Interval: 20 * time.Millisecond, Report: func(r SentReport) { sent = append(sent, r) },
+				Schedule: Schedule{
+					Steps:    []Step{{0, rate}, {100 * time.Millisecond, 0}, {250 * time.Millisecond, 2 * rate}},
+					Duration: 300 * time.Millisecond, Size: test.size,
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sender.Close()
+			if test.noGSO {
+				if err := unix.SetsockoptInt(sender.fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0); err != nil {
+					t.Fatal(err)
+				}
+				sender.gso = false
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			start := time.Now().Add(50 * time.Millisecond)
+			done := make(chan ReceivedResult)
+			go func() {
+				got, err := receiver.Run(ctx)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- got
+			}()
+			out, err := sender.Run(ctx, start)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := <-done
+			t.Logf("sent %+v", out)
+			t.Logf("received %+v", got)
+
+			if out.AskedPackets != 400 || out.SentPackets+out.SkippedPackets != 400 || out.SentBytes != out.SentPackets*uint64(test.size) {
+				t.Errorf("asked %d, sent %d of %d bytes, skipped %d", out.AskedPackets, out.SentPackets, out.SentBytes, out.SkippedPackets)
+			}
+			if got.ReceivedPackets+got.LostPackets != out.SentPackets || got.ReceivedBytes != got.ReceivedPackets*uint64(test.size) || !got.EndSeen {
+				t.Errorf("received %d, lost %d of %d, end seen %v", got.ReceivedPackets, got.LostPackets, out.SentPackets, got.EndSeen)
+			}
+			if got.LostPackets != 0 || got.ReorderedPackets != 0 || got.DuplicatePackets != 0 || got.ForeignPackets != 0 {
+				t.Errorf("loopback lost, reordered or duplicated: %+v", got)
+			}
+			if got.DelayMinNs < 0 || got.DelayMinNs > got.DelayMeanNs || got.DelayMeanNs > got.DelayMaxNs || got.DelayPackets != got.ReceivedPackets {
+				t.Errorf("delays %+v", got)
+			}
+			last := sent[len(sent)-1]
+			if last.SentPackets != out.SentPackets || last.AskedPackets != 400 {
+				t.Errorf("last report %+v", last)
+			}
+			final := received[len(received)-1]
+			if final.ReceivedPackets != got.ReceivedPackets || final.LostPackets != got.LostPackets {
+				t.Errorf("last report %+v", final)
+			}
+			var before ReceivedReport
+			var delays uint64
+			for _, r := range received {
+				if r.UnixNs%int64(20*time.Millisecond) != 0 || r.UnixNs <= before.UnixNs || r.ReceivedPackets-before.ReceivedPackets != r.DelayPackets {
+					t.Errorf("report %+v after %+v", r, before)
+				}
+				before, delays = r, delays+r.DelayPackets
+			}
+			if delays != got.DelayPackets {
+				t.Errorf("delays of %d in the intervals, of %d in all", delays, got.DelayPackets)
+			}
+		})
+	}
+}
+
+// TestReceiverCounts sends a sequence with everything wrong in it by hand.
+func TestReceiverCounts(t *testing.T) {
+	t.Parallel()
+	token := Token("own")
+	receiver, to := listen(t, "127.0.0.1", token, nil)
+	fd, err := open(to.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, sockaddr(to)); err != nil {
+		t.Fatal(err)
+	}
+	send := func(h header) {
+		b := make([]byte, 100)
+		h.unixNs = time.Now().Add(-time.Millisecond).UnixNano()
+		h.encode(b)
+		if _, err := unix.Write(fd, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, sequence := range []uint64{0, 1, 3, 2, 2, 5, 7} {
+		send(header{kind: kindData, token: token, sequence: sequence})
+	}
+	send(header{kind: kindData, token: token + 1, sequence: 6})
+	if _, err := unix.Write(fd, []byte("what is this?")); err != nil {
+		t.Fatal(err)
+	}
+	send(header{kind: kindEnd, token: token, sequence: 10})
+	send(header{kind: kindData, token: token, sequence: 8}) // overtaken by the end
+	got, err := receiver.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ReceivedPackets != 7 || got.LostPackets != 3 || got.ReorderedPackets != 1 || got.DuplicatePackets != 1 || got.ForeignPackets != 2 || got.ReceivedBytes != 700 {
+		t.Errorf("%+v", got)
+	}
+	if got.DelayMinNs < 1e6 {
+		t.Errorf("least delay %d ns, more than 1 ms was given", got.DelayMinNs)
+	}
+}
+
+// TestSenderSaysWhatItDidNotSend asks for more than any machine can.
+func TestSenderSaysWhatItDidNotSend(t *testing.T) {
+	t.Parallel()
+	_, to := listen(t, "127.0.0.1", 0, nil)
+	sender, err := NewSender(SenderConfig{
+		To: to, Interval: 100 * time.Millisecond,
+		Schedule: Schedule{Steps: []Step{{0, MaxRateBps / 10}}, Duration: 500 * time.Millisecond, Size: HeaderBytes},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	out, err := sender.Run(t.Context(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 100 Gbit/s for half a second in datagrams of 32 bytes.
+	if out.Held() || out.AskedPackets != 195312500 || out.SkippedPackets == 0 || out.SentPackets+out.SkippedPackets != out.AskedPackets {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestSenderEndsWithContext(t *testing.T) {
+	t.Parallel()
+	_, to := listen(t, "127.0.0.1", 0, nil)
+	sender, err := NewSender(SenderConfig{
+		To: to, Interval: time.Minute,
+		Schedule: Schedule{Steps: []Step{{0, 8000}, {time.Second, 0}}, Duration: time.Hour, Size: 100},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	out, err := sender.Run(ctx, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.AskedPackets != 10 || out.SentPackets == 0 || out.SentPackets > 10 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// TestNothingAllocated counts what a flow allocates beyond its buffers.
+func TestNothingAllocated(t *testing.T) {
+	receiver, to := listen(t, "127.0.0.1", 0, nil)
+	sender, err := NewSender(SenderConfig{
+		To: to, Interval: time.Second,
+		Schedule: Schedule{Steps: []Step{{0, 100e6}}, Duration: time.Second, Size: 1472},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	allocations := testing.AllocsPerRun(100, func() {
+		for i := range 8 {
+			header{kindData, 0, sender.sequence + uint64(i), 1}.encode(sender.buffer[i*1472:])
+		}
+		sender.sequence += 8
+		if err := sender.sendBatch(8); err != nil {
+			t.Fatal(err)
+		}
+		for i := range receiver.messages {
+			receiver.messages[i].SetControllen(controlBytes)
+		}
+		n, err := receiveMessages(receiver.fd, receiver.messages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			receiver.take(i, 0)
+		}
+	})
+	if allocations != 0 {
+		t.Errorf("%v allocations a batch", allocations)
+	}
+}
