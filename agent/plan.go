@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"dumbbell/collectors/tcpinfo"
+	"dumbbell/traffic/udp"
 )
 
 // A Plan is one phase of an experiment as an agent gets it (docs/data-model.md).
@@ -28,10 +29,11 @@ type Plan struct {
 	Hosts            map[string]HostPlan `json:"hosts"`
 }
 
-// A Flow is one iperf3 test between two hosts.
+// A Flow is traffic from one host to another: an iperf3 test, or UDP datagrams
+// of the agents' own.
 type Flow struct {
 	Name              string        `json:"name"`
-	Kind              string        `json:"kind"` // iperf3_tcp or iperf3_udp
+	Kind              string        `json:"kind"` // iperf3_tcp, iperf3_udp or udp
 	SrcHost           string        `json:"src_host"`
 	DstHost           string        `json:"dst_host"`
 	Src               netip.Addr    `json:"src"`
@@ -41,8 +43,10 @@ type Flow struct {
 	Streams           int           `json:"streams"`
 	Start             time.Duration `json:"start_ns"` // from t0
 	Duration          time.Duration `json:"duration_ns"`
-	CongestionControl *string       `json:"congestion_control"` // null for UDP
-	RateBps           *int64        `json:"rate_bps"`           // bits/s over all streams; null: as fast as possible
+	CongestionControl *string       `json:"congestion_control"`      // null for UDP
+	RateBps           *int64        `json:"rate_bps"`                // payload bits/s over all streams; null: as fast as possible
+	PayloadBytes      int           `json:"payload_bytes,omitempty"` // of a datagram; only udp has it
+	RateSteps         []udp.Step    `json:"rate_steps,omitempty"`    // later rates, by time from the start; only udp has them
 }
 
 // A HostPlan is what one host has to do.
@@ -57,7 +61,7 @@ type HostPlan struct {
 // An Action is something to start. The fields after Flow are those of a ping.
 type Action struct {
 	At       time.Duration `json:"at_ns"` // from t0
-	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client or ping
+	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send or ping
 	Flow     string        `json:"flow,omitempty"`
 	Name     string        `json:"name,omitempty"`
 	Dst      netip.Addr    `json:"dst,omitzero"`
@@ -65,8 +69,11 @@ type Action struct {
 	Interval time.Duration `json:"interval_ns,omitempty"`
 }
 
+// String tells an action from the others of its host.
+func (a Action) String() string { return a.Kind + " " + a.Flow + a.Name }
+
 // UDP reports whether the flow is UDP and not TCP.
-func (f *Flow) UDP() bool { return f.Kind == "iperf3_udp" }
+func (f *Flow) UDP() bool { return f.Kind == "iperf3_udp" || f.Kind == "udp" }
 
 // Protocol is the flow's transport protocol.
 func (f *Flow) Protocol() tcpinfo.Protocol {
@@ -165,7 +172,7 @@ func (p *Plan) check() error {
 		f, key := &p.Flows[i], fmt.Sprintf("flows[%d]", i)
 		require(fileName.MatchString(f.Name), key+".name", "%q is not a name of letters, digits, _ . and -", f.Name)
 		require(p.Flow(f.Name) == f, key+".name", "%q occurs twice", f.Name)
-		require(f.Kind == "iperf3_tcp" || f.Kind == "iperf3_udp", key+".kind", "%q is neither iperf3_tcp nor iperf3_udp", f.Kind)
+		require(slices.Contains([]string{"iperf3_tcp", "iperf3_udp", "udp"}, f.Kind), key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp", f.Kind)
 		require(f.SrcHost != "", key+".src_host", "missing")
 		require(f.DstHost != "", key+".dst_host", "missing")
 		require(f.Src.IsValid(), key+".src", "missing")
@@ -176,33 +183,45 @@ func (p *Plan) check() error {
 		require(f.Streams >= 1, key+".streams", "must be at least 1, is %d", f.Streams)
 		require(int(f.ClientPort)+f.Streams-1 <= 65535, key+".client_port", "%d streams from port %d end beyond 65535", f.Streams, f.ClientPort)
 		require(f.Start >= 0, key+".start_ns", "must not be before t0, is %d", f.Start)
-		require(f.Duration > 0 && f.Duration%time.Second == 0, key+".duration_ns",
-			"iperf3 runs for a whole number of seconds, not %v", f.Duration)
+		if f.Kind == "udp" {
+			require(f.Streams == 1, key+".streams", "a udp flow has one, not %d", f.Streams)
+			if f.RateBps != nil {
+				if err := f.schedule().Check(); err != nil {
+					problems = append(problems, fmt.Errorf("%s: %w", key, err))
+				}
+			}
+		} else {
+			require(f.Duration > 0 && f.Duration%time.Second == 0, key+".duration_ns",
+				"iperf3 runs for a whole number of seconds, not %v", f.Duration)
+			require(f.PayloadBytes == 0 && f.RateSteps == nil, key, "payload_bytes and rate_steps belong to a udp flow")
+			require(f.RateBps == nil || *f.RateBps > 0, key+".rate_bps", "must be positive or null")
+		}
 		if f.UDP() {
 			require(f.RateBps != nil, key+".rate_bps", "missing, a UDP flow needs one")
 			require(f.CongestionControl == nil, key+".congestion_control", "a UDP flow has none")
 		} else {
 			require(f.CongestionControl != nil && *f.CongestionControl != "", key+".congestion_control", "missing")
 		}
-		require(f.RateBps == nil || *f.RateBps > 0, key+".rate_bps", "must be positive or null")
 	}
 
 	var seen []string
 	for i, a := range p.Own().Actions {
 		key := fmt.Sprintf("hosts[%q].actions[%d]", p.Host, i)
-		output := a.Kind + " " + a.Flow + a.Name
-		require(!slices.Contains(seen, output), key, "%s occurs twice", output)
-		seen = append(seen, output)
+		require(!slices.Contains(seen, a.String()), key, "%s occurs twice", a)
+		seen = append(seen, a.String())
 		switch a.Kind {
-		case "iperf3_server", "iperf3_client":
+		case "iperf3_server", "iperf3_client", "udp_receive", "udp_send":
 			f := p.Flow(a.Flow)
 			require(f != nil, key+".flow", "there is no flow %q", a.Flow)
 			require(a.Name == "" && !a.Dst.IsValid() && a.Count == 0 && a.Interval == 0, key, "name, dst, count and interval_ns belong to a ping")
-			if f != nil && a.Kind == "iperf3_client" {
+			if f == nil {
+				break
+			}
+			require((f.Kind == "udp") == strings.HasPrefix(a.Kind, "udp_"), key+".kind", "%s does not make a flow of kind %s", a.Kind, f.Kind)
+			if a.Kind == "iperf3_client" || a.Kind == "udp_send" {
 				require(f.SrcHost == p.Host, key+".flow", "%s is sent by %s", f.Name, f.SrcHost)
 				require(f.Start == a.At, key+".at_ns", "is %d, but %s starts at %d", a.At, f.Name, f.Start)
-			}
-			if f != nil && a.Kind == "iperf3_server" {
+			} else {
 				require(f.DstHost == p.Host, key+".flow", "%s is received by %s", f.Name, f.DstHost)
 			}
 		case "ping":
@@ -212,7 +231,7 @@ func (p *Plan) check() error {
 			require(a.Count > 0, key+".count", "must be positive, is %d", a.Count)
 			require(a.Interval > 0, key+".interval_ns", "must be positive, is %d", a.Interval)
 		default:
-			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, ping", a.Kind)
+			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, ping", a.Kind)
 		}
 	}
 	for i, name := range p.Own().Sample.TCP {

@@ -15,19 +15,25 @@ const examplePlan = `{
      "start_ns": 0, "duration_ns": 30000000000, "congestion_control": "cubic", "rate_bps": null},
     {"name": "cross", "kind": "iperf3_udp", "src_host": "sender1", "dst_host": "receiver1",
      "src": "2001:db8::1", "dst": "2001:db8::2", "server_port": 5202, "client_port": 40101, "streams": 2,
-     "start_ns": 5000000000, "duration_ns": 20000000000, "congestion_control": null, "rate_bps": 5000000}
+     "start_ns": 5000000000, "duration_ns": 20000000000, "congestion_control": null, "rate_bps": 5000000},
+    {"name": "burst", "kind": "udp", "src_host": "sender1", "dst_host": "receiver1",
+     "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5203, "client_port": 40103, "streams": 1,
+     "start_ns": 6000000000, "duration_ns": 2500000000, "congestion_control": null, "rate_bps": 64000000,
+     "payload_bytes": 1472, "rate_steps": [{"at_ns": 1000000000, "rate_bps": 0}]}
   ],
   "hosts": {
     "sender1": {
       "actions": [
         {"at_ns": 0, "kind": "iperf3_client", "flow": "flow1"},
         {"at_ns": 5000000000, "kind": "iperf3_client", "flow": "cross"},
+        {"at_ns": 6000000000, "kind": "udp_send", "flow": "burst"},
         {"at_ns": 0, "kind": "ping", "name": "idle", "dst": "198.18.2.11", "count": 20, "interval_ns": 200000000}],
       "sample": {"tcp": ["flow1"], "qdisc": false}},
     "receiver1": {
       "actions": [
         {"at_ns": -5000000000, "kind": "iperf3_server", "flow": "flow1"},
-        {"at_ns": 2000000000, "kind": "iperf3_server", "flow": "cross"}],
+        {"at_ns": 2000000000, "kind": "iperf3_server", "flow": "cross"},
+        {"at_ns": -5000000000, "kind": "udp_receive", "flow": "burst"}],
       "sample": {"tcp": ["flow1"], "qdisc": false}},
     "router": {"actions": [], "sample": {"tcp": [], "qdisc": true}}
   }
@@ -39,10 +45,10 @@ func TestCommandLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{
-		"iperf3 -c 198.18.2.11 -p 5201 -B 198.18.1.11 --cport 40001 -t 30 -P 2 -J -C cubic > iperf3-flow1-client.json",
-		"iperf3 -c 2001:db8::2 -p 5202 -B 2001:db8::1 --cport 40101 -t 20 -P 2 -J -u -b 2500000 > iperf3-cross-client.json",
-		"ping -D -n -i 0.2 -c 20 198.18.2.11 > ping-idle.txt",
+	for i, want := range map[int]string{
+		0: "iperf3 -c 198.18.2.11 -p 5201 -B 198.18.1.11 --cport 40001 -t 30 -P 2 -J -C cubic > iperf3-flow1-client.json",
+		1: "iperf3 -c 2001:db8::2 -p 5202 -B 2001:db8::1 --cport 40101 -t 20 -P 2 -J -u -b 2500000 > iperf3-cross-client.json",
+		3: "ping -D -n -i 0.2 -c 20 198.18.2.11 > ping-idle.txt",
 	} {
 		args, output := commandLine(plan, plan.Hosts["sender1"].Actions[i])
 		if got := strings.Join(args, " ") + " > " + output; got != want {
@@ -76,14 +82,21 @@ func TestPlanErrors(t *testing.T) {
 		{`"kind": "iperf3_tcp"`, `"kind": "netperf"`, "flows[0].kind"},
 		{`"congestion_control": "cubic"`, `"congestion_control": null`, "flows[0].congestion_control: missing"},
 		{`"rate_bps": 5000000`, `"rate_bps": null`, "flows[1].rate_bps: missing"},
+		{`"rate_bps": 64000000`, `"rate_bps": null`, "flows[2].rate_bps: missing"},
+		{`"rate_bps": 64000000`, `"rate_bps": -1`, "flows[2]: step 0: the rate must be"},
+		{`"payload_bytes": 1472`, `"payload_bytes": 20`, "flows[2]: a datagram has 32 to 65507 bytes"},
+		{`"rate_steps": [{"at_ns": 1000000000,`, `"rate_steps": [{"at_ns": 0,`, "flows[2]: step 1"},
+		{`"rate_bps": null}`, `"rate_bps": null, "payload_bytes": 1000}`, "flows[0]: payload_bytes and rate_steps"},
+		{`"kind": "udp_send", "flow": "burst"`, `"kind": "iperf3_client", "flow": "burst"`, "does not make a flow of kind udp"},
+		{`"kind": "udp_send", "flow": "burst"`, `"kind": "udp_receive", "flow": "burst"`, "received by receiver1"},
 		{`"start_ns": 0, "duration_ns": 30000000000`, `"start_ns": 0, "duration_ns": 1500000000`, "whole number of seconds"},
 		{`"host": "sender1"`, `"host": "sender9"`, `hosts: has no host "sender9"`},
 		{`"host": "sender1"`, `"host": "receiver2"`, `hosts: has no host "receiver2"`},
 		{`"kind": "iperf3_client", "flow": "flow1"`, `"kind": "iperf3_client", "flow": "flow7"`, `actions[0].flow: there is no flow "flow7"`},
 		{`"kind": "iperf3_client", "flow": "flow1"`, `"kind": "iperf3_server", "flow": "flow1"`, "received by receiver1"},
 		{`"at_ns": 0, "kind": "iperf3_client"`, `"at_ns": 7, "kind": "iperf3_client"`, "actions[0].at_ns"},
-		{`"at_ns": 0, "kind": "ping"`, `"at_ns": 0, "kind": "traceroute"`, "actions[2].kind"},
-		{`"count": 20`, `"count": 0`, "actions[2].count"},
+		{`"at_ns": 0, "kind": "ping"`, `"at_ns": 0, "kind": "traceroute"`, "actions[3].kind"},
+		{`"count": 20`, `"count": 0`, "actions[3].count"},
 		{`"sample": {"tcp": ["flow1"], "qdisc": false}},`, `"sample": {"tcp": ["cross"], "qdisc": false}},`, "sample.tcp[0]: cross is UDP"},
 		{`"duration_ns": 30000000000, "sampling_interval_ns"`, `"duration_ns": 0, "sampling_interval_ns"`, "duration_ns: must be positive"},
 		{`"streams": 2,`, `"streams": 2;`, "line 6: invalid character ';'"},
@@ -110,6 +123,12 @@ func FuzzParsePlan(f *testing.F) {
 			return
 		}
 		for _, a := range plan.Own().Actions { // whatever is accepted can be executed
+			if a.Kind == "udp_send" || a.Kind == "udp_receive" {
+				if err := plan.Flow(a.Flow).schedule().Check(); err != nil {
+					t.Error(err)
+				}
+				continue
+			}
 			if args, output := commandLine(plan, a); len(args) < 2 || strings.Contains(output, "/") {
 				t.Errorf("%q > %s", args, output)
 			}

@@ -120,7 +120,7 @@ func (p *process) wait() error {
 	message = strings.TrimSpace(string(p.stderr) + "\n" + message)
 	code := p.cmd.ProcessState.ExitCode() // -1 if a signal ended it
 	p.run.journal.Event("process_exit", p.action.Flow, Attributes{"action": p.action.Kind, "code": code, "stderr": message})
-	return fmt.Errorf("%s %s: %w: %s", p.action.Kind, p.action.Flow+p.action.Name, err, message)
+	return fmt.Errorf("%s: %w: %s", p.action, err, message)
 }
 
 // reportError is the last member of a report of "iperf3 -J" that has one.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -96,6 +97,14 @@ func (r *run) execute(ctx context.Context) (err error) {
 		return err
 	}
 	defer samples.close()
+	udpEnds, err := openUDP(r.plan)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.plan.Host, err)
+	}
+	defer closeUDP(udpEnds)
+	if n := len(udpEnds); n > 0 { // each has a thread of its own, mostly in system calls
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
+	}
 
 	armed := Attributes{"nice": niceness()}
 	if tornBytes > 0 {
@@ -117,12 +126,12 @@ func (r *run) execute(ctx context.Context) (err error) {
 	if err := r.journal.State("waiting", ""); err != nil {
 		return err
 	}
-	return r.perform(ctx, samples)
+	return r.perform(ctx, samples, udpEnds, rows)
 }
 
 // perform executes the actions and samples. One failure does not stop the
 // rest: what was measured beside it may explain it.
-func (r *run) perform(ctx context.Context, samples *sampler) error {
+func (r *run) perform(ctx context.Context, samples *sampler, udpEnds map[string]*udpEnd, rows *spool.Writer) error {
 	ctx, cancel := context.WithDeadline(ctx, r.t0.Add(r.plan.Duration+gracePeriod))
 	defer cancel()
 	first := time.Duration(0)
@@ -136,9 +145,12 @@ func (r *run) perform(ctx context.Context, samples *sampler) error {
 	var all sync.WaitGroup
 	for _, a := range r.plan.Own().Actions {
 		all.Go(func() {
-			if a.Kind == "iperf3_client" {
+			switch a.Kind {
+			case "iperf3_client":
 				r.fail(r.runClient(ctx, a))
-			} else {
+			case "udp_send", "udp_receive":
+				r.fail(r.runUDP(ctx, a, udpEnds[a.String()], rows))
+			default:
 				r.fail(r.runPlain(ctx, a))
 			}
 		})
@@ -185,6 +197,9 @@ func (r *run) preflight(ctx context.Context) error {
 	var tcp bool
 	for _, a := range r.plan.Own().Actions {
 		program, _, _ := strings.Cut(a.Kind, "_")
+		if program == "udp" { // the agent itself
+			continue
+		}
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%s needs the program %s: %w", a.Kind, program, err)
 		}

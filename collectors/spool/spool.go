@@ -17,6 +17,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/influxdata/line-protocol/v2/lineprotocol"
@@ -25,9 +26,10 @@ import (
 // flushBytes bounds the memory of a batch.
 const flushBytes = 64 << 10
 
-// A Writer appends batches of rows to a spool file. It is not safe for
-// concurrent use.
+// A Writer appends batches of rows to a spool file. It is safe for concurrent
+// use: a row belongs to its caller from Row to End, while others wait.
 type Writer struct {
+	mu      sync.Mutex
 	file    *os.File
 	encoder lineprotocol.Encoder
 	start   int // of the row begun last, in the encoder's buffer
@@ -66,8 +68,9 @@ func Open(path string) (w *Writer, tornBytes int64, err error) {
 }
 
 // Row starts a row: the caller adds tags in alphabetical order and fields to
-// the encoder and then calls End.
+// the encoder and then, in all cases, calls End.
 func (w *Writer) Row(measurement string) *lineprotocol.Encoder {
+	w.mu.Lock()
 	w.start = len(w.encoder.Bytes())
 	w.encoder.StartLine(measurement)
 	return &w.encoder
@@ -76,6 +79,7 @@ func (w *Writer) Row(measurement string) *lineprotocol.Encoder {
 // End ends the row begun last and stamps it. A row that line protocol cannot
 // express is left out and reported; the rows before it stay.
 func (w *Writer) End(t time.Time) error {
+	defer w.mu.Unlock()
 	w.encoder.EndLine(t)
 	err := w.encoder.Err()
 	if row := w.encoder.Bytes()[w.start:]; err == nil && bytes.Count(row, []byte("\n")) != 1 {
@@ -92,14 +96,22 @@ func (w *Writer) End(t time.Time) error {
 // FlushDue writes the batch if one second would have passed before the next
 // call, which is expected after the given time, or if the batch is large.
 func (w *Writer) FlushDue(next time.Duration) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if time.Since(w.flushed)+next < time.Second && len(w.encoder.Bytes()) < flushBytes {
 		return nil
 	}
-	return w.Flush()
+	return w.flush()
 }
 
 // Flush writes the rows gathered so far as one batch, in one write.
 func (w *Writer) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flush()
+}
+
+func (w *Writer) flush() error {
 	w.flushed = time.Now()
 	if w.rows == 0 {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/influxdata/line-protocol/v2/lineprotocol"
 
 	"golang.org/x/sys/unix"
 )
@@ -122,19 +123,20 @@ func (d *delayStats) into(r *ReceivedReport) {
 }
 
 // NewReceiver makes the socket of a flow: datagrams queue there from now on.
-func NewReceiver(config ReceiverConfig) (r *Receiver, err error) {
+func NewReceiver(config ReceiverConfig) (_ *Receiver, err error) {
 	if config.Interval <= 0 {
 		return nil, fmt.Errorf("the interval of reports must be positive, is %v", config.Interval)
 	}
-	r = &Receiver{config: config, delays: hdrhistogram.New(1, delayMax, delayDigits)}
-	if r.fd, err = open(config.Listen.Addr()); err != nil {
+	fd, err := open(config.Listen.Addr())
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			unix.Close(r.fd)
+			unix.Close(fd)
 		}
 	}()
+	r := &Receiver{config: config, fd: fd, delays: hdrhistogram.New(1, delayMax, delayDigits)}
 	if r.result.BufferBytes, err = grow(r.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, receiveBufferBytes); err != nil {
 		return nil, err
 	}
@@ -326,5 +328,25 @@ func (r *Receiver) counts() ReceivedReport {
 		DuplicatePackets: r.sequences.duplicate,
 		StalePackets:     r.sequences.stale,
 		SocketDrops:      r.result.SocketDrops,
+	}
+}
+
+// Time is when the report was made.
+func (r ReceivedReport) Time() time.Time { return time.Unix(0, r.UnixNs) }
+
+// AddFields adds the report to a row of line protocol; delays only if there are any.
+func (r ReceivedReport) AddFields(row *lineprotocol.Encoder) {
+	addCount(row, "received_packets", r.ReceivedPackets)
+	addCount(row, "received_bytes", r.ReceivedBytes)
+	addCount(row, "lost_packets", r.LostPackets)
+	addCount(row, "reordered_packets", r.ReorderedPackets)
+	addCount(row, "duplicate_packets", r.DuplicatePackets)
+	addCount(row, "stale_packets", r.StalePackets)
+	addCount(row, "socket_drops", r.SocketDrops)
+	addCount(row, "delay_packets", r.DelayPackets)
+	if r.DelayPackets > 0 {
+		row.AddField("delay_min_ns", lineprotocol.IntValue(r.DelayMinNs))
+		row.AddField("delay_mean_ns", lineprotocol.IntValue(r.DelayMeanNs))
+		row.AddField("delay_max_ns", lineprotocol.IntValue(r.DelayMaxNs))
 	}
 }

@@ -56,6 +56,16 @@ func (s Schedule) MaxRate() (bps int64) {
 	return bps
 }
 
+// First is when the first datagram leaves, from the start of the flow; the
+// duration if none does.
+func (s Schedule) First() time.Duration {
+	p := newPacer(s)
+	if at, ok := p.next(); ok {
+		return at
+	}
+	return s.Duration
+}
+
 // A pacer lists the departures of a schedule: datagram n leaves as soon as the
 // rate, integrated over time, is n times the size of a datagram. What a step
 // leaves of a datagram is owed by the next one, so no rounding adds up.

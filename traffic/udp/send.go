@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/influxdata/line-protocol/v2/lineprotocol"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -36,6 +38,7 @@ type SenderConfig struct {
 	Schedule Schedule
 	Interval time.Duration    // of reports
 	Report   func(SentReport) // called at multiples of the interval of the wall clock; may be nil
+	Started  func(time.Time)  // called after the first datagram, with its departure; may be nil
 }
 
 // A SentReport is what a sender has done since its start, up to a moment.
@@ -52,15 +55,14 @@ type SentReport struct {
 // A SentResult is what a sender did.
 type SentResult struct {
 	SentReport
-	AskedBps     float64 `json:"asked_bps"` // payload, mean over the duration
-	SentBps      float64 `json:"sent_bps"`
-	FirstUnixNs  int64   `json:"first_unix_ns"`
-	LastUnixNs   int64   `json:"last_unix_ns"`
-	StartErrorNs int64   `json:"start_error_ns"` // of the first datagram
-	Batches      uint64  `json:"batches"`
-	Refusals     uint64  `json:"refusals"` // ICMP said that nobody listens
-	GSO          bool    `json:"gso"`
-	CPUNs        int64   `json:"cpu_ns"`
+	AskedBps    float64 `json:"asked_bps"` // payload, mean over the duration
+	SentBps     float64 `json:"sent_bps"`
+	FirstUnixNs int64   `json:"first_unix_ns"`
+	LastUnixNs  int64   `json:"last_unix_ns"`
+	Batches     uint64  `json:"batches"`
+	Refusals    uint64  `json:"refusals"` // ICMP said that nobody listens
+	GSO         bool    `json:"gso"`
+	CPUNs       int64   `json:"cpu_ns"`
 }
 
 // Held reports whether all but a thousandth of what was asked was sent.
@@ -83,22 +85,23 @@ type Sender struct {
 }
 
 // NewSender makes the socket and the buffers of a flow.
-func NewSender(config SenderConfig) (s *Sender, err error) {
+func NewSender(config SenderConfig) (_ *Sender, err error) {
 	if err := config.Schedule.Check(); err != nil {
 		return nil, err
 	}
 	if config.Interval <= 0 {
 		return nil, fmt.Errorf("the interval of reports must be positive, is %v", config.Interval)
 	}
-	s = &Sender{config: config}
-	if s.fd, err = open(config.To.Addr()); err != nil {
+	fd, err := open(config.To.Addr())
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			unix.Close(s.fd)
+			unix.Close(fd)
 		}
 	}()
+	s := &Sender{config: config, fd: fd}
 	if config.From.IsValid() {
 		if err := unix.Bind(s.fd, sockaddr(config.From)); err != nil {
 			return nil, fmt.Errorf("binding to %v: %w", config.From, err)
@@ -188,15 +191,18 @@ func (s *Sender) send(ctx context.Context, start time.Time) error {
 		if n > 0 {
 			late := elapsed - first
 			s.lateMax = max(s.lateMax, late)
-			if s.sequence == 0 {
-				s.result.FirstUnixNs = now.UnixNano()
-				s.result.StartErrorNs = now.UnixNano() - startNs - int64(first)
-			}
+			starts := s.sequence == 0
 			s.result.LastUnixNs = now.UnixNano()
 			s.result.AskedPackets += uint64(n)
 			s.sequence += uint64(n)
 			if err := s.sendBatch(n); err != nil {
 				return err
+			}
+			if starts {
+				s.result.FirstUnixNs = now.UnixNano()
+				if s.config.Started != nil {
+					s.config.Started(now)
+				}
 			}
 			wake = elapsed + wakeInterval
 		}
@@ -292,4 +298,21 @@ func (s *Sender) sendEnd(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Time is when the report was made.
+func (r SentReport) Time() time.Time { return time.Unix(0, r.UnixNs) }
+
+// AddFields adds the report to a row of line protocol.
+func (r SentReport) AddFields(row *lineprotocol.Encoder) {
+	addCount(row, "asked_packets", r.AskedPackets)
+	addCount(row, "sent_packets", r.SentPackets)
+	addCount(row, "sent_bytes", r.SentBytes)
+	addCount(row, "skipped_packets", r.SkippedPackets)
+	addCount(row, "dropped_packets", r.DroppedPackets)
+	row.AddField("late_max_ns", lineprotocol.IntValue(r.LateMaxNs))
+}
+
+func addCount(row *lineprotocol.Encoder, name string, count uint64) {
+	row.AddField(name, lineprotocol.IntValue(int64(count)))
 }
