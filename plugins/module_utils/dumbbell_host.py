@@ -36,13 +36,14 @@ def converge(
     predict: Callable[[Any], Any],
     perform: Callable[[Command], object] | None = None,
     preflight: Callable[[Any, list[Command]], None] | None = None,
+    also: Callable[[Any], State] | None = None,
 ) -> None:
     """Bring the host to the state asked for, read it back, and leave the module.
 
     `plan` gives the commands that lead from a state just read to the one asked for, none when it is reached;
     `mismatches` gives (asked, found) by name; `report` makes of a state what users see, `predict` what they
     would see after the commands, for check mode. `preflight` refuses commands that this host, as found,
-    cannot execute.
+    cannot execute. `also` gives results of the module's own, from the state found first.
     """
     found = read()
     before = after = report(found)
@@ -50,6 +51,7 @@ def converge(
     if commands and preflight:
         preflight(found, commands)
     result = {"before": before, "commands": [shlex.join(command) for command in commands]}
+    result |= also(found) if also else {}
     if commands and module.check_mode:
         after = predict(found)
     elif commands:

@@ -9,13 +9,17 @@ module: tc_path
 short_description: Emulate one direction of a path on a router
 description:
   - Traffic that enters O(ingress) is redirected to an ifb device of the module's own, where an htb over the
-    queue forms the bottleneck, and leaves by O(egress), where a netem delays and loses it.
+    queue forms the bottleneck, and leaves by O(egress), where netem delays, loses, duplicates, corrupts and
+    reorders it.
   - Owns the ingress filters of O(ingress) and the root qdisc of O(egress), so that the two directions of a
     path can share two devices. Filters of others on that hook are refused, and so is an interface that
     carries the SSH session.
   - A stage that differs is replaced by a fresh one, which loses the packets it holds; a stage that is as
-    asked is left alone. The netem's limit is computed so that it never drops.
-  - Rates count bytes of Ethernet frames without the checksum, as the kernel does.
+    asked is left alone. Without delay, loss or anything else to emulate there is no netem. The netem's
+    limit is computed so that it never drops.
+  - What this host's kernel or tc cannot do is refused before anything is changed.
+  - Rates count bytes of Ethernet frames without the checksum, as the kernel does. Shares and probabilities
+    are between 0 and 1.
 options:
   direction:
     description: Names the ifb device, C(ifb_fwd) or C(ifb_rev).
@@ -33,35 +37,219 @@ options:
   rate_bps:
     description: Rate of the bottleneck; without it there is none, and no queue.
     type: int
-  delay_us:
-    description: One-way delay after the bottleneck.
-    type: int
-    default: 0
   burst_us:
     description:
       - The rate stays accurate while the router's timer is late by no more than this.
       - After an idle time, as much as the bottleneck carries in it passes at once.
     type: int
     default: 1000
-  loss:
-    description: Probability of losing a packet, independently of others, after the bottleneck.
-    type: float
-    default: 0.0
   queue:
-    description: The queue before the bottleneck.
+    description: The queue before the bottleneck. Defaults are the kernel's unless said otherwise.
     type: dict
     suboptions:
       kind:
         description: Its qdisc.
         type: str
         required: true
-        choices: [pfifo, bfifo]
+        choices: [pfifo, bfifo, codel, fq_codel, cake, pie, red]
       limit_packets:
-        description: Length of a V(pfifo).
+        description: Length of a V(pfifo) (required), V(codel) (1000), V(fq_codel) (10240) or V(pie) (1000).
         type: int
       limit_bytes:
-        description: Length of a V(bfifo).
+        description: Length of a V(bfifo) or V(red) (both required) or V(cake) (of its own choice).
         type: int
+      ecn:
+        description:
+          - Whether packets that can be are marked instead of dropped, by a V(codel), V(pie), V(red) (off) or
+            V(fq_codel) (on). A V(cake) always marks.
+        type: bool
+      target_us:
+        description: Delay that a V(codel), V(fq_codel) (5000) or V(pie) (15000) tolerates.
+        type: int
+      interval_us:
+        description: Time that a V(codel) or V(fq_codel) tolerates more (100000).
+        type: int
+      tupdate_us:
+        description: How often a V(pie) computes its probability (15000); in steps of the kernel's tick.
+        type: int
+      flows:
+        description: Number of queues of a V(fq_codel) (1024).
+        type: int
+      quantum_bytes:
+        description: What each queue of a V(fq_codel) sends in turn (1514).
+        type: int
+      memory_limit_bytes:
+        description: Memory that a V(fq_codel) takes at most (33554432).
+        type: int
+      rtt_us:
+        description: Round-trip time that a V(cake) is tuned for (100000).
+        type: int
+      diffserv:
+        description: C(besteffort), the default here, C(diffserv3), C(diffserv4) or C(diffserv8) for V(cake).
+        type: str
+      flowmode:
+        description: How a V(cake) tells flows apart, C(triple-isolate), C(flows), C(flowblind) and others.
+        type: str
+      min_bytes:
+        description: Mean length from which a V(red) drops; a third of O(queue.max_bytes).
+        type: int
+      max_bytes:
+        description: Mean length from which a V(red) drops all; a quarter of O(queue.limit_bytes).
+        type: int
+      probability:
+        description: Probability of a drop at O(queue.max_bytes) of a V(red) (0.02).
+        type: float
+      average_packet_bytes:
+        description: Packet size by which a V(red) counts idle time (1000).
+        type: int
+      burst_packets:
+        description:
+          - Burst that a V(red) lets pass, in average packets; (2 min + max) / 3 of them by default, after
+            C(tc-red(8\)).
+        type: int
+  delay_us:
+    description: One-way delay after the bottleneck.
+    type: int
+    default: 0
+  jitter_us:
+    description:
+      - How far delays vary; standard deviation with a O(distribution), half the range without.
+      - Packets overtake each other then, unless O(keep_order).
+    type: int
+  delay_correlation:
+    description: Correlation of a delay with the one before.
+    type: float
+  distribution:
+    description:
+      - Distribution of delays; uniform without one. tc's tables of it cannot be read back, so the handle of
+        the qdisc tells which was loaded.
+    type: str
+    choices: [normal, pareto, paretonormal]
+  keep_order:
+    description: Whether a packet with a shorter delay waits for those before it.
+    type: bool
+  loss:
+    description: Probability of losing a packet, after the bottleneck. One model of loss at a time.
+    type: float
+    default: 0.0
+  loss_correlation:
+    description: Correlation of a loss with the one before; this changes the share of packets that are lost.
+    type: float
+  loss_gemodel:
+    description:
+      - Loss in bursts, after Gilbert and Elliott. The share of packets lost is
+        (p loss_bad + r loss_good) / (p + r).
+    type: dict
+    suboptions:
+      p:
+        description: Probability of going from the good to the bad state, for each packet.
+        type: float
+      r:
+        description: Probability of going back; 1 - p by default.
+        type: float
+      loss_bad:
+        description: Probability of losing a packet in the bad state (1).
+        type: float
+      loss_good:
+        description: Probability of losing a packet in the good state (0).
+        type: float
+  loss_state:
+    description:
+      - Loss by netem's chain of four states, 1 good, 2 good within a burst, 3 lost within a burst, 4 lost
+        alone. Numbers name the state before and after.
+    type: dict
+    suboptions:
+      p13:
+        description: Probability of a burst's begin.
+        type: float
+      p31:
+        description: Probability of a burst's end; 1 - p13 by default.
+        type: float
+      p32:
+        description: Probability of a packet within a burst that is not lost (0).
+        type: float
+      p23:
+        description: Probability of a loss after it (1).
+        type: float
+      p14:
+        description: Probability of a loss alone (0).
+        type: float
+  duplicate:
+    description: Probability of sending a packet twice.
+    type: float
+  duplicate_correlation:
+    description: Correlation of it with the packet before.
+    type: float
+  corrupt:
+    description: Probability of a wrong bit in a packet.
+    type: float
+  corrupt_correlation:
+    description: Correlation of it with the packet before.
+    type: float
+  reorder:
+    description: Probability of sending a packet at once, without delay.
+    type: float
+  reorder_correlation:
+    description: Correlation of it with the packet before.
+    type: float
+  reorder_gap:
+    description: Only every so manieth packet may be sent at once (1).
+    type: int
+  slot:
+    description: Packets wait for slots in time, as on a shared medium.
+    type: dict
+    suboptions:
+      min_us:
+        description: Shortest time between slots.
+        type: int
+      max_us:
+        description: Longest time between slots; O(slot.min_us) by default.
+        type: int
+      packets:
+        description: Packets that a slot carries at most; 0 for any number.
+        type: int
+      bytes:
+        description: Bytes that a slot carries at most; 0 for any number.
+        type: int
+  seed:
+    description: Seed of what is random; needs Linux 6.6 and an iproute2 as young.
+    type: int
+  flows:
+    description:
+      - Flows with a longer delay of their own. They share the bottleneck and its queue with all others;
+        behind it, filters lead them to a netem of their own. Up to 15 different delays.
+    type: list
+    elements: dict
+    suboptions:
+      delay_us:
+        description: One-way delay in addition to the path's.
+        type: int
+        required: true
+      protocol:
+        description: Protocol.
+        type: str
+        choices: [tcp, udp]
+      src:
+        description: Address or network it comes from.
+        type: str
+      dst:
+        description: Address or network it goes to.
+        type: str
+      src_port:
+        description: Port it comes from.
+        type: int
+      dst_port:
+        description: Port it goes to.
+        type: int
+  changes:
+    description:
+      - Later states of the direction within a run, each with C(at_ns) and the options that differ from the
+        state before. Nothing is changed by them now; the commands that do it in place, without losing a
+        packet, are returned as RV(changes).
+      - The kind of queue, the distribution and the flows stay. A delay that gets shorter lets packets
+        overtake those under way, unless O(keep_order).
+    type: list
+    elements: dict
   state:
     description: Whether the direction is emulated.
     type: str
@@ -70,7 +258,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: The kernel's features are probed in an empty network namespace, which may load modules.
+    description: What the host can do is probed in an empty network namespace, which may load modules.
   diff_mode:
     support: full
 author:
@@ -90,6 +278,37 @@ EXAMPLES = r"""
       kind: pfifo
       limit_packets: 166
 
+- name: Lose packets in bursts, 1 % of all, behind an fq_codel without ECN
+  tc_path:
+    direction: forward
+    ingress: vec1
+    egress: vec2
+    rate_bps: 100000000
+    delay_us: 10000
+    loss_gemodel: {p: 0.00101, r: 0.1}
+    queue: {kind: fq_codel, limit_packets: 1000, ecn: false}
+
+- name: Let one of the flows through a bottleneck have 30 ms more
+  tc_path:
+    direction: forward
+    ingress: vec1
+    egress: vec2
+    rate_bps: 100000000
+    delay_us: 10000
+    queue: {kind: pfifo, limit_packets: 166}
+    flows:
+      - {protocol: tcp, dst: 198.18.2.22, dst_port: 5201, delay_us: 30000}
+
+- name: Prepare the bottleneck's fall to 10 Mbit/s after 5 s
+  tc_path:
+    direction: forward
+    ingress: vec1
+    egress: vec2
+    rate_bps: 100000000
+    queue: {kind: pfifo, limit_packets: 166}
+    changes:
+      - {at_ns: 5000000000, rate_bps: 10000000}
+
 - name: Remove the reverse direction
   tc_path:
     direction: reverse
@@ -100,11 +319,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The direction as found, null without one; a qdisc of another make is no part of it.
+  description:
+    - The direction as found, null without one. C(unknown) holds what was found and cannot be asked for.
   returned: always
   type: dict
 after:
-  description: The direction as the kernel holds it, or as it would be in check mode.
+  description:
+    - The direction as the kernel holds it, or as it would be in check mode, with the options' names. Of
+      netem's options other than delay_us and loss only those in effect.
   returned: always
   type: dict
   sample: {rate_bps: 100000000, delay_us: 10000, loss: 0.001, queue: {kind: pfifo, limit_packets: 166}}
@@ -113,28 +335,71 @@ commands:
   returned: always
   type: list
   elements: str
+changes:
+  description: For each of O(changes) its C(at_ns) and the C(commands) that make it, each a list of words.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{at_ns: 5000000000, commands: [[tc, class, change, dev, ifb_fwd, '...']]}]
 """
 
+import json
+import shlex
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.dumbbell_ethtool import SHORT_NAMES
+from ansible.module_utils.dumbbell_ethtool import parse as parse_features
 from ansible.module_utils.dumbbell_host import converge, read_json, require_devices
 from ansible.module_utils.dumbbell_tc import (
     ABSENT,
     BURST_US,
+    DISTRIBUTIONS,
     IFB,
     NLMSG_DONE,
     NLMSG_ERROR,
+    QUEUES,
     Devices,
-    ask,
+    arguments,
+    ask_changes,
     class_request,
+    handles,
     measured,
     messages,
     mismatches,
     parse,
     plan,
+    probe_differences,
     probes,
+    render_change,
+    report,
+    warnings,
 )
+
+OFFLOADS = ("tso", "gso", "gro", "lro")
+
+
+def path_options():
+    """What a direction can be asked, and what a change of it can name."""
+    queue = {"kind": {"type": "str", "required": True, "choices": list(QUEUES)}}
+    for kind in QUEUES:
+        queue |= arguments(kind)
+    flow = {
+        "delay_us": {"type": "int", "required": True},
+        "protocol": {"type": "str", "choices": ["tcp", "udp"]},
+        "src": {"type": "str"},
+        "dst": {"type": "str"},
+        "src_port": {"type": "int"},
+        "dst_port": {"type": "int"},
+    }
+    return arguments("netem") | {
+        "rate_bps": {"type": "int"},
+        "burst_us": {"type": "int"},
+        "queue": {"type": "dict", "options": queue},
+        "keep_order": {"type": "bool"},
+        "distribution": {"type": "str", "choices": [name for name in DISTRIBUTIONS if name]},
+        "flows": {"type": "list", "elements": "dict", "options": flow},
+    }
 
 
 def dump_classes(ifindex):
@@ -152,42 +417,59 @@ def read(module, devices):
     links = read_json(module, ["ip", "-j", "-d", "link", "show"])
     qdiscs = read_json(module, ["tc", "-j", "-d", "qdisc", "show"])
     filters = read_json(module, ["tc", "-j", "filter", "show", "dev", devices.ingress, "ingress"])
+    flow_filters = read_json(module, ["tc", "-j", "filter", "show", "dev", devices.egress])
     ifindex = next((link["ifindex"] for link in links if link["ifname"] == devices.ifb), None)
     classes = dump_classes(ifindex) if ifindex else b""
     try:
-        return parse(devices, links, qdiscs, filters, classes)
+        return parse(devices, links, qdiscs, filters, classes, flow_filters)
     except ValueError as error:
         module.fail_json(msg=str(error))
 
 
-def refuse_what_the_kernel_lacks(module, asked, found):
-    for feature, probe in probes(asked, found).items():
-        code, _, err = module.run_command(["unshare", "--net", "sh", "-c", probe])
+def refuse_what_the_host_lacks(module, asked, found):
+    for stage, commands in probes(asked, found).items():
+        script = [*map(shlex.join, commands), "tc -j -d qdisc show >&3"]
+        # With -x the last command named in what it says is the one that failed.
+        probe = "exec 3>&1 >&2; set -ex; " + "; ".join(script)
+        code, out, err = module.run_command(["unshare", "--net", "sh", "-c", probe])
         if code:
-            module.fail_json(msg=f"this kernel has no {feature}: `{probe}` failed: {err.strip()}")
+            failed, _, words = err.rpartition("+ ")[2].partition("\n")
+            module.fail_json(
+                msg=f"this host's kernel or tc cannot make the {stage}: `{failed}`: {' '.join(words.split())}"
+            )
+        lost = probe_differences(asked, json.loads(out))
+        if lost:
+            words = "; ".join(f"{name} {want}" for name, (want, _) in lost.items())
+            module.fail_json(msg=f"this host's kernel ignores a part of the {stage}: {words}")
+
+
+def offloads_on(module, *devices):
+    """Names of the offloads that are on, by device."""
+    found = {}
+    for device in devices:
+        code, out, err = module.run_command(["ethtool", "-k", device])
+        if code:
+            module.warn(f"whether offloads of {device} are on is not known: {err.strip()}")
+        features = parse_features(out)
+        found[device] = [
+            name for name in OFFLOADS if (feature := features.get(SHORT_NAMES[name])) and feature.on
+        ]
+    return found
 
 
 def main():
-    queue = {
-        "kind": {"type": "str", "required": True, "choices": ["pfifo", "bfifo"]},
-        "limit_packets": {"type": "int"},
-        "limit_bytes": {"type": "int"},
-    }
+    options = path_options()
+    change = {"at_ns": {"type": "int", "required": True}} | options
     module = AnsibleModule(
-        argument_spec={
+        argument_spec=options
+        | {
             "direction": {"type": "str", "required": True, "choices": ["forward", "reverse"]},
             "ingress": {"type": "str", "required": True},
             "egress": {"type": "str", "required": True},
-            "rate_bps": {"type": "int"},
             "delay_us": {"type": "int", "default": 0},
             "burst_us": {"type": "int", "default": BURST_US},
             "loss": {"type": "float", "default": 0.0},
-            "queue": {
-                "type": "dict",
-                "options": queue,
-                "required_if": [("kind", "pfifo", ["limit_packets"]), ("kind", "bfifo", ["limit_bytes"])],
-                "mutually_exclusive": [("limit_packets", "limit_bytes")],
-            },
+            "changes": {"type": "list", "elements": "dict", "options": change, "default": []},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
         supports_check_mode=True,
@@ -196,23 +478,29 @@ def main():
     devices = Devices(params["ingress"], params["egress"], IFB[params["direction"]])
     if devices.ingress == devices.egress:
         module.fail_json(msg=f"traffic cannot enter and leave by the same interface {devices.ingress}")
+    asked, later = ABSENT, []
     try:
-        asked = ABSENT
         if params["state"] == "present":
-            asked = ask(
-                params["rate_bps"], params["delay_us"], params["loss"], params["queue"], params["burst_us"]
-            )
+            asked, *later = ask_changes(params, params["changes"])
     except ValueError as error:
         module.fail_json(msg=str(error))
     require_devices(module, devices.ingress, devices.egress)
+    for warning in warnings(asked, offloads_on(module, devices.ingress, devices.egress)):
+        module.warn(warning)
     converge(
         module,
         read=lambda: read(module, devices),
         plan=lambda found: plan(devices, asked, found),
         mismatches=lambda found: mismatches(devices, asked, found),
-        report=lambda found: measured(found.direction),
+        report=lambda found: report(devices, found),
         predict=lambda found: measured(asked),
-        preflight=lambda found, commands: refuse_what_the_kernel_lacks(module, asked, found.direction),
+        preflight=lambda found, commands: refuse_what_the_host_lacks(module, asked, found),
+        also=lambda found: {
+            "changes": [
+                {"at_ns": change["at_ns"], "commands": render_change(devices, state, handles(asked, found))}
+                for change, state in zip(params["changes"], later, strict=True)
+            ]
+        },
     )
 
 
