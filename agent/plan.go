@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,11 +30,12 @@ type Plan struct {
 	Hosts            map[string]HostPlan `json:"hosts"`
 }
 
-// A Flow is traffic from one host to another: an iperf3 test, or UDP datagrams
-// of the agents' own.
+// A Flow is traffic from one host to another: an iperf3 test, UDP datagrams of
+// the agents' own, or what a command makes.
 type Flow struct {
 	Name              string        `json:"name"`
-	Kind              string        `json:"kind"` // iperf3_tcp, iperf3_udp or udp
+	Kind              string        `json:"kind"`      // iperf3_tcp, iperf3_udp, udp or command
+	Direction         string        `json:"direction"` // of the path that data takes: for who reads the results
 	SrcHost           string        `json:"src_host"`
 	DstHost           string        `json:"dst_host"`
 	Src               netip.Addr    `json:"src"`
@@ -43,10 +45,38 @@ type Flow struct {
 	Streams           int           `json:"streams"`
 	Start             time.Duration `json:"start_ns"` // from t0
 	Duration          time.Duration `json:"duration_ns"`
-	CongestionControl *string       `json:"congestion_control"`      // null for UDP
+	CongestionControl *string       `json:"congestion_control"`      // only iperf3_tcp has one, others null
 	RateBps           *int64        `json:"rate_bps"`                // payload bits/s over all streams; null: as fast as possible
 	PayloadBytes      int           `json:"payload_bytes,omitempty"` // of a datagram; only udp has it
 	RateSteps         []udp.Step    `json:"rate_steps,omitempty"`    // later rates, by time from the start; only udp has them
+	Options
+}
+
+// Options are what an iperf3 test may be asked for. What is absent is iperf3's
+// own choice.
+type Options struct {
+	Bytes        *int64 `json:"bytes,omitempty"`      // payload over all streams, instead of a duration
+	PacingBps    *int64 `json:"pacing_bps,omitempty"` // SO_MAX_PACING_RATE of each stream
+	MSS          *int   `json:"mss_bytes,omitempty"`
+	SocketBuffer *int64 `json:"socket_buffer_bytes,omitempty"` // at both ends
+	DSCP         *int   `json:"dscp,omitempty"`
+}
+
+// arguments are iperf3's, of the client, which tells the server what it needs.
+func (o Options) arguments() (args []string) {
+	if o.PacingBps != nil {
+		args = append(args, "--fq-rate", strconv.FormatInt(*o.PacingBps, 10))
+	}
+	if o.MSS != nil {
+		args = append(args, "-M", strconv.Itoa(*o.MSS))
+	}
+	if o.SocketBuffer != nil {
+		args = append(args, "-w", strconv.FormatInt(*o.SocketBuffer, 10))
+	}
+	if o.DSCP != nil {
+		args = append(args, "--dscp", strconv.Itoa(*o.DSCP))
+	}
+	return args
 }
 
 // A HostPlan is what one host has to do.
@@ -61,8 +91,9 @@ type HostPlan struct {
 // An Action is something to start. The fields after Flow are those of a ping.
 type Action struct {
 	At       time.Duration `json:"at_ns"` // from t0
-	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send or ping
+	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send, command_server, command_client or ping
 	Flow     string        `json:"flow,omitempty"`
+	Argv     []string      `json:"argv,omitempty"` // only commands have it
 	Name     string        `json:"name,omitempty"`
 	Dst      netip.Addr    `json:"dst,omitzero"`
 	Count    int           `json:"count,omitempty"`
@@ -71,6 +102,12 @@ type Action struct {
 
 // String tells an action from the others of its host.
 func (a Action) String() string { return a.Kind + " " + a.Flow + a.Name }
+
+// program is what makes the flow: iperf3, udp (the agent itself) or command.
+func (f *Flow) program() string {
+	program, _, _ := strings.Cut(f.Kind, "_")
+	return program
+}
 
 // UDP reports whether the flow is UDP and not TCP.
 func (f *Flow) UDP() bool { return f.Kind == "iperf3_udp" || f.Kind == "udp" }
@@ -172,7 +209,6 @@ func (p *Plan) check() error {
 		f, key := &p.Flows[i], fmt.Sprintf("flows[%d]", i)
 		require(fileName.MatchString(f.Name), key+".name", "%q is not a name of letters, digits, _ . and -", f.Name)
 		require(p.Flow(f.Name) == f, key+".name", "%q occurs twice", f.Name)
-		require(slices.Contains([]string{"iperf3_tcp", "iperf3_udp", "udp"}, f.Kind), key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp", f.Kind)
 		require(f.SrcHost != "", key+".src_host", "missing")
 		require(f.DstHost != "", key+".dst_host", "missing")
 		require(f.Src.IsValid(), key+".src", "missing")
@@ -183,25 +219,37 @@ func (p *Plan) check() error {
 		require(f.Streams >= 1, key+".streams", "must be at least 1, is %d", f.Streams)
 		require(int(f.ClientPort)+f.Streams-1 <= 65535, key+".client_port", "%d streams from port %d end beyond 65535", f.Streams, f.ClientPort)
 		require(f.Start >= 0, key+".start_ns", "must not be before t0, is %d", f.Start)
-		if f.Kind == "udp" {
+		switch f.Kind {
+		case "udp":
 			require(f.Streams == 1, key+".streams", "a udp flow has one, not %d", f.Streams)
 			if f.RateBps != nil {
 				if err := f.schedule().Check(); err != nil {
 					problems = append(problems, fmt.Errorf("%s: %w", key, err))
 				}
 			}
-		} else {
-			require(f.Duration > 0 && f.Duration%time.Second == 0, key+".duration_ns",
+		case "command":
+			require(f.Streams == 1, key+".streams", "a command has one, not %d", f.Streams)
+			require(f.Duration > 0, key+".duration_ns", "must be positive, is %d", f.Duration)
+			require(f.RateBps == nil, key+".rate_bps", "a command has none")
+			require(f.CongestionControl == nil, key+".congestion_control", "a command has none")
+		case "iperf3_tcp":
+			require(f.CongestionControl != nil && *f.CongestionControl != "", key+".congestion_control", "missing")
+			fallthrough
+		case "iperf3_udp":
+			require(f.Duration > 0 && (f.Bytes != nil || f.Duration%time.Second == 0), key+".duration_ns",
 				"iperf3 runs for a whole number of seconds, not %v", f.Duration)
-			require(f.PayloadBytes == 0 && f.RateSteps == nil, key, "payload_bytes and rate_steps belong to a udp flow")
 			require(f.RateBps == nil || *f.RateBps > 0, key+".rate_bps", "must be positive or null")
+			require(f.Bytes == nil || *f.Bytes > 0, key+".bytes", "must be positive")
+		default:
+			require(false, key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp, command", f.Kind)
 		}
 		if f.UDP() {
 			require(f.RateBps != nil, key+".rate_bps", "missing, a UDP flow needs one")
 			require(f.CongestionControl == nil, key+".congestion_control", "a UDP flow has none")
-		} else {
-			require(f.CongestionControl != nil && *f.CongestionControl != "", key+".congestion_control", "missing")
 		}
+		require(f.Kind == "udp" || f.PayloadBytes == 0 && f.RateSteps == nil, key, "payload_bytes and rate_steps belong to a udp flow")
+		require(strings.HasPrefix(f.Kind, "iperf3_") || f.Options == Options{}, key,
+			"bytes, pacing_bps, mss_bytes, socket_buffer_bytes and dscp belong to iperf3")
 	}
 
 	var seen []string
@@ -210,28 +258,30 @@ func (p *Plan) check() error {
 		require(!slices.Contains(seen, a.String()), key, "%s occurs twice", a)
 		seen = append(seen, a.String())
 		switch a.Kind {
-		case "iperf3_server", "iperf3_client", "udp_receive", "udp_send":
+		case "iperf3_server", "iperf3_client", "udp_receive", "udp_send", "command_server", "command_client":
 			f := p.Flow(a.Flow)
+			program, end, _ := strings.Cut(a.Kind, "_")
 			require(f != nil, key+".flow", "there is no flow %q", a.Flow)
 			require(a.Name == "" && !a.Dst.IsValid() && a.Count == 0 && a.Interval == 0, key, "name, dst, count and interval_ns belong to a ping")
 			if f == nil {
 				break
 			}
-			require((f.Kind == "udp") == strings.HasPrefix(a.Kind, "udp_"), key+".kind", "%s does not make a flow of kind %s", a.Kind, f.Kind)
-			if a.Kind == "iperf3_client" || a.Kind == "udp_send" {
+			require(f.program() == program, key+".kind", "%s does not make a flow of kind %s", a.Kind, f.Kind)
+			require((program == "command") == (len(a.Argv) > 0 && a.Argv[0] != ""), key+".argv", "a command has one, and nothing else")
+			if end == "client" || end == "send" {
 				require(f.SrcHost == p.Host, key+".flow", "%s is sent by %s", f.Name, f.SrcHost)
 				require(f.Start == a.At, key+".at_ns", "is %d, but %s starts at %d", a.At, f.Name, f.Start)
 			} else {
 				require(f.DstHost == p.Host, key+".flow", "%s is received by %s", f.Name, f.DstHost)
 			}
 		case "ping":
-			require(a.Flow == "", key+".flow", "a ping belongs to no flow")
+			require(a.Flow == "" && len(a.Argv) == 0, key, "a ping has neither flow nor argv")
 			require(fileName.MatchString(a.Name), key+".name", "%q is not a name of letters, digits, _ . and -", a.Name)
 			require(a.Dst.IsValid(), key+".dst", "missing")
 			require(a.Count > 0, key+".count", "must be positive, is %d", a.Count)
 			require(a.Interval > 0, key+".interval_ns", "must be positive, is %d", a.Interval)
 		default:
-			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, ping", a.Kind)
+			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, command_server, command_client, ping", a.Kind)
 		}
 	}
 	for i, name := range p.Own().Sample.TCP {

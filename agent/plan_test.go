@@ -19,7 +19,14 @@ const examplePlan = `{
     {"name": "burst", "kind": "udp", "src_host": "sender1", "dst_host": "receiver1",
      "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5203, "client_port": 40103, "streams": 1,
      "start_ns": 6000000000, "duration_ns": 2500000000, "congestion_control": null, "rate_bps": 64000000,
-     "payload_bytes": 1472, "rate_steps": [{"at_ns": 1000000000, "rate_bps": 0}]}
+     "payload_bytes": 1472, "rate_steps": [{"at_ns": 1000000000, "rate_bps": 0}]},
+    {"name": "fetch", "kind": "iperf3_tcp", "direction": "forward", "src_host": "sender1", "dst_host": "receiver1",
+     "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5204, "client_port": 40104, "streams": 1,
+     "start_ns": 0, "duration_ns": 1500000000, "congestion_control": "cubic", "rate_bps": null,
+     "bytes": 5000000, "pacing_bps": 20000000, "mss_bytes": 1400, "socket_buffer_bytes": 65536, "dscp": 46},
+    {"name": "copy", "kind": "command", "src_host": "sender1", "dst_host": "receiver1",
+     "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5205, "client_port": 40105, "streams": 1,
+     "start_ns": 0, "duration_ns": 1500000000, "congestion_control": null, "rate_bps": null}
   ],
   "hosts": {
     "sender1": {
@@ -27,7 +34,9 @@ const examplePlan = `{
         {"at_ns": 0, "kind": "iperf3_client", "flow": "flow1"},
         {"at_ns": 5000000000, "kind": "iperf3_client", "flow": "cross"},
         {"at_ns": 6000000000, "kind": "udp_send", "flow": "burst"},
-        {"at_ns": 0, "kind": "ping", "name": "idle", "dst": "198.18.2.11", "count": 20, "interval_ns": 200000000}],
+        {"at_ns": 0, "kind": "ping", "name": "idle", "dst": "198.18.2.11", "count": 20, "interval_ns": 200000000},
+        {"at_ns": 0, "kind": "iperf3_client", "flow": "fetch"},
+        {"at_ns": 0, "kind": "command_client", "flow": "copy", "argv": ["scp", "a", "b:"]}],
       "sample": {"tcp": ["flow1"], "qdisc": false}},
     "receiver1": {
       "actions": [
@@ -46,9 +55,12 @@ func TestCommandLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range map[int]string{
-		0: "iperf3 -c 198.18.2.11 -p 5201 -B 198.18.1.11 --cport 40001 -t 30 -P 2 -J -C cubic > iperf3-flow1-client.json",
-		1: "iperf3 -c 2001:db8::2 -p 5202 -B 2001:db8::1 --cport 40101 -t 20 -P 2 -J -u -b 2500000 > iperf3-cross-client.json",
+		0: "iperf3 -c 198.18.2.11 -p 5201 -B 198.18.1.11 --cport 40001 -P 2 -J -t 30 -C cubic > iperf3-flow1-client.json",
+		1: "iperf3 -c 2001:db8::2 -p 5202 -B 2001:db8::1 --cport 40101 -P 2 -J -t 20 -u -b 2500000 > iperf3-cross-client.json",
 		3: "ping -D -n -i 0.2 -c 20 198.18.2.11 > ping-idle.txt",
+		4: "iperf3 -c 198.18.2.11 -p 5204 -B 198.18.1.11 --cport 40104 -P 1 -J -n 5000000 -C cubic " +
+			"--fq-rate 20000000 -M 1400 -w 65536 --dscp 46 > iperf3-fetch-client.json",
+		5: "scp a b: > command-copy-client.txt",
 	} {
 		args, output := commandLine(plan, plan.Hosts["sender1"].Actions[i])
 		if got := strings.Join(args, " ") + " > " + output; got != want {
@@ -96,6 +108,11 @@ func TestPlanErrors(t *testing.T) {
 		{`"kind": "iperf3_client", "flow": "flow1"`, `"kind": "iperf3_server", "flow": "flow1"`, "received by receiver1"},
 		{`"at_ns": 0, "kind": "iperf3_client"`, `"at_ns": 7, "kind": "iperf3_client"`, "actions[0].at_ns"},
 		{`"at_ns": 0, "kind": "ping"`, `"at_ns": 0, "kind": "traceroute"`, "actions[3].kind"},
+		{`"kind": "command_client", "flow": "copy"`, `"kind": "iperf3_client", "flow": "copy"`, "does not make a flow of kind command"},
+		{`"argv": ["scp", "a", "b:"]`, `"argv": []`, "actions[5].argv"},
+		{`"kind": "iperf3_client", "flow": "flow1"`, `"kind": "iperf3_client", "flow": "flow1", "argv": ["x"]`, "actions[0].argv"},
+		{`"payload_bytes": 1472`, `"mss_bytes": 1000, "payload_bytes": 1472`, "flows[2]: bytes, pacing_bps"},
+		{`"bytes": 5000000`, `"bytes": 0`, "flows[3].bytes: must be positive"},
 		{`"count": 20`, `"count": 0`, "actions[3].count"},
 		{`"sample": {"tcp": ["flow1"], "qdisc": false}},`, `"sample": {"tcp": ["cross"], "qdisc": false}},`, "sample.tcp[0]: cross is UDP"},
 		{`"duration_ns": 30000000000, "sampling_interval_ns"`, `"duration_ns": 0, "sampling_interval_ns"`, "duration_ns: must be positive"},
@@ -129,7 +146,7 @@ func FuzzParsePlan(f *testing.F) {
 				}
 				continue
 			}
-			if args, output := commandLine(plan, a); len(args) < 2 || strings.Contains(output, "/") {
+			if args, output := commandLine(plan, a); len(args) == 0 || args[0] == "" || strings.Contains(output, "/") {
 				t.Errorf("%q > %s", args, output)
 			}
 		}

@@ -31,8 +31,12 @@ func commandLine(p *Plan, a Action) (args []string, output string) {
 	case "iperf3_client":
 		f := p.Flow(a.Flow)
 		args := []string{"iperf3", "-c", f.Dst.String(), "-p", strconv.Itoa(int(f.ServerPort)),
-			"-B", f.Src.String(), "--cport", strconv.Itoa(int(f.ClientPort)),
-			"-t", strconv.Itoa(int(f.Duration / time.Second)), "-P", strconv.Itoa(f.Streams), "-J"}
+			"-B", f.Src.String(), "--cport", strconv.Itoa(int(f.ClientPort)), "-P", strconv.Itoa(f.Streams), "-J"}
+		if f.Bytes != nil {
+			args = append(args, "-n", strconv.FormatInt(*f.Bytes, 10))
+		} else {
+			args = append(args, "-t", strconv.Itoa(int(f.Duration/time.Second)))
+		}
 		if f.UDP() {
 			args = append(args, "-u")
 		} else {
@@ -41,7 +45,9 @@ func commandLine(p *Plan, a Action) (args []string, output string) {
 		if f.RateBps != nil { // iperf3 takes the rate of one stream
 			args = append(args, "-b", strconv.FormatInt(*f.RateBps/int64(f.Streams), 10))
 		}
-		return args, "iperf3-" + f.Name + "-client.json"
+		return append(args, f.arguments()...), "iperf3-" + f.Name + "-client.json"
+	case "command_server", "command_client":
+		return a.Argv, strings.Replace(a.Kind, "_", "-"+a.Flow+"-", 1) + ".txt"
 	case "ping":
 		return []string{"ping", "-D", "-n", "-i", strconv.FormatFloat(a.Interval.Seconds(), 'f', -1, 64),
 			"-c", strconv.Itoa(a.Count), a.Dst.String()}, "ping-" + a.Name + ".txt"

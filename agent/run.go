@@ -150,6 +150,11 @@ func (r *run) perform(ctx context.Context, samples *sampler, udpEnds map[string]
 				r.fail(r.runClient(ctx, a))
 			case "udp_send", "udp_receive":
 				r.fail(r.runUDP(ctx, a, udpEnds[a.String()], rows))
+			case "command_server":
+				r.fail(r.runUntil(ctx, a, r.plan.Duration))
+			case "command_client":
+				f := r.plan.Flow(a.Flow)
+				r.fail(r.runUntil(ctx, a, f.Start+f.Duration))
 			default:
 				r.fail(r.runPlain(ctx, a))
 			}
@@ -164,6 +169,16 @@ func (r *run) perform(ctx context.Context, samples *sampler, udpEnds map[string]
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return errors.Join(r.failures...)
+}
+
+// runUntil runs a process that may end on its own, and ends it when its time is
+// over, which is no failure.
+func (r *run) runUntil(ctx context.Context, a Action, end time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	over := time.AfterFunc(time.Until(r.t0.Add(end)), cancel)
+	defer over.Stop()
+	return r.runPlain(ctx, a)
 }
 
 // runPlain runs a process from its planned time until it ends.
@@ -197,8 +212,11 @@ func (r *run) preflight(ctx context.Context) error {
 	var tcp bool
 	for _, a := range r.plan.Own().Actions {
 		program, _, _ := strings.Cut(a.Kind, "_")
-		if program == "udp" { // the agent itself
+		switch program {
+		case "udp": // the agent itself
 			continue
+		case "command":
+			program = a.Argv[0]
 		}
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%s needs the program %s: %w", a.Kind, program, err)

@@ -399,6 +399,100 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 	}
 }
 
+// TestOptions reads the options of an iperf3 test back from its report.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	plan := loopbackPlan(t)
+	bytes, pacing, mss, buffer, dscp := int64(2e6), int64(40e6), 1400, int64(65536), 46
+	f := &plan.Flows[0]
+	f.Options, f.RateBps, f.Duration = Options{&bytes, &pacing, &mss, &buffer, &dscp}, nil, 1500*time.Millisecond
+	a := startAgent(t, plan)
+	a.start(6 * time.Second)
+	a.end("done", 0)
+	b, err := os.ReadFile(filepath.Join(a.dir, "iperf3-flow1-client.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Start struct {
+			MSS    int   `json:"tcp_mss"`
+			Buffer int64 `json:"sock_bufsize"`
+			Test   struct {
+				TOS int `json:"tos"`
+			} `json:"test_start"`
+		} `json:"start"`
+		End struct {
+			Sent struct {
+				Bytes   int64   `json:"bytes"`
+				Seconds float64 `json:"seconds"`
+			} `json:"sum_sent"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal(b, &report); err != nil {
+		t.Fatal(err)
+	}
+	if s := report.Start; s.MSS != mss || s.Buffer != buffer || s.Test.TOS != dscp<<2 {
+		t.Errorf("report says %+v", s)
+	}
+	// 2 MB at 40 Mbit/s are 0.4 s, less what the buffers take at once.
+	if s := report.End.Sent; s.Bytes < bytes || s.Seconds < 0.2 {
+		t.Errorf("sent %+v", s)
+	}
+}
+
+// TestCommand runs a server and a client that would never end on their own.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	plan := loopbackPlan(t)
+	f := &plan.Flows[0]
+	f.Kind, f.CongestionControl, f.RateBps = "command", nil, nil
+	server, client := fmt.Sprint(f.ServerPort), fmt.Sprint(f.ClientPort)
+	own := plan.Own()
+	own.Actions = []Action{
+		{At: -5 * time.Second, Kind: "command_server", Flow: "flow1", Argv: []string{"iperf3", "-s", "-p", server}},
+		{At: 0, Kind: "command_client", Flow: "flow1", Argv: []string{
+			"iperf3", "-c", "127.0.0.1", "-B", "127.0.0.1", "-p", server, "--cport", client, "-t", "60", "-b", "10M"}},
+	}
+	plan.Hosts["here"] = own
+	a := startAgent(t, plan)
+	a.start(6 * time.Second)
+	a.end("done", 0)
+	if launched := a.events("flow_launched"); len(launched) != 2 {
+		t.Errorf("launched %+v", launched)
+	}
+	for _, side := range []string{"client", "server"} {
+		if b, err := os.ReadFile(filepath.Join(a.dir, "command-flow1-"+side+".txt")); err != nil || len(b) == 0 {
+			t.Errorf("%s: %v: %q", side, err, b)
+		}
+	}
+	spooled, err := os.ReadFile(filepath.Join(a.dir, "spool.lp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, side := range []string{"side=sender", "side=receiver"} {
+		if !strings.Contains(string(spooled), side) {
+			t.Errorf("no samples with %s", side)
+		}
+	}
+}
+
+// TestCommandThatFails says so.
+func TestCommandThatFails(t *testing.T) {
+	t.Parallel()
+	plan := loopbackPlan(t)
+	f := &plan.Flows[0]
+	f.Kind, f.CongestionControl, f.RateBps = "command", nil, nil
+	own := plan.Own()
+	own.Sample.TCP = nil
+	own.Actions = []Action{{At: 0, Kind: "command_client", Flow: "flow1", Argv: []string{"ls", "/nowhere"}}}
+	plan.Hosts["here"] = own
+	a := startAgent(t, plan)
+	a.start(6 * time.Second)
+	a.end("failed", 1, "command_client flow1", "/nowhere")
+}
+
 func TestRunUDP(t *testing.T) {
 	t.Parallel()
 	needIperf3(t)

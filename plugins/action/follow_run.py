@@ -10,9 +10,9 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from dumbbell.plan import Plan
 from dumbbell.states import record_state
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
+from dumbbell.store.run import Run
 from dumbbell.units import human
 
 _EVERY_S = 5.0
@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
             }
         )
         run_dir = Path(args["run_dir"])
-        phase = Plan.model_validate_json((run_dir / "plan.json").read_bytes()).phase(args["phase"])
+        phase = Run.open(run_dir).point.phase(args["phase"])
         t0_s = args["t0_unix_ns"] / 1e9
         total_s = phase.duration_ns / 1e9
         display = Display()

@@ -47,6 +47,21 @@ def counters(tcp_info: pl.DataFrame) -> pl.DataFrame:
     return rows.cast(_COUNTERS).sort("flow", "stream", "t_ns")  # type: ignore[arg-type]
 
 
+def sender_counter(tcp_info: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Growth of one of the sender's 32-bit counters, ``[flow, stream, t_ns, bytes]``, whatever its unit."""
+    if column not in tcp_info.columns:
+        return pl.DataFrame(schema=_COUNTERS)
+    rows = tcp_info.filter(pl.col("side") == "sender")
+    grown = unwrap_u32(pl.col(column)).over("flow", "stream", order_by="t_ns")
+    return rows.with_columns(bytes=grown).select(*_COUNTERS).cast(_COUNTERS)  # type: ignore[arg-type]
+
+
+def percentile(values: pl.Series, percent: float) -> float | None:
+    """Linearly interpolated between the two nearest; None of nothing."""
+    found = values.drop_nulls().quantile(percent / 100, interpolation="linear")
+    return None if found is None else float(found)
+
+
 def wire_counters(tcp_info: pl.DataFrame) -> pl.DataFrame:
     """Bytes of data packets that arrived so far, Ethernet header included: ``[flow, stream, t_ns, bytes]``.
 

@@ -15,10 +15,15 @@ from typing import Literal
 # tc's own spelling for rates; SI for times; bytes are written B to keep them apart from bits.
 RATE_BPS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 TIME_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
-SIZE_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "KiB": 2**10, "MiB": 2**20}
+SIZE_BYTES = {
+    **{"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
+    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
+}
 
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _QUANTITY = re.compile(rf"({NUMBER})([A-Za-z%]+)")
+_DIGITS = 400  # what a float may have
+_MOST = 10**18  # of the base unit: times, rates and sizes are kept in 64 bits
 
 
 def pattern(units: Mapping[str, object]) -> str:
@@ -32,15 +37,27 @@ def _split(text: object, what: str, units: Mapping[str, object], example: str) -
         raise ValueError(
             f"{text!r} is not {what}: write a number and one of {', '.join(units)}, as in {example}"
         )
+    if len(match[1]) > _DIGITS:
+        raise ValueError(f"{text!r} has more than {_DIGITS} digits")
     return Decimal(match[1]), match[2]
 
 
 def _parse(text: object, what: str, units: Mapping[str, int], example: str) -> int:
     number, unit = _split(text, what, units, example)
     base = number * units[unit]
+    if base > _MOST:
+        raise ValueError(f"{text!r} is more than {what} can be")
     if base != base.to_integral_value():
         raise ValueError(f"{text!r} is finer than {what} can be: the smallest step is 1{next(iter(units))}")
     return int(base)
+
+
+def scale(factor: Decimal, text: str) -> str:
+    """A quantity times a number: ``0.5`` times ``3mbit`` is ``1.5mbit``. ValueError if it is no quantity."""
+    match = re.fullmatch(rf"({NUMBER})([A-Za-z%]*)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a quantity")
+    return f"{(factor * Decimal(match[1])).normalize():f}{match[2]}"
 
 
 def _render(value: int, units: Mapping[str, int]) -> str:
@@ -66,6 +83,43 @@ def parse_duration(text: object) -> int:
 def render_duration(ns: int) -> str:
     """``20000000`` as ``20ms``."""
     return _render(ns, TIME_NS)
+
+
+def parse_size(text: object) -> int:
+    """Bytes of a size such as ``64kB``."""
+    return _parse(text, "a size", SIZE_BYTES, "64kB")
+
+
+def render_size(size: int) -> str:
+    """``64000`` as ``64kB``."""
+    return _render(size, SIZE_BYTES)
+
+
+@dataclass(frozen=True)
+class Period:
+    """A stretch of time, in nanoseconds since t0."""
+
+    start: int
+    end: int
+
+
+PERIOD = rf"{NUMBER}({'|'.join(TIME_NS)})-{NUMBER}({'|'.join(TIME_NS)})"
+
+
+def parse_period(text: object) -> Period:
+    """Start and end of a period such as ``10s-20s``."""
+    start, dash, end = text.partition("-") if isinstance(text, str) else ("", "", "")
+    if not dash:
+        raise ValueError(f"{text!r} is not a period: write two times since t0, as in 10s-20s")
+    period = Period(parse_duration(start), parse_duration(end))
+    if period.start >= period.end:
+        raise ValueError(f"{text!r} ends before it begins")
+    return period
+
+
+def render_period(period: Period) -> str:
+    """A period as :func:`parse_period` reads it."""
+    return f"{render_duration(period.start)}-{render_duration(period.end)}"
 
 
 def parse_ratio(text: object) -> float:
@@ -96,6 +150,8 @@ def parse_limit(text: object) -> Limit:
     """Limit of a queue such as ``1.5bdp``, ``166packets`` or ``250kB``."""
     number, unit = _split(text, "a queue limit", LIMIT_UNITS, "1bdp")
     if unit == "bdp":
+        if number > _MOST:
+            raise ValueError(f"{text!r} is more than a queue limit can be")
         return Limit(number, "bdp")
     if unit == "packets":
         return Limit(Decimal(_parse(text, "a queue limit", {"packets": 1}, "166packets")), "packets")

@@ -47,10 +47,10 @@ def test_preflight_tells_other_users_than_root_so() -> None:
 
 
 BAD = {
-    "unknown key": ("seed: 1\n", "sede: 1\n", "sede: ", "did you mean seed"),
+    "unknown key": ("duration: 30s\n", "duration: 30s\nsede: 1\n", "sede: ", "did you mean seed"),
     "bad unit": ("forward: {rate: 100mbit", "forward: {rate: 100mbps", "path.forward.rate: ", "100mbps"),
-    "duplicate key": ("seed: 1\n", "seed: 1\nseed: 2\n", "seed: duplicate key", "first given in line"),
-    "unknown host": ("from: senders[1]", "from: sender9", "flows[1].from: ", "no host sender9"),
+    "duplicate key": ("title: ", "title: x\ntitle: ", "title: duplicate key", "first given in line"),
+    "unknown host": ("from: senders[1]", "from: sender9", "flows.flow2.from: ", "no host sender9"),
 }  # fmt: skip
 
 

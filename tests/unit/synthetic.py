@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dumbbell.plan import Direction, Flow, Inventory, Phase, PingAction, Plan, plan
+from dumbbell.plan import Direction, Flow, Inventory, Phase, PingAction, Plan, Point, plan
 
 REPOSITORY = Path(__file__).parents[2]
 T0_UNIX_NS = {"calibration": 1_767_225_600_000_000_000, "measurement": 1_767_225_630_000_000_000}
@@ -108,9 +108,10 @@ def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float
 def write_run(run_dir: Path, scenario: Path = REPOSITORY / "scenarios/two_flow_fairness.yml") -> Plan:
     """Write ``scenario.yml``, ``plan.json`` and ``raw/`` of a run in which everything went as asked."""
     run_dir.mkdir(parents=True)
-    planned = plan(scenario, inventory())
+    whole = plan(scenario, inventory())
+    (planned,) = whole.points
     (run_dir / "scenario.yml").write_bytes(scenario.read_bytes())
-    (run_dir / "plan.json").write_bytes(planned.to_json())
+    (run_dir / "plan.json").write_bytes(whole.to_json())
     states = ("planned", "preparing", "calibrating", "armed", "running", "collecting")
     transitions = [
         {
@@ -125,8 +126,7 @@ def write_run(run_dir: Path, scenario: Path = REPOSITORY / "scenarios/two_flow_f
     assert planned.path
     forward, rtt_s = planned.path.forward, planned.path.rtt_ns / 1e9
     fluids = [
-        simulate(phase.flows, forward, rtt_s, phase.duration_ns / 1e9, planned.seed)
-        for phase in planned.phases
+        simulate(phase.flows, forward, rtt_s, phase.duration_ns / 1e9, whole.seed) for phase in planned.phases
     ]
     for host, detail in planned.hosts.items():
         raw = run_dir / "raw" / host
@@ -136,10 +136,10 @@ def write_run(run_dir: Path, scenario: Path = REPOSITORY / "scenarios/two_flow_f
         for phase, fluid in zip(planned.phases, fluids, strict=True):
             if host in phase.hosts:
                 _write_phase(raw / phase.phase, planned, phase, host, fluid)
-    return planned
+    return whole
 
 
-def _state(planned: Plan, host: str, *, router: bool) -> dict[str, Any]:
+def _state(planned: Point, host: str, *, router: bool) -> dict[str, Any]:
     asked = planned.hosts[host].state
     nic = {"txqueuelen": asked.txqueuelen or 1000, "mtu": 1500, "offloads": {"sg": True} | asked.offloads}
     path = planned.path.model_dump(include={"forward", "reverse"}) if planned.path and router else None
@@ -162,11 +162,11 @@ def _state(planned: Plan, host: str, *, router: bool) -> dict[str, Any]:
     }
 
 
-def _write_phase(folder: Path, planned: Plan, phase: Phase, host: str, fluid: Fluid) -> None:
+def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, fluid: Fluid) -> None:
     folder.mkdir()
     t0 = T0_UNIX_NS[phase.phase]
     own = phase.hosts[host]
-    told = phase.model_dump() | {"run_id": RUN_ID, "point": planned.point, "host": host}
+    told = phase.model_dump() | {"run_id": RUN_ID, "point": planned.id, "host": host}
     (folder / "plan.json").write_text(json.dumps(told))
     (folder / "start.json").write_text(json.dumps({"t0_unix_ns": t0}))
     end = t0 + phase.duration_ns
@@ -218,9 +218,9 @@ def ping_text(ping: PingAction, rtt_ms: float, t0: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _samples(planned: Plan, phase: Phase, host: str, t0: int, fluid: Fluid) -> list[str]:
+def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> list[str]:
     rng = np.random.default_rng(zlib.crc32(host.encode()))
-    common = f"phase={phase.phase},point={planned.point},run={RUN_ID}"
+    common = f"phase={phase.phase},point={planned.id},run={RUN_ID}"
     rows = []
     for tick in range(phase.duration_ns // phase.sampling_interval_ns):
         at = tick * phase.sampling_interval_ns + int(rng.gamma(2, 60_000))

@@ -10,11 +10,14 @@ from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
 from dumbbell import model
-from dumbbell.model import ScenarioError
+from dumbbell.model import ScenarioError, TcpFlow
+from dumbbell.model.expand import all_models, fields_of, is_list
+from dumbbell.model.schema import reference, schema
 from dumbbell.plan import plan
 
 SCENARIOS = sorted([*REPOSITORY.glob("scenarios/*.yml"), *REPOSITORY.glob("tests/e2e/*.yml")])
 SCHEMA = REPOSITORY / "schemas" / "scenario.schema.json"
+REFERENCE = REPOSITORY / "docs" / "scenario-reference.md"
 
 GOOD = """\
 name: probe
@@ -24,20 +27,19 @@ path:
   forward: {rate: 10mbit, delay: 5ms, queue: {kind: pfifo, limit: 1bdp}}
   reverse: {rate: 10mbit, delay: 5ms, queue: {kind: pfifo, limit: 1bdp}}
 flows:
-  - name: flow1
+  flow1:
     kind: iperf3_tcp
     from: senders[0]
     to: receivers[0]
-    duration: 10s
 """
 
 
-def problems(tmp_path: Path, text: str) -> list[str]:
+def problems(tmp_path: Path, text: str, profile: str | None = None) -> list[str]:
     """Everything that loading and planning this text says, without the folder."""
     file = tmp_path / "x.yml"
     file.write_text(text)
     with pytest.raises(ScenarioError) as caught:
-        plan(file, inventory())
+        plan(file, inventory(), profile)
     return str(caught.value).replace(f"{tmp_path}/", "").splitlines()
 
 
@@ -46,8 +48,14 @@ def test_the_example_is_a_scenario(tmp_path: Path) -> None:
     scenario = model.load(tmp_path / "x.yml").scenario
     assert scenario.path is not None
     assert scenario.path.forward.rate == 10_000_000
-    assert scenario.flows[0].start == 0
+    flow = scenario.flows["flow1"]
+    assert isinstance(flow, TcpFlow)
+    assert (flow.start, flow.duration, flow.congestion_control) == (0, None, "cubic")
     assert scenario.sampling.interval == 100_000_000
+
+
+UDP = "iperf3_tcp\n    rate: 1mbit"
+WHERE = "    from: senders[0]\n"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +83,7 @@ def test_the_example_is_a_scenario(tmp_path: Path) -> None:
             "senders[0]",
             "sender9",
             [
-                "x.yml:10:5: flows[0].from: the inventory has no host sender9; "
+                "x.yml:10:5: flows.flow1.from: the inventory has no host sender9; "
                 "it has archive, receiver1, receiver2, router, sender1, sender2"
             ],
         ),
@@ -83,39 +91,124 @@ def test_the_example_is_a_scenario(tmp_path: Path) -> None:
             "senders[0]",
             "sources[0]",
             [
-                "x.yml:10:5: flows[0].from: the inventory has no group sources; "
+                "x.yml:10:5: flows.flow1.from: the inventory has no group sources; "
                 "it has archives, receivers, routers, senders, testbed"
             ],
         ),
         (
             "senders[0]",
             "senders[7]",
-            ["x.yml:10:5: flows[0].from: the group senders has 2 hosts: sender1, sender2"],
+            ["x.yml:10:5: flows.flow1.from: the group senders has 2 hosts: sender1, sender2"],
         ),
-        ("receivers[0]", "sender1", ["x.yml:11:5: flows[0].to: both ends are sender1"]),
+        ("receivers[0]", "sender1", ["x.yml:11:5: flows.flow1.to: both ends are sender1"]),
+        ("receivers[0]", "senders[0]", ["x.yml:11:5: flows.flow1.to: both ends are senders[0]"]),
+        (
+            "receivers[0]",
+            "sender2",
+            ["x.yml:11:5: flows.flow1.to: sender1 and sender2 are both on the side left of the path"],
+        ),
         (
             "receivers[0]",
             "router",
             [
-                "x.yml:11:5: flows[0].to: router has 2 experiment interfaces; "
+                "x.yml:11:5: flows.flow1.to: router has 2 experiment interfaces; "
                 "the end of a flow has exactly one"
             ],
         ),
         (
-            "to: receivers[0]\n    duration: 10s",
-            "to: receivers[0]\n    start: 1s\n    duration: 10s",
-            ["x.yml:13:5: flows[0].duration: ends at 11s, after the scenario's duration of 10s"],
+            WHERE,
+            WHERE + "    start: 1s\n    duration: 10s\n",
+            ["x.yml:12:5: flows.flow1.duration: ends at 11s, after the scenario's duration of 10s"],
         ),
         (
-            "    duration: 10s",
-            "    duration: 2.5s",
-            ["x.yml:12:5: flows[0].duration: iperf3 runs for a whole number of seconds, not 2500ms"],
+            WHERE,
+            WHERE + "    start: 10s\n",
+            ["x.yml:11:5: flows.flow1.start: starts at 10s, not before the scenario's end at 10s"],
         ),
-        ("iperf3_tcp", "iperf3_udp", ["x.yml:8:5: flows[0].rate: missing"]),
+        (
+            WHERE,
+            WHERE + "    duration: 2.5s\n",
+            [
+                "x.yml:11:5: flows.flow1.duration: iperf3 runs for a whole number of seconds, not 2500ms: "
+                "give it another duration"
+            ],
+        ),
+        (
+            WHERE,
+            WHERE + "    start: 2.5s\n",
+            [
+                "x.yml:11:5: flows.flow1.start: iperf3 runs for a whole number of seconds, not 7500ms: "
+                "give it another duration"
+            ],
+        ),
+        (
+            WHERE,
+            WHERE + "    bytes: 1MB\n    duration: 2s\n",
+            ["x.yml:8:3: flows.flow1: give bytes or duration, not both"],
+        ),
+        (
+            WHERE,
+            WHERE + "    repeat: {count: 3, pairs: different}\n",
+            [
+                "x.yml:10:5: flows.flow1.from: the group senders has 2 hosts: sender1, sender2, "
+                "and senders[0] with the repetitions needs 3",
+                "x.yml:12:5: flows.flow1.to: the group receivers has 2 hosts: receiver1, receiver2, "
+                "and receivers[0] with the repetitions needs 3",
+            ],
+        ),
+        (
+            WHERE,
+            WHERE + "    repeat: {count: 3, every: 5s}\n",
+            ["x.yml:11:5: flows.flow1.repeat: flow13 starts at 10s, not before the scenario's end at 10s"],
+        ),
+        ("iperf3_tcp", "iperf3_udp", ["x.yml:8:3: flows.flow1.rate: missing"]),
         (
             "iperf3_tcp",
             "netperf",
-            ["x.yml:9:5: flows[0].kind: 'netperf' is not one of iperf3_tcp, iperf3_udp"],
+            [
+                "x.yml:9:5: flows.flow1.kind: 'netperf' is not one of "
+                "iperf3_tcp, iperf3_udp, udp, ping, command"
+            ],
+        ),
+        (
+            "    kind: iperf3_tcp\n",
+            "",
+            ["x.yml:8:3: flows.flow1.kind: missing, give one of iperf3_tcp, iperf3_udp, udp, ping, command"],
+        ),
+        (
+            "    kind: iperf3_tcp\n",
+            "    kind: iperf3_tcp\n    dscp: af44\n",
+            ["x.yml:10:5: flows.flow1.dscp: 'af44' is no DSCP: write 0 to 63 or one of cs0, "],
+        ),
+        (
+            "iperf3_tcp",
+            "udp\n    rate: 1mbit\n    active: 1s",
+            ["x.yml:8:3: flows.flow1: active and idle belong together"],
+        ),
+        (
+            "iperf3_tcp",
+            "udp\n    rate: 1mbit\n    active: 1s\n    idle: {exponential: 1s, pareto: 1s}",
+            ["x.yml:12:5: flows.flow1.idle: give one of exponential, pareto, uniform"],
+        ),
+        (
+            "iperf3_tcp",
+            "udp\n    rate: 1mbit\n    active: 1us\n    idle: 1us",
+            ["x.yml:11:5: flows.flow1.active: it would turn on and off more than 100000 times"],
+        ),
+        (
+            "iperf3_tcp",
+            "udp\n    rate: 1mbit\n    periods: [1s-3s, 2s-4s]",
+            ["x.yml:8:3: flows.flow1: periods follow each other in order of time"],
+        ),
+        (
+            "iperf3_tcp",
+            "udp\n    rate: 1mbit\n    periods: [1s-3s, {during: 4s-12s, rate: 2mbit}]",
+            ["x.yml:11:5: flows.flow1.periods: ends at 12s, after the scenario's duration of 10s"],
+        ),
+        (
+            "iperf3_tcp",
+            "command\n    client: [nc, '{dest}']",
+            ["x.yml:10:18: flows.flow1.client[1]: {dest} is none of client_port, dst, server_port, src"],
         ),
         (
             "limit: 1bdp}}\nflows",
@@ -130,7 +223,7 @@ def test_the_example_is_a_scenario(tmp_path: Path) -> None:
             "limit: 10kB}}\nflows",
             ["x.yml:6:39: path.reverse.queue: a pfifo is limited in packets or bdp, not in bytes"],
         ),
-        ("flows:\n", "flows: [\n", ["x.yml:8:3: not YAML: "]),
+        ("flows:\n", "flows: [\n", ["x.yml:9:9: not YAML: "]),
         (
             "flows:\n",
             "hosts: {nowhere: {txqueuelen: 1000}}\nflows:\n",
@@ -138,8 +231,56 @@ def test_the_example_is_a_scenario(tmp_path: Path) -> None:
         ),
         (
             "flows:\n",
+            "hosts: {senders: {sysctls: {net.ipv4.ip_local_port_range: 1024 all}}}\nflows:\n",
+            ["x.yml:7:29: hosts.senders.sysctls.net.ipv4.ip_local_port_range: '1024 all' is not two ports"],
+        ),
+        (
+            "flows:\n",
+            "hosts: {senders: {sysctls: {net.ipv4.ip_local_port_range: 1024 65535}}}\nflows:\n",
+            ["x.yml:9:3: flows.flow1: sender1 has no ports left outside its ephemeral range"],
+        ),
+        (
+            "flows:\n",
+            "roles: {router: senders}\nflows:\n",
+            ["x.yml:7:9: roles.router: the inventory has a group or host of this name"],
+        ),
+        (
+            "flows:\n",
+            "warm_up: 10s\nflows:\n",
+            ["x.yml:7:1: warm_up: is no part of the duration of 10s"],
+        ),
+        (
+            "flows:\n",
+            "baselines: {alone: [flow2]}\nflows:\n",
+            ["x.yml:7:21: baselines.alone[0]: there is no flow flow2, did you mean flow1?"],
+        ),
+        (
+            "flows:\n",
             "expect: [{metric: jain_index}]\nflows:\n",
             ["x.yml:7:10: expect[0]: give min, max or both"],
+        ),
+        (
+            "flows:\n",
+            "expect: [{metric: latency, max: 1}]\nflows:\n",
+            [
+                "x.yml:7:11: expect[0].metric: 'latency' is not one of utilisation, jain_index, goodput, "
+                "retransmits, time_in_recovery, rtt, completion_time"
+            ],
+        ),
+        (
+            "flows:\n",
+            "expect: [{metric: goodput, min: 5mbit, flows: [flow9]}]\nflows:\n",
+            ["x.yml:7:48: expect[0].flows[0]: no flow flow9 runs here; there are flow1"],
+        ),
+        (
+            "flows:\n",
+            "expect: [{metric: completion_time, max: 5s}]\nflows:\n",
+            ["x.yml:7:11: expect[0].metric: completion_time is not known of any flow here"],
+        ),
+        (
+            "flows:\n",
+            "expect: [{metric: goodput, min: 5mbit, window: 5s-20s}]\nflows:\n",
+            ["x.yml:7:40: expect[0].window: ends after the scenario's duration of 10s"],
         ),
     ],
 )
@@ -151,22 +292,40 @@ def test_errors_name_line_key_and_reason(tmp_path: Path, old: str, new: str, sai
 
 
 def test_the_same_name_twice(tmp_path: Path) -> None:
-    flow = GOOD[GOOD.index("  - name") :]
+    flow = GOOD[GOOD.index("  flow1") :]
     assert problems(tmp_path, GOOD + flow) == [
-        "x.yml:13:5: flows[1].name: flows[0] has the name flow1 already"
+        "x.yml:12:3: flows.flow1: duplicate key, first given in line 8"
     ]
+    repeated = "  flow:\n    kind: ping\n    from: sender1\n    to: receiver1\n    repeat: {count: 2}\n"
+    assert problems(tmp_path, GOOD + repeated) == ["x.yml:12:3: flows.flow: another flow is called flow1"]
 
 
 def test_several_problems_at_once_in_order(tmp_path: Path) -> None:
     text = GOOD.replace("10s", "soon").replace("name: probe", "name: probe\nname: other")
-    assert [line.split(":")[1] for line in problems(tmp_path, text)] == ["2", "4", "13"]
+    text = text.replace("senders[0]", "senders[x]")
+    assert [line.split(":")[1] for line in problems(tmp_path, text)] == ["2", "4", "11"]
+
+
+def test_a_queue_is_refused_in_the_direction_that_says_it(tmp_path: Path) -> None:
+    text = GOOD.replace("limit: 1bdp", "limit: 0packets", 1)
+    assert [line.split()[1] for line in problems(tmp_path, text)] == ["path.forward.queue.limit:"]
+    forward_only = text.replace(text[text.index("  reverse") : text.index("flows:")], "")
+    assert [line.split()[1] for line in problems(tmp_path, forward_only)] == ["path.forward.queue.limit:"]
 
 
 @pytest.mark.parametrize(
-    "text", ["", "- 1", "name: &a [*a]", "\x01", "a: b: c", "duration: !!int x", "{{}: 1}"]
+    "text", ["", "- 1", "name: &a [*a]", "\x01", "a: b: c", "duration: !!int x", "{{}: 1}", "[" * 5000]
 )
 def test_what_is_no_scenario_is_refused_with_a_position(tmp_path: Path, text: str) -> None:
     assert problems(tmp_path, text)[0].startswith("x.yml:1:")
+
+
+def test_aliases_cannot_make_a_small_file_large(tmp_path: Path) -> None:
+    bomb = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{name}: &{name} [*{of}, *{of}, *{of}, *{of}, *{of}, *{of}, *{of}, *{of}]\n"
+        for of, name in zip("abcdefg", "bcdefgh", strict=True)
+    )
+    assert any("more than 100000 values" in line for line in problems(tmp_path, bomb))
 
 
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
@@ -174,14 +333,45 @@ def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
         model.load(tmp_path / "none.yml")
 
 
+# --- what is generated from the models ------------------------------------------------------------
+
+
 def test_the_committed_schema_is_that_of_the_models() -> None:
-    assert SCHEMA.read_bytes() == model.schema(), "run python -m dumbbell.model"
+    assert SCHEMA.read_bytes() == schema(), "run python -m dumbbell.model"
+
+
+def test_the_committed_reference_is_that_of_the_models() -> None:
+    assert REFERENCE.read_bytes() == reference(), "run python -m dumbbell.model"
+
+
+def test_the_reference_has_every_key_and_no_broken_link() -> None:
+    text = REFERENCE.read_text()
+    headings = {line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line[:1] == "#"}
+    for link in (part.partition(")")[0] for part in text.split("](#")[1:]):
+        assert link in headings
+    for kind in all_models():
+        for key, _ in fields_of(kind):
+            assert f"| `{key}` |" in text or f"`{key}: " in text, (kind, key)
+
+
+def test_a_key_is_a_list_everywhere_or_nowhere() -> None:
+    """By its key alone a list is known to be a sweep; `flows` is the exception, a mapping in the scenario."""
+    lists: dict[str, set[bool]] = {}
+    for kind in all_models():
+        for key, field in fields_of(kind):
+            lists.setdefault(key, set()).add(is_list(field.annotation))
+    assert [key for key, found in lists.items() if len(found) > 1] == ["flows"]
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_shipped_scenarios(path: Path) -> None:
-    schema = json.loads(SCHEMA.read_text())
-    document: Any = YAML(typ="safe").load(path)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.Draft202012Validator(schema).validate(document)
+    text = path.read_text()
+    header, _, _ = text.partition("\n")
+    relative = Path(header.removeprefix("# yaml-language-server: $schema="))
+    assert (path.parent / relative).resolve() == SCHEMA
+    document: Any = YAML(typ="safe").load(text)
+    jsonschema.Draft202012Validator.check_schema(json.loads(SCHEMA.read_text()))
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
     assert model.load(path).scenario.name == path.stem
+    for profile in (None, *document.get("profiles", {})):
+        assert plan(path, inventory(), profile).points

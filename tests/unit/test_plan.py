@@ -6,31 +6,64 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.plan import PingAction, Plan, Sample, plan
+from dumbbell.plan import Flow, PingAction, Plan, Point, Sample, plan
+from dumbbell.plan.ports import EPHEMERAL
 
-SCENARIO = REPOSITORY / "scenarios" / "two_flow_fairness.yml"
+SCENARIOS = REPOSITORY / "scenarios"
+SCENARIO = SCENARIOS / "two_flow_fairness.yml"
+S = 10**9
 
 
-def planned() -> Plan:
-    return plan(SCENARIO, inventory())
+def planned() -> Point:
+    (point,) = plan(SCENARIO, inventory()).points
+    return point
 
 
-def test_same_input_same_bytes() -> None:
-    first = planned().to_json()
-    assert first == planned().to_json()
+def only(tmp_path: Path, text: str, **hosts: int) -> Point:
+    (tmp_path / "x.yml").write_text(text)
+    (point,) = plan(tmp_path / "x.yml", inventory(**hosts)).points
+    return point
+
+
+def scenario(flows: Any, **more: Any) -> str:
+    """A scenario of these flows; JSON is YAML."""
+    return json.dumps({"name": "x", "title": "x", "duration": "10s", "flows": flows} | more)
+
+
+def measured(tmp_path: Path, **flow: Any) -> Flow:
+    """The plan of one flow between the first pair."""
+    ends = {"from": "senders[0]", "to": "receivers[0]"}
+    (found,) = only(tmp_path, scenario({"flow": ends | flow})).phase("measurement").flows
+    return found
+
+
+# --- the plan as a whole ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yml")), ids=lambda path: path.stem)
+def test_same_input_same_bytes(path: Path) -> None:
+    first = plan(path, inventory()).to_json()
+    assert first == plan(path, inventory()).to_json()
     assert Plan.model_validate_json(first).to_json() == first
 
 
 def test_the_point_is_the_configuration(tmp_path: Path) -> None:
     text = SCENARIO.read_text()
-    (tmp_path / "title.yml").write_text(text.replace("title: Two", "title: 2"))
-    (tmp_path / "seed.yml").write_text(text.replace("seed: 1", "seed: 2"))
-    assert plan(tmp_path / "title.yml", inventory()).point == planned().point
-    assert plan(tmp_path / "seed.yml", inventory()).point != planned().point
+    for changed in (
+        text.replace("title: Two", "title: 2"),
+        text.replace("title: Two", "seed: 5\ntitle: Two"),  # nothing is drawn
+        text.replace("min: 90%", "min: 80%"),
+    ):
+        assert text != changed
+        assert only(tmp_path, changed).id == planned().id
+    for changed in (text.replace("start: 5s", "start: 6s"), text.replace("1bdp}}", "2bdp}}")):
+        assert text != changed
+        assert only(tmp_path, changed).id != planned().id
 
 
 def test_path_is_resolved() -> None:
@@ -38,17 +71,19 @@ def test_path_is_resolved() -> None:
     assert path is not None
     # 100 Mbit/s x 20 ms = 250 000 bytes = 165.1 packets of 1514 bytes
     assert (path.rtt_ns, path.forward.queue.limit_packets) == (20_000_000, 166)
-    assert json.loads(planned().to_json())["path"]["forward"]["queue"] == {
+    assert path.reverse == path.forward
+    assert json.loads(planned().model_dump_json())["path"]["forward"]["queue"] == {
         "kind": "pfifo",
         "limit_packets": 166,
     }
 
 
 def test_measurement_is_that_of_the_data_model() -> None:
-    phase = json.loads(planned().to_json())["phases"][1]
+    phase = json.loads(planned().model_dump_json())["phases"][1]
     assert phase["flows"][0] == {
-        "name": "flow1", "kind": "iperf3_tcp", "src_host": "sender1", "dst_host": "receiver1",
-        "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 40001, "streams": 1,
+        "name": "flow1", "kind": "iperf3_tcp", "direction": "forward",
+        "src_host": "sender1", "dst_host": "receiver1",
+        "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 10001, "streams": 1,
         "start_ns": 0, "duration_ns": 30_000_000_000, "congestion_control": "cubic", "rate_bps": None,
     }  # fmt: skip
     assert phase["hosts"]["sender1"] == {
@@ -67,8 +102,9 @@ def test_calibration_pings_one_pair_after_the_other_then_fills_the_path() -> Non
     assert all(ping.count == 21 for ping in pings)
     (load,) = phase.flows
     assert load.model_dump() == {
-        "name": "calibration_rate", "kind": "iperf3_tcp", "src_host": "sender1", "dst_host": "receiver1",
-        "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 40001, "streams": 4,
+        "name": "calibration_rate", "kind": "iperf3_tcp", "direction": "forward",
+        "src_host": "sender1", "dst_host": "receiver1",
+        "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 10001, "streams": 4,
         "start_ns": load.start_ns, "duration_ns": 5_000_000_000, "congestion_control": "reno",
         "rate_bps": None,
     }  # fmt: skip
@@ -83,18 +119,21 @@ def test_calibration_pings_one_pair_after_the_other_then_fills_the_path() -> Non
 
 def test_without_a_path_its_rate_is_not_measured(tmp_path: Path) -> None:
     text = SCENARIO.read_text()
-    (tmp_path / "x.yml").write_text(text[: text.index("path:")] + text[text.index("hosts:") :])
-    without = plan(tmp_path / "x.yml", inventory())
+    text = text[: text.index("path:")] + text[text.index("hosts:") : text.index("expect:")]
+    without = only(tmp_path, text)
     assert without.path is None
     calibration = without.phase("calibration")
     assert calibration.flows == []
     assert all(part.sample == Sample() for part in calibration.hosts.values())
 
 
+# --- hosts -----------------------------------------------------------------------------------------
+
+
 def test_the_host_has_the_last_word_on_its_state(tmp_path: Path) -> None:
     special = "hosts:\n  sender1: {txqueuelen: 50, offloads: {tso: true}}\n  senders: {txqueuelen: 70}\n"
-    (tmp_path / "x.yml").write_text(SCENARIO.read_text().replace("hosts:\n", special))
-    states = {host: detail.state for host, detail in plan(tmp_path / "x.yml", inventory()).hosts.items()}
+    point = only(tmp_path, SCENARIO.read_text().replace("hosts:\n", special))
+    states = {host: detail.state for host, detail in point.hosts.items()}
     assert {host: state.txqueuelen for host, state in states.items()} == {
         "sender1": 50, "sender2": 70, "receiver1": 1000, "receiver2": 1000, "router": 1000,
     }  # fmt: skip
@@ -102,8 +141,29 @@ def test_the_host_has_the_last_word_on_its_state(tmp_path: Path) -> None:
     assert states["router"].congestion_controls == []
 
 
+def test_all_that_a_host_can_be_asked_for(tmp_path: Path) -> None:
+    asked = {
+        "kernel": "6.12.117",
+        "modules": {"tcp_bbr": {"fast": True, "gain": 3}},
+        "offloads": {"tso": True},
+        "txqueuelen": 500,
+        "mtu": 9000,
+        "qdisc": "fq",
+        "sysctls": {"net.ipv4.tcp_sack": 0},
+    }
+    ends = {"from": "left", "to": "receivers[0]", "kind": "iperf3_tcp", "congestion_control": "bbr"}
+    text = scenario({"flow": ends}, roles={"left": "senders[1]"}, hosts={"left": asked})
+    hosts = only(tmp_path, text).hosts
+    assert hosts["sender2"].state.model_dump() == asked | {
+        "modules": {"tcp_bbr": {"fast": "Y", "gain": "3"}},
+        "sysctls": {"net.ipv4.tcp_sack": "0"},
+        "congestion_controls": ["bbr"],
+    }
+    assert hosts["sender1"].state.kernel is None
+
+
 def test_hosts_that_take_no_part_are_brought_to_their_state_and_then_left_alone() -> None:
-    larger = plan(SCENARIO, inventory(senders=3))
+    (larger,) = plan(SCENARIO, inventory(senders=3)).points
     assert larger.hosts["sender3"].state.offloads == {"tso": False, "gso": False, "gro": False}
     parts = {phase.phase: set(phase.hosts) for phase in larger.phases}
     assert parts == {
@@ -114,37 +174,195 @@ def test_hosts_that_take_no_part_are_brought_to_their_state_and_then_left_alone(
 
 def test_hosts_without_an_experiment_interface_are_no_part_of_the_plan() -> None:
     assert sorted(planned().hosts) == ["receiver1", "receiver2", "router", "sender1", "sender2"]
-    assert b"archive" not in planned().to_json()
+    assert "archive" not in planned().model_dump_json()
+
+
+# --- flows -----------------------------------------------------------------------------------------
+
+
+def test_options_of_a_tcp_flow(tmp_path: Path) -> None:
+    options = {
+        "start": "0.5s",
+        "bytes": "5MB",
+        "mss": 1400,
+        "dscp": "af41",
+        "socket_buffer": "64KiB",
+        "pacing": "2mbit",
+    }
+    flow = measured(tmp_path, kind="iperf3_tcp", rate="8mbit", streams=2, **options)
+    assert (
+        flow.model_dump(exclude_none=True).items()
+        >= {
+            "bytes": 5_000_000,
+            "mss_bytes": 1400,
+            "dscp": 34,
+            "socket_buffer_bytes": 65536,
+            "pacing_bps": 2_000_000,
+            "rate_bps": 8_000_000,
+            "streams": 2,
+            "start_ns": S // 2,
+        "duration_ns": 19 * S // 2,
+        }.items()
+    )
+
+
+def test_a_reversed_flow_and_its_path(tmp_path: Path) -> None:
+    slow = {"rate": "1mbit", "delay": "5ms", "queue": {"kind": "pfifo", "limit": "1bdp"}}
+    flow = {"kind": "iperf3_tcp", "from": "senders[0]", "to": "receivers[0]"}
+    flows = {"there": flow, "back": flow | {"direction": "reverse"}}
+    point = only(tmp_path, scenario(flows, path={"forward": slow | {"rate": "9mbit"}, "reverse": slow}))
+    there, back = point.phase("measurement").flows
+    assert (there.src_host, there.dst_host, there.direction) == ("sender1", "receiver1", "forward")
+    assert (back.src_host, back.dst_host, back.direction) == ("receiver1", "sender1", "reverse")
+    assert point.path is not None
+    assert [point.path.rate_bps(f.direction) for f in (there, back)] == [9_000_000, 1_000_000]
+    # Both ways are calibrated, one after the other.
+    one, other = point.phase("calibration").flows
+    assert (one.src_host, other.src_host) == ("sender1", "receiver1")
+    assert one.end_ns < other.start_ns
+    assert one.name != other.name
+
+
+def test_a_repeated_flow_of_different_pairs(tmp_path: Path) -> None:
+    ends = {"from": "senders[1]", "to": "receivers[0]", "start": "1s", "duration": "5s"}
+    repeat = {"count": 3, "every": "2s", "pairs": "different"}
+    flows = {"flow": ends | {"kind": "iperf3_tcp", "repeat": repeat}}
+    point = only(tmp_path, scenario(flows), senders=4, receivers=3)
+    found = [(f.name, f.src_host, f.dst_host, f.start_ns // S, f.end_ns // S) for f in
+             point.phase("measurement").flows]  # fmt: skip
+    assert found == [
+        ("flow1", "sender2", "receiver1", 1, 6),
+        ("flow2", "sender3", "receiver2", 3, 8),
+        ("flow3", "sender4", "receiver3", 5, 10),
+    ]
+
+
+def steps(flow: Flow) -> list[tuple[float, int | None]]:
+    later = [(step.at_ns / S, step.rate_bps) for step in flow.rate_steps or []]
+    return [(0, flow.rate_bps), *later]
+
+
+def test_udp_that_comes_and_goes(tmp_path: Path) -> None:
+    flow = measured(tmp_path, kind="udp", rate="1mbit", start="1s", active="2s", idle="3s")
+    assert (flow.start_ns, flow.end_ns, flow.payload_bytes) == (S, 10 * S, 1472)
+    assert steps(flow) == [(0, 1_000_000), (2, 0), (5, 1_000_000), (7, 0)]
+
+    periods = ["2s-3s", {"during": "3s-4s", "rate": "5mbit"}, "6s-8s"]
+    flow = measured(tmp_path, kind="udp", rate="1mbit", periods=periods, datagram="100B")
+    assert (flow.start_ns, flow.end_ns, flow.payload_bytes) == (2 * S, 8 * S, 100)
+    assert steps(flow) == [(0, 1_000_000), (1, 5_000_000), (2, 0), (4, 1_000_000)]
+
+    flow = measured(tmp_path, kind="udp", rate="1mbit")
+    assert steps(flow) == [(0, 1_000_000)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "least", "most"),
+    [
+        ({"exponential": "20ms"}, 0, 10 * S),
+        ({"pareto": "20ms"}, 20_000_000 // 3, 10 * S),  # its least is mean x (shape - 1) / shape
+        ({"pareto": "20ms", "shape": 3}, 20_000_000 * 2 // 3, 10 * S),
+        ({"uniform": "10ms-30ms"}, 10_000_000, 30_000_000),
+    ],
+)
+def test_drawn_durations(tmp_path: Path, asked: dict[str, Any], least: int, most: int) -> None:
+    flow = measured(tmp_path, kind="udp", rate="1mbit", active=asked, idle=asked)
+    at = [0, *(step.at_ns for step in flow.rate_steps or [])]
+    drawn = [later - earlier for earlier, later in pairwise(at)]
+    assert all(least - 1000 <= d <= most for d in drawn)
+    assert sum(drawn) / len(drawn) == pytest.approx(20_000_000, rel=0.35)
+    assert len(set(drawn)) > 100
+
+
+def test_a_repetition_draws_anew_and_alike_for_all_points(tmp_path: Path) -> None:
+    tcp = {"kind": "iperf3_tcp", "from": "senders[0]", "to": "receivers[0]"}
+    udp = tcp | {"kind": "udp", "rate": "1mbit", "active": {"exponential": "1s"}, "idle": "1s"}
+    flows = {"tcp": tcp | {"congestion_control": ["cubic", "reno"]}, "udp": udp}
+
+    def drawn(seed: int) -> dict[int, set[str]]:
+        (tmp_path / "x.yml").write_text(scenario(flows, repetitions=3, seed=seed))
+        found: dict[int, set[str]] = {}
+        for point in plan(tmp_path / "x.yml", inventory()).points:
+            found.setdefault(point.repetition, set()).add(str(point.phase("measurement").flows[1].rate_steps))
+        return found
+
+    assert [len(of_points) for of_points in drawn(1).values()] == [1, 1, 1]
+    assert len(set.union(*drawn(1).values())) == 3
+    assert drawn(1) != drawn(2)
+
+
+def test_ping_beside_other_flows(tmp_path: Path) -> None:
+    flow = {"kind": "ping", "from": "senders[0]", "to": "receivers[1]", "start": "2s", "interval": "50ms"}
+    point = only(tmp_path, scenario({"probe": flow}))
+    (ping,) = point.phase("measurement").hosts["sender1"].actions
+    assert ping.model_dump() == {
+        "at_ns": 2 * S, "kind": "ping", "name": "probe", "dst": "198.18.2.12", "count": 160,
+        "interval_ns": 50_000_000,
+    }  # fmt: skip
+
+
+def test_a_command_gets_addresses_and_ports(tmp_path: Path) -> None:
+    flow = {
+        "kind": "command",
+        "from": "senders[0]",
+        "to": "receivers[0]",
+        "start": "1s",
+        "client": ["nc", "-s", "{src}", "-p", "{client_port}", "{dst}", "{server_port}"],
+        "server": ["nc", "-l", "-p", "{server_port}"],
+        "sample": True,
+    }
+    point = only(tmp_path, scenario({"copy": flow}))
+    hosts = point.phase("measurement").hosts
+    assert hosts["sender1"].actions[0].model_dump() == {
+        "at_ns": S, "kind": "command_client", "flow": "copy",
+        "argv": ["nc", "-s", "198.18.1.11", "-p", "10001", "198.18.2.11", "5201"],
+    }  # fmt: skip
+    assert hosts["receiver1"].actions[0].model_dump()["argv"] == ["nc", "-l", "-p", "5201"]
+    assert hosts["receiver1"].sample.tcp == hosts["sender1"].sample.tcp == ["copy"]
+
+
+def test_cool_down_is_silent_time_of_the_measurement(tmp_path: Path) -> None:
+    flows = {"flow": {"kind": "iperf3_tcp", "from": "senders[0]", "to": "receivers[0]"}}
+    phase = only(tmp_path, scenario(flows, cool_down="3s")).phase("measurement")
+    assert (phase.flows[0].end_ns, phase.duration_ns) == (10 * S, 13 * S)
 
 
 flow = st.fixed_dictionaries(
     {
-        "kind": st.sampled_from(["iperf3_tcp", "iperf3_udp"]),
+        "kind": st.sampled_from(["iperf3_tcp", "iperf3_udp", "udp"]),
         "from": st.integers(0, 3).map("senders[{}]".format),
         "to": st.integers(0, 3).map("receivers[{}]".format),
+        "direction": st.sampled_from(["forward", "reverse"]),
         "start": st.integers(0, 5).map("{}s".format),
         "duration": st.integers(1, 5).map("{}s".format),
-        "streams": st.integers(1, 16),
+        "streams": st.integers(1, 128),
     }
 )
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(flows=st.lists(flow, min_size=1, max_size=12))
-def test_no_two_connections_share_a_tuple_or_a_port(tmp_path: Path, flows: Sequence[dict[str, Any]]) -> None:
-    listed = [
-        f | {"name": f"f{i}"} | ({"rate": "1mbit"} if f["kind"] == "iperf3_udp" else {})
-        for i, f in enumerate(flows)
-    ]
-    # JSON is YAML.
-    scenario = {"name": "x", "title": "x", "duration": "10s", "flows": listed}
-    (tmp_path / "x.yml").write_text(json.dumps(scenario))
-    resolved = plan(tmp_path / "x.yml", inventory(4, 4))
+@given(
+    flows=st.lists(flow, min_size=1, max_size=12),
+    ports=st.none() | st.tuples(st.integers(1024, 30_000), st.integers(30_000, 60_000)),
+)
+def test_no_two_connections_share_a_port_nor_take_an_ephemeral_one(
+    tmp_path: Path, flows: Sequence[dict[str, Any]], ports: tuple[int, int] | None
+) -> None:
+    listed = {}
+    for i, f in enumerate(flows):
+        options = {} if f["kind"] == "iperf3_tcp" else {"rate": "1mbit"}
+        listed[f"f{i}"] = {k: v for k, v in f.items() if k != "streams" or f["kind"] != "udp"} | options
+    sysctls = {"net.ipv4.ip_local_port_range": "{} {}".format(*ports)} if ports else {}
+    resolved = only(
+        tmp_path, scenario(listed, hosts={"testbed": {"sysctls": sysctls}}), senders=4, receivers=4
+    )
+    low, high = ports or EPHEMERAL
     for phase in resolved.phases:
-        servers = [(f.dst, f.server_port) for f in phase.flows]
-        clients = [(f.src, f.client_port + i) for f in phase.flows for i in range(f.streams)]
-        assert len(set(servers)) == len(servers)
-        assert len(set(clients)) == len(clients)
+        taken = [(f.dst, f.server_port) for f in phase.flows]
+        taken += [(f.src, f.client_port + i) for f in phase.flows for i in range(f.streams)]
+        assert len(set(taken)) == len(taken)
+        if phase.phase == "measurement":
+            assert not any(low <= port <= high for _, port in taken)
         for host in phase.hosts.values():
             at = [action.at_ns for action in host.actions]
             assert at == sorted(at)

@@ -47,8 +47,10 @@ def text(path: str, old: str, new: str) -> Callable[[Path], None]:
 
 
 def expectation(metric: str, **bound: float) -> Callable[[Path], None]:
-    expected = [{"metric": metric, "min": None, "max": None} | bound]
-    return lambda run_dir: edit(run_dir / "plan.json", lambda plan: plan.update(expect=expected))
+    """The scenario's expectations, but for this one bound on both flows where both run."""
+    window = {"flows": ["flow1", "flow2"], "window_ns": [5 * 10**9, 30 * 10**9]}
+    expected = [{"metric": metric, "min": None, "max": None} | window | bound]
+    return lambda run_dir: edit(run_dir / "plan.json", lambda plan: plan["points"][0].update(expect=expected))
 
 
 def forget_t0(run_dir: Path) -> None:
@@ -243,7 +245,7 @@ def test_a_flow_that_never_sent_says_so(run_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (expectation("utilisation", max=0.5), "all flows: utilisation is 0.956, above 0.5"),
+        (expectation("utilisation", max=0.5), "all flows: utilisation is 95.6 %, above 50 %"),
         (expectation("jain_index", min=0.999), "all flows: jain_index is "),
     ],
 )

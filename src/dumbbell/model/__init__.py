@@ -1,30 +1,34 @@
-"""The scenario language: what a ``scenarios/*.yml`` file may say, and the errors when it says something else.
+"""The scenario language: what ``scenarios/*.yml`` may say, and the errors when one says something else.
 
-:func:`load` reads a file into a :class:`Scenario` and remembers the line and column of every key, so that the
-planner's errors point into the file too. ``python -m dumbbell.model [FILE]`` writes the JSON Schema.
+:func:`load` reads a file into the cases of a :class:`Scenario` and remembers the line and column of every
+key, so that the planner's errors point into the file too. ``python -m dumbbell.model`` writes what is
+generated from the models: the JSON Schema and the reference.
 """
 
-from dumbbell.model.flows import TcpFlow, UdpFlow
-from dumbbell.model.load import KeyPath, Problem, ScenarioError, ScenarioFile, load
+from dumbbell.model.expect import Metric
+from dumbbell.model.flows import CommandFlow, Iperf3UdpFlow, PingFlow, Random, RatedPeriod, TcpFlow, UdpFlow
+from dumbbell.model.load import ScenarioCase, ScenarioFile, load
 from dumbbell.model.path import Direction, NetworkPath, Queue
-from dumbbell.model.scenario import Expectation, HostState, Metric, Sampling, Scenario, Validity, schema
+from dumbbell.model.problems import KeyPath, Problem, ScenarioError
+from dumbbell.model.scenario import Scenario
 
 __all__ = [
+    "CommandFlow",
     "Direction",
-    "Expectation",
-    "HostState",
+    "Iperf3UdpFlow",
     "KeyPath",
     "Metric",
     "NetworkPath",
+    "PingFlow",
     "Problem",
     "Queue",
-    "Sampling",
+    "Random",
+    "RatedPeriod",
     "Scenario",
+    "ScenarioCase",
     "ScenarioError",
     "ScenarioFile",
     "TcpFlow",
     "UdpFlow",
-    "Validity",
     "load",
-    "schema",
 ]

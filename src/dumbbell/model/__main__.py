@@ -1,9 +1,8 @@
-"""Write the JSON Schema of a scenario file."""
+"""Write what is generated from the models: the JSON Schema and the reference."""
 
-import sys
 from pathlib import Path
 
-from dumbbell.model import schema
+from dumbbell.model.schema import reference, schema
 
-target = Path(sys.argv[1] if len(sys.argv) > 1 else "schemas/scenario.schema.json")
-target.write_bytes(schema())
+Path("schemas/scenario.schema.json").write_bytes(schema())
+Path("docs/scenario-reference.md").write_bytes(reference())

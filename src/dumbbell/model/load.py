@@ -1,164 +1,111 @@
-"""From a YAML file to a scenario, with the line and column of every key; errors point into the file."""
+"""From a YAML file to the cases of a scenario; every error points into the file."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pydantic
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from dumbbell import units
-from dumbbell.model.flows import TcpFlow, UdpFlow
-from dumbbell.model.quantities import Strict
-from dumbbell.model.scenario import Scenario
-
-Key = str | int
-KeyPath = tuple[Key, ...]
+from dumbbell.model.expand import Case, all_models, expand, fields_of
+from dumbbell.model.flows import KINDS
+from dumbbell.model.problems import Key, KeyPath, Problem, ScenarioError
+from dumbbell.model.scenario import Matrix, Scenario
+from dumbbell.model.tree import Tree, read
+from dumbbell.words import did_you_mean, known_are
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong with a scenario, and where."""
+class ScenarioCase:
+    """A scenario with a value for everything that varies, and the name of each of these values."""
 
-    file: str
-    line: int
-    column: int
-    key: str
-    reason: str
-
-    def __str__(self) -> str:
-        key = f"{self.key}: " if self.key else ""
-        return f"{self.file}:{self.line}:{self.column}: {key}{self.reason}"
-
-
-class ScenarioError(Exception):
-    """A scenario that cannot be run; ``problems`` lists everything found, in the order of the file."""
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = sorted(problems, key=lambda p: (p.line, p.column))
-        super().__init__(str(self))
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.problems))
+    levels: Mapping[str, str]
+    scenario: Scenario
 
 
 @dataclass(frozen=True)
 class ScenarioFile:
-    """A scenario together with where each of its keys stands in the file."""
+    """The cases of a scenario, together with where each key stands in the file."""
 
-    path: Path
-    scenario: Scenario
-    positions: dict[KeyPath, tuple[int, int]]
+    tree: Tree
+    cases: list[ScenarioCase]
+    varies: Mapping[str, KeyPath]  # where each thing that varies stands
 
-    def problem(self, key: KeyPath, reason: str) -> Problem:
-        """A problem at this key, or at the nearest enclosing key that the file has."""
-        return _problem(self.path, self.positions, key, reason)
-
-
-def load(path: Path) -> ScenarioFile:
-    """Read a scenario file; raise :class:`ScenarioError` with everything that is wrong in it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ScenarioError([Problem(str(path), 1, 1, "", f"cannot be read: {error.strerror}")]) from None
-    except UnicodeDecodeError:
-        raise ScenarioError([Problem(str(path), 1, 1, "", "is not UTF-8 text")]) from None
-
-    tree = _Tree(path)
-    value = tree.read(text)
-    if value is None:
-        raise ScenarioError(tree.problems or [Problem(str(path), 1, 1, "", "is empty")])
-    try:
-        scenario = Scenario.model_validate(value)
-    except pydantic.ValidationError as error:
-        # A value that fits no member of a union has one error for each member: said once is enough.
-        reasons: dict[KeyPath, str] = {}
-        for key, reason in (_explain(item, value) for item in error.errors()):
-            reasons[key] = f"{reasons[key]}, or {reason}" if key in reasons else reason
-        problems = [_problem(path, tree.positions, key, reason) for key, reason in reasons.items()]
-        raise ScenarioError(tree.problems + problems) from None
-    file = ScenarioFile(path, scenario, tree.positions)
-    if contradictions := tree.problems + list(_contradictions(file)):
-        raise ScenarioError(contradictions)
-    return file
+    @property
+    def scenario(self) -> Scenario:
+        """The first case: name, seed, order and all else that does not vary."""
+        return self.cases[0].scenario
 
 
-class _Tree:
-    """Plain values of a YAML document, with the position of every key and item."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.positions: dict[KeyPath, tuple[int, int]] = {}
-        self.problems: list[Problem] = []
-        self._yaml = YAML(typ="safe", pure=True)
-
-    def read(self, text: str) -> Any:
+def load(path: Path, profile: str | None = None) -> ScenarioFile:
+    """Read a scenario file; :class:`ScenarioError` with everything that is wrong in it, in any profile."""
+    tree = read(path)
+    problems = list(tree.problems)
+    files: dict[str | None, ScenarioFile] = {}
+    profiles = tree.value.get("profiles") if isinstance(tree.value, dict) else None
+    names = [n for n, p in profiles.items() if isinstance(p, dict)] if isinstance(profiles, dict) else []
+    for name in (None, *names):
         try:
-            node = self._yaml.compose(text)
-            return None if node is None else self._value(node, (), ())
-        except MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            reason = " ".join(filter(None, (error.context, error.problem)))
-            self.problems.append(Problem(str(self.path), line, column, "", f"not YAML: {reason}"))
-        except YAMLError as error:
-            self.problems.append(
-                Problem(str(self.path), 1, 1, "", f"not YAML: {' '.join(str(error).split())}")
-            )
+            files[name] = _validated(tree if name is None else tree.merged(("profiles", name)))
+        except ScenarioError as error:
+            problems += error.problems
+    if profile is not None and profile not in names:
+        reason = f"the scenario has no profile {profile}{known_are(profile, names)}"
+        problems.append(tree.problem(("profiles",), reason))
+    if problems:
+        raise ScenarioError(problems)
+    return files[profile]
 
-    def _value(self, node: Node, key: KeyPath, parents: tuple[Node, ...]) -> Any:
-        self.positions.setdefault(key, _mark(node))
-        if any(node is parent for parent in parents):
-            self._refuse(node, key, "an alias inside what it stands for")
-            return None
-        inside = (*parents, node)
-        if isinstance(node, SequenceNode):
-            return [self._value(item, (*key, i), inside) for i, item in enumerate(node.value)]
-        if isinstance(node, MappingNode):
-            mapping: dict[str, Any] = {}
-            for name_node, value_node in node.value:
-                name = name_node.value
-                if not isinstance(name_node, ScalarNode):
-                    self._refuse(name_node, key, "a key is a plain word")
-                elif name in mapping:
-                    first = self.positions[*key, name][0]
-                    self._refuse(name_node, (*key, name), f"duplicate key, first given in line {first}")
-                else:
-                    self.positions[*key, name] = _mark(name_node)
-                    mapping[name] = self._value(value_node, (*key, name), inside)
-            return mapping
+
+def _validated(tree: Tree) -> ScenarioFile:
+    matrix = Matrix.model_validate({})
+    if isinstance(tree.value, dict) and "matrix" in tree.value:
         try:
-            return self._yaml.constructor.construct_object(node)
-        except ValueError as error:
-            self._refuse(node, key, f"{node.value!r} cannot be read: {error}")
-            return None
+            matrix = Matrix.model_validate(tree.value["matrix"])
+        except pydantic.ValidationError as error:
+            reasons = _reasons(error, tree.value["matrix"])
+            raise ScenarioError(tree.problem(("matrix", *k), reason) for k, reason in reasons) from None
 
-    def _refuse(self, node: Node, key: KeyPath, reason: str) -> None:
-        line, column = _mark(node)
-        self.problems.append(Problem(str(self.path), line, column, render_key(key), reason))
+    found: dict[Problem, list[Case]] = {}
+    cases = []
+    expanded, varies = expand(tree, matrix)
+    for case in expanded:
+        try:
+            scenario = Scenario.model_validate(case.value)
+        except pydantic.ValidationError as error:
+            problems = [tree.problem(*reason) for reason in _reasons(error, case.value)]
+        else:
+            cases.append(ScenarioCase(case.levels, scenario))
+            problems = [tree.problem(*reason) for reason in _contradictions(scenario, case.levels)]
+        for problem in problems:
+            found.setdefault(problem, []).append(case)
+    if found:
+        raise ScenarioError(among(problem, [c.levels for c in at], expanded) for problem, at in found.items())
+    return ScenarioFile(tree, cases, varies)
 
 
-def _mark(node: Node) -> tuple[int, int]:
-    return node.start_mark.line + 1, node.start_mark.column + 1
+def among(problem: Problem, at: list[Mapping[str, str]], cases: list[Any]) -> Problem:
+    """A problem of some cases names the first of them."""
+    if len(at) == len(cases):
+        return problem
+    where = ", ".join(f"{name} {label}" for name, label in at[0].items())
+    return Problem(
+        problem.file, problem.line, problem.column, problem.key, f"{problem.reason} (with {where})"
+    )
 
 
-def render_key(key: Sequence[Key]) -> str:
-    """``("flows", 1, "from")`` as ``flows[1].from``."""
-    return "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in key).removeprefix(".")
+# --- pydantic's errors in the words of the file --------------------------------------------------------
 
 
-def _problem(path: Path, positions: dict[KeyPath, tuple[int, int]], key: KeyPath, reason: str) -> Problem:
-    at = key
-    while at and at not in positions:
-        at = at[:-1]
-    line, column = positions.get(at, (1, 1))
-    return Problem(str(path), line, column, render_key(key), reason)
+def _reasons(error: pydantic.ValidationError, value: Any) -> list[tuple[KeyPath, str]]:
+    # A value that fits no member of a union has one error for each member: said once is enough.
+    reasons: dict[KeyPath, str] = {}
+    for key, reason in (_explain(item, value) for item in error.errors()):
+        reasons[key] = f"{reasons[key]}, or {reason}" if key in reasons else reason
+    return list(reasons.items())
 
 
 def _explain(error: Any, value: Any) -> tuple[KeyPath, str]:
@@ -178,14 +125,16 @@ def _explain(error: Any, value: Any) -> tuple[KeyPath, str]:
     reason: str = error["msg"].removeprefix("Input ")
     match error["type"]:
         case "extra_forbidden":
-            close = difflib.get_close_matches(str(key[-1]), _keys(), n=1, cutoff=0.7)
-            reason = "unknown key" + (f", did you mean {close[0]}?" if close else "")
+            reason = f"unknown key{did_you_mean(str(key[-1]), _keys())}"
         case "missing":
             reason = "missing"
         case "union_tag_not_found":
-            key, reason = [*key, "kind"], f"missing, give one of {_kinds()}"
-        case "union_tag_invalid":
-            key, reason = [*key, "kind"], f"{context['tag']!r} is not one of {_kinds()}"
+            key.append(context["discriminator"].strip("'"))
+            kinds = f", give one of {', '.join(KINDS)}" if location[0] == "flows" else ""
+            reason = f"missing{kinds}"
+        case "union_tag_invalid" if context["discriminator"].startswith("'"):
+            key.append(context["discriminator"].strip("'"))
+            reason = f"{context['tag']!r} is not one of {context['expected_tags'].replace(chr(39), '')}"
         case "literal_error":
             reason = f"{given!r} is not one of {context['expected']}"
         case "value_error":
@@ -205,38 +154,33 @@ def _has(value: Any, part: Key) -> bool:
     return isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value)
 
 
-def _kinds() -> str:
-    return ", ".join(
-        kind for flow in (TcpFlow, UdpFlow) for kind in get_args(flow.model_fields["kind"].annotation)
-    )
-
-
 def _keys() -> list[str]:
-    fields = (field for model in _models(Strict) for field in model.model_fields.items())
-    return sorted({field.alias or name for name, field in fields})
+    return sorted({key for model in all_models() for key, _ in fields_of(model)})
 
 
-def _models(base: type[Strict]) -> Iterator[type[Strict]]:
-    for model in base.__subclasses__():
-        yield model
-        yield from _models(model)
+# --- what is wrong between keys ------------------------------------------------------------------------
 
 
-def _contradictions(file: ScenarioFile) -> Iterator[Problem]:
-    """What is wrong between keys, each at the key that a person would change."""
-    scenario, names = file.scenario, dict[str, int]()
-    for i, flow in enumerate(scenario.flows):
-        if (first := names.setdefault(flow.name, i)) != i:
-            yield file.problem(("flows", i, "name"), f"flows[{first}] has the name {flow.name} already")
-        if flow.duration % 1_000_000_000:
-            asked = units.render_duration(flow.duration)
-            yield file.problem(
-                ("flows", i, "duration"), f"iperf3 runs for a whole number of seconds, not {asked}"
-            )
+def _contradictions(scenario: Scenario, levels: Mapping[str, str]) -> Iterator[tuple[KeyPath, str]]:
+    """Each at the key that a person would change."""
+    if scenario.warm_up >= scenario.duration:
+        yield ("warm_up",), f"is no part of the duration of {units.render_duration(scenario.duration)}"
+    for name, flow in scenario.flows.items():
         if flow.src == flow.dst:
-            yield file.problem(("flows", i, "to"), f"both ends are {flow.dst}")
-        if flow.start + flow.duration > scenario.duration:
-            end, most = (units.render_duration(t) for t in (flow.start + flow.duration, scenario.duration))
-            yield file.problem(
-                ("flows", i, "duration"), f"ends at {end}, after the scenario's duration of {most}"
-            )
+            yield ("flows", name, "to"), f"both ends are {flow.dst}"
+    for name, flows in scenario.baselines.items():
+        for i, flow_name in enumerate(flows):
+            if flow_name not in scenario.flows:
+                hint = did_you_mean(flow_name, scenario.flows)
+                yield ("baselines", name, i), f"there is no flow {flow_name}{hint}"
+        if set(flows) == set(scenario.flows):
+            yield ("baselines", name), "is the scenario itself, with all its flows"
+    for i, bound in enumerate(scenario.expect):
+        if bound.window is not None and bound.window.end > scenario.duration:
+            most = units.render_duration(scenario.duration)
+            yield ("expect", i, "window"), f"ends after the scenario's duration of {most}"
+        for name in bound.when:
+            if name not in levels and name != "baseline":
+                yield ("expect", i, "when", name), f"nothing of this name varies{did_you_mean(name, levels)}"
+        if (baseline := bound.when.get("baseline")) is not None and baseline not in scenario.baselines:
+            yield ("expect", i, "when", "baseline"), f"there is no baseline {baseline}"

@@ -40,4 +40,4 @@ class NetworkPath(Strict):
     """What the router is asked to be."""
 
     forward: Direction
-    reverse: Direction
+    reverse: Direction | None = Field(default=None, description="default: as forward")

@@ -30,11 +30,20 @@ Rate = Annotated[
 ]
 Duration = Annotated[int, BeforeValidator(units.parse_duration), _text(units.pattern(units.TIME_NS), "30s")]
 Delay = Annotated[Duration, AfterValidator(_whole_us)]
+Period = Annotated[units.Period, BeforeValidator(units.parse_period), _text(rf"^{units.PERIOD}$", "10s-20s")]
 Ratio = Annotated[float, BeforeValidator(units.parse_ratio), _text(rf"^{units.NUMBER}%$", "1%")]
+Size = Annotated[
+    int, BeforeValidator(units.parse_size), Field(gt=0), _text(units.pattern(units.SIZE_BYTES), "64kB")
+]
 QueueLimit = Annotated[
     units.Limit, BeforeValidator(units.parse_limit), _text(units.pattern(units.LIMIT_UNITS), "1bdp")
 ]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 Endpoint = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9_.-]+(\[[0-9]+\])?$", examples=["senders[0]", "sender1"])
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9_.-]+(\[[0-9]{1,4}\])?$",
+        examples=["senders[0]", "sender1"],
+        description="a host, GROUP[INDEX], or a role",
+    ),
 ]

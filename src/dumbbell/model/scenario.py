@@ -1,82 +1,105 @@
-"""A whole scenario: path, hosts, flows, and what is expected of the run."""
+"""A whole scenario: path, hosts, flows, what varies between its points, and what is expected of them."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
-from dumbbell.model.flows import TcpFlow, UdpFlow
+from dumbbell.model.expect import Expectation, Validity
+from dumbbell.model.flows import Flow
+from dumbbell.model.hosts import HostState
 from dumbbell.model.path import NetworkPath
-from dumbbell.model.quantities import Duration, Name, Ratio, Strict
+from dumbbell.model.quantities import Duration, Endpoint, Name, Strict
+
+Scalar = str | int | float | bool
 
 
-class HostState(Strict):
-    """State that a host is brought to before traffic, and that is read back."""
+def _values(value: Any) -> Any:
+    if value is None or (isinstance(value, list | dict) and not value):
+        raise ValueError("there is no value")
+    return value
 
-    offloads: dict[Literal["tso", "gso", "gro", "lro", "sg", "rx", "tx"], bool] = Field(
-        default={}, description="features of the experiment interfaces, by ethtool's short names"
+
+Values = Annotated[
+    Any,
+    AfterValidator(_values),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": ["string", "number", "boolean"]},
+                {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "minItems": 1},
+                {"type": "object", "minProperties": 1},
+            ]
+        }
+    ),
+]
+
+
+class Matrix(Strict):
+    """What varies, by name: a list of values, a mapping of names to values, or one value, a constant.
+
+    There is a point for every combination, and `$name` stands for the value elsewhere. Something must refer
+    to each name.
+    """
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, Values]
+
+    exclude: list[dict[str, Scalar]] = Field(
+        default=[], description="combinations to leave out: all that have these values"
     )
-    txqueuelen: Annotated[int, Field(ge=0)] | None = None
-    sysctls: dict[str, int | str] = Field(default={})
+    include: list[dict[str, Scalar]] = Field(
+        default=[], description="combinations to add, each with a value of everything that varies"
+    )
 
 
 class Sampling(Strict):
     """How often the agents read tcp_info and the router's queues."""
 
     interval: Annotated[Duration, Field(ge=1_000_000)] = Field(
-        default=100_000_000, json_schema_extra={"default": "100ms"}
+        default=100_000_000, description="between two samples", json_schema_extra={"default": "100ms"}
     )
-
-
-class Validity(Strict):
-    """How far a run may be from what was asked before it counts as invalid."""
-
-    rtt_tolerance: Ratio = Field(default=0.02, json_schema_extra={"default": "2%"})
-    rate_tolerance: Ratio = Field(default=0.05, json_schema_extra={"default": "5%"})
-    clock_offset: Duration = Field(default=1_000_000, json_schema_extra={"default": "1ms"})
-    start_error: Duration = Field(default=50_000_000, json_schema_extra={"default": "50ms"})
-    missed_samples: Ratio = Field(default=0.05, json_schema_extra={"default": "5%"})
-
-
-Metric = Literal["utilisation", "jain_index"]
-
-
-class Expectation(Strict):
-    """A bound on a metric over the window in which all flows run; a valid run outside it has failed."""
-
-    metric: Metric
-    min: float | None = None
-    max: float | None = None
-
-    @model_validator(mode="after")
-    def _bounded(self) -> Self:
-        if self.min is None and self.max is None:
-            raise ValueError("give min, max or both")
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError("min is above max")
-        return self
 
 
 class Scenario(Strict):
     """A runnable experiment."""
 
-    name: Name
-    title: str
-    seed: Annotated[int, Field(ge=0)] = 1
-    duration: Annotated[Duration, Field(gt=0)]
+    name: Name = Field(description="as the file is called, without .yml")
+    title: Annotated[str, Field(min_length=1)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        default=1, description="all randomness comes from it, when the scenario is planned"
+    )
+    matrix: Matrix = Matrix.model_validate({})
+    repetitions: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1, description="of each point; flows are drawn anew in each, alike for all points"
+    )
+    order: Literal["random", "listed"] = Field(
+        default="random", description="of the points within each repetition"
+    )
+    roles: dict[Name, Endpoint] = Field(
+        default={}, description="names of this scenario for hosts and groups of the inventory"
+    )
+    duration: Annotated[Duration, Field(gt=0)] = Field(description="of a point, from t0")
+    warm_up: Duration = Field(
+        default=0,
+        description="of the duration, the part that expectations leave out",
+        json_schema_extra={"default": "0s"},
+    )
+    cool_down: Duration = Field(
+        default=0,
+        description="silence after it, in which queues drain and samples go on",
+        json_schema_extra={"default": "0s"},
+    )
     path: NetworkPath | None = None
-    hosts: dict[str, HostState] = Field(default={}, description="state by inventory group or host")
-    flows: Annotated[list[Annotated[TcpFlow | UdpFlow, Field(discriminator="kind")]], Field(min_length=1)]
+    hosts: dict[str, HostState] = Field(default={}, description="state by group, role or host")
+    flows: Annotated[dict[Name, Flow], Field(min_length=1)]
+    baselines: dict[Name, Annotated[list[Name], Field(min_length=1)]] = Field(
+        default={}, description="points of their own, in which only these flows run"
+    )
     sampling: Sampling = Sampling()
     validity: Validity = Validity()
     expect: list[Expectation] = Field(default=[])
-
-
-def schema() -> bytes:
-    """JSON Schema of a scenario file, as committed in ``schemas/``."""
-    body = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Scenario.model_json_schema(
-        by_alias=True
+    profiles: dict[Name, dict[str, Any]] = Field(
+        default={}, description="other values, merged into the scenario when it is planned with this profile"
     )
-    return (json.dumps(body, indent=2) + "\n").encode()

@@ -3,10 +3,11 @@
 The contract is ``docs/data-model.md``. The same scenario, seed and inventory give the same bytes.
 """
 
-from dumbbell.plan.document import Expectation, Flow, Host, Phase, PingAction, Plan, Sample, Validity
+from dumbbell.plan.case import RATE_WINDOW_NS
+from dumbbell.plan.document import Expectation, Flow, Host, Phase, PingAction, Plan, Point, Sample, Validity
 from dumbbell.plan.inventory import Inventory
 from dumbbell.plan.path import PACKET_BYTES, Direction, PlannedPath, Queue
-from dumbbell.plan.planner import RATE_WINDOW_NS, plan
+from dumbbell.plan.planner import plan
 
 __all__ = [
     "PACKET_BYTES",
@@ -20,6 +21,7 @@ __all__ = [
     "PingAction",
     "Plan",
     "PlannedPath",
+    "Point",
     "Queue",
     "Sample",
     "Validity",

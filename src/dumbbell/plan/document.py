@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -12,11 +12,20 @@ from dumbbell.plan.part import Part
 from dumbbell.plan.path import PlannedPath
 
 
-class State(Part):
-    """State that a host is brought to before traffic."""
+def _optional(default: Any = None) -> Any:
+    """A key that is left out where nothing was asked."""
+    return Field(default=default, exclude_if=lambda value: value is None)
 
+
+class State(Part):
+    """State that a host is brought to before traffic; null is as the host has it."""
+
+    kernel: str | None
+    modules: dict[str, dict[str, str]]
     offloads: dict[str, bool]
     txqueuelen: int | None
+    mtu: int | None
+    qdisc: str | None
     sysctls: dict[str, str]
     congestion_controls: list[str]
 
@@ -28,11 +37,19 @@ class Host(Part):
     state: State
 
 
+class Step(Part):
+    """A rate from a moment on, in time since the flow's start."""
+
+    at_ns: int
+    rate_bps: int
+
+
 class Flow(Part):
     """A flow with addresses and ports known in advance; times are offsets from t0."""
 
     name: str
-    kind: Literal["iperf3_tcp", "iperf3_udp"]
+    kind: Literal["iperf3_tcp", "iperf3_udp", "udp", "command"]
+    direction: Literal["forward", "reverse"]  # of the path, which its data takes
     src_host: str
     dst_host: str
     src: str
@@ -43,11 +60,18 @@ class Flow(Part):
     start_ns: int
     duration_ns: int
     congestion_control: str | None
-    rate_bps: int | None
+    rate_bps: int | None  # payload, of all streams; of udp the first of its rates
+    bytes: int | None = _optional()
+    pacing_bps: int | None = _optional()
+    mss_bytes: int | None = _optional()
+    socket_buffer_bytes: int | None = _optional()
+    dscp: int | None = _optional()
+    payload_bytes: int | None = _optional()
+    rate_steps: list[Step] | None = _optional()
 
     @property
     def end_ns(self) -> int:
-        """Offset at which the flow stops sending."""
+        """Offset at which the flow stops sending, if it has not transferred all before."""
         return self.start_ns + self.duration_ns
 
 
@@ -55,12 +79,12 @@ class FlowAction(Part):
     """Start one end of a flow of the phase."""
 
     at_ns: int
-    kind: Literal["iperf3_server", "iperf3_client"]
+    kind: Literal["iperf3_server", "iperf3_client", "udp_receive", "udp_send"]
     flow: str
 
 
 class PingAction(Part):
-    """Measure the idle round-trip time."""
+    """Measure the round-trip time."""
 
     at_ns: int
     kind: Literal["ping"]
@@ -70,7 +94,16 @@ class PingAction(Part):
     interval_ns: int
 
 
-Action = Annotated[FlowAction | PingAction, Field(discriminator="kind")]
+class CommandAction(Part):
+    """Start a program of one end of a flow."""
+
+    at_ns: int
+    kind: Literal["command_server", "command_client"]
+    flow: str
+    argv: list[str]
+
+
+Action = Annotated[FlowAction | PingAction | CommandAction, Field(discriminator="kind")]
 
 
 class Sample(Part):
@@ -108,21 +141,23 @@ class Validity(Part):
 
 
 class Expectation(Part):
-    """A bound on a metric."""
+    """A bound on a metric of these flows within this window; in the metric's own unit."""
 
     metric: model.Metric
+    flows: list[str]
+    window_ns: tuple[int, int]
+    percentile: float | None = _optional()
     min: float | None
     max: float | None
 
 
-class Plan(Part):
-    """The whole of ``plan.json``."""
+class Point(Part):
+    """One execution: what the path and every host are asked to be, and what every agent does."""
 
-    schema_version: Literal[1] = 1
-    scenario: str
-    title: str
-    point: str
-    seed: int
+    id: str  # hash of the resolved configuration: the same in every repetition
+    repetition: int
+    levels: dict[str, str]  # by what varies
+    baseline: str | None
     path: PlannedPath | None
     hosts: dict[str, Host]
     phases: list[Phase]
@@ -132,6 +167,28 @@ class Plan(Part):
     def phase(self, name: Literal["calibration", "measurement"]) -> Phase:
         """The phase of this name."""
         return next(phase for phase in self.phases if phase.phase == name)
+
+    @property
+    def duration_ns(self) -> int:
+        """Length of all phases, without what lies between them."""
+        return sum(phase.duration_ns for phase in self.phases)
+
+    @property
+    def label(self) -> str:
+        """What tells it from the others, in words."""
+        words = [self.baseline] if self.baseline else []
+        return " ".join([*words, *(f"{name}={level}" for name, level in self.levels.items())])
+
+
+class Plan(Part):
+    """The whole of ``plan.json``: points in the order in which they are run."""
+
+    schema_version: Literal[1] = 1
+    scenario: str
+    title: str
+    profile: str | None
+    seed: int
+    points: list[Point]
 
     def to_json(self) -> bytes:
         """Canonical bytes: keys in the order of the contract, hosts and sysctls sorted."""

@@ -39,21 +39,24 @@ class PlannedPath(Part):
     forward: Direction
     reverse: Direction
 
-    @property
-    def bottleneck_bps(self) -> int:
-        """Rate of the forward direction, which carries the data."""
-        return self.forward.rate_bps
+    def rate_bps(self, direction: Literal["forward", "reverse"]) -> int:
+        """Rate of the bottleneck that data in this direction meets."""
+        return (self.forward if direction == "forward" else self.reverse).rate_bps
 
 
 def resolve_path(asked: model.NetworkPath, refuse: Callable[[KeyPath, str], None]) -> PlannedPath:
     """The path as the router is asked for it; what cannot be had is refused at its key."""
-    rtt_ns = asked.forward.delay + asked.reverse.delay
+    reverse = asked.reverse or asked.forward
+    rtt_ns = asked.forward.delay + reverse.delay
 
-    def direction(name: Literal["forward", "reverse"]) -> Direction:
-        key: KeyPath = ("path", name)
-        return _direction(getattr(asked, name), rtt_ns, lambda at, reason: refuse((*key, *at), reason))
+    def direction(name: Literal["forward", "reverse"], asked: model.Direction) -> Direction:
+        return _direction(asked, rtt_ns, lambda at, reason: refuse(("path", name, *at), reason))
 
-    return PlannedPath(rtt_ns=rtt_ns, forward=direction("forward"), reverse=direction("reverse"))
+    forward = direction("forward", asked.forward)
+    same = asked.reverse is None
+    return PlannedPath(
+        rtt_ns=rtt_ns, forward=forward, reverse=forward if same else direction("reverse", reverse)
+    )
 
 
 def _direction(asked: model.Direction, rtt_ns: int, refuse: Callable[[KeyPath, str], None]) -> Direction:

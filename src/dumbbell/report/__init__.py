@@ -28,9 +28,9 @@ from jupyter_client.manager import AsyncKernelManager
 from plotly.offline import get_plotlyjs
 
 from dumbbell import analysis
-from dumbbell.plan import PACKET_BYTES, Plan
+from dumbbell.plan import PACKET_BYTES, Point
 from dumbbell.report import figures
-from dumbbell.store.run import dig, goodput_counters, read_json
+from dumbbell.store.run import Run, dig, goodput_counters, read_json
 from dumbbell.units import human
 
 NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "run_report.py"
@@ -76,18 +76,18 @@ class Report:
         self.manifest: dict[str, Any] = read_json(self.dir / "manifest.json") or {}
         self.verdict: dict[str, Any] = read_json(self.dir / "verdict.json") or {}
         try:
-            self._plan: Plan | None = Plan.model_validate_json((self.dir / "plan.json").read_bytes())
+            self._run: Run | None = Run.open(self.dir)
         except (OSError, ValueError):
-            self._plan = None
+            self._run = None
 
     # what the parts need
 
     @property
-    def plan(self) -> Plan:
-        """The plan, or Missing."""
-        if self._plan is None:
+    def plan(self) -> Point:
+        """What was planned for the point that was run, or Missing."""
+        if self._run is None:
             raise Missing("This run directory has no readable plan.json to relate samples to.")
-        return self._plan
+        return self._run.point
 
     def table(self, name: str) -> pl.DataFrame:
         """Rows of the measurement phase, or Missing."""
@@ -111,7 +111,7 @@ class Report:
     @_part
     def header(self) -> str:
         """Title, origin, the verdict with its reasons, and the numbers that people ask for first."""
-        title = self.manifest.get("title") or (self._plan.title if self._plan else self.dir.name)
+        title = self.manifest.get("title") or (self._run.plan.title if self._run else self.dir.name)
         began = dig(self.manifest, "t0_unix_ns", "measurement")
         meta = [
             f"scenario <b>{escape(str(self.manifest.get('scenario', '-')))}</b>",
@@ -252,7 +252,7 @@ class Report:
         if path:
             levels.append((path.rtt_ns / 1e6, "RTT of the empty path"))
             if packets := path.forward.queue.limit_packets:
-                full_ms = packets * PACKET_BYTES * 8e3 / path.bottleneck_bps
+                full_ms = packets * PACKET_BYTES * 8e3 / path.forward.rate_bps
                 levels.append((path.rtt_ns / 1e6 + full_ms, "RTT with a full queue"))
         return self._sender_figure(
             "srtt_us",
@@ -363,7 +363,7 @@ class Report:
     @_part
     def reproduce(self) -> str:
         """The command, and the scenario as it was run."""
-        name = self.manifest.get("scenario") or (self._plan.scenario if self._plan else "NAME")
+        name = self.manifest.get("scenario") or (self._run.plan.scenario if self._run else "NAME")
         try:
             scenario = (self.dir / "scenario.yml").read_text()
         except OSError:
@@ -412,7 +412,7 @@ def _row(check: dict[str, Any]) -> str:
     return _cells(
         check["name"],
         check["subject"],
-        human(asked, unit if check["kind"] == "validity" else ""),
+        human(asked, unit),
         measured,
         tolerance,
         ok=check["ok"],
@@ -428,9 +428,11 @@ def _path_in_words(asked: dict[str, Any]) -> str:
 
 
 def _bounds(check: dict[str, Any]) -> str:
-    """``≥ 0.9`` of an expectation."""
-    signs = {"min": "≥", "max": "≤"}
-    return " and ".join(f"{signs[k]} {v:g}" for k, v in check["requested"].items() if v is not None)
+    """``≥ 90 %`` of an expectation."""
+    signs, unit = {"min": "≥", "max": "≤"}, check.get("unit", "")
+    return " and ".join(
+        f"{signs[k]} {human(v, unit)}" for k, v in check["requested"].items() if v is not None
+    )
 
 
 def _cells(name: str, subject: str, asked: str, measured: str, tolerance: str, *, ok: bool | None) -> str:

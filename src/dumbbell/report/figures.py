@@ -101,8 +101,8 @@ def goodput(
         if rows.height:
             _line(figure, rows, "y", name=label(flow), index=i, unit="Mbit/s")
     if path is not None:
-        _level(figure, path.bottleneck_bps / 1e6, "rate of the bottleneck, headers included")
-        figure.update_yaxes(range=[0, 1.12 * path.bottleneck_bps / 1e6], row=1, col=1)
+        _level(figure, path.forward.rate_bps / 1e6, "rate of the bottleneck, headers included")
+        figure.update_yaxes(range=[0, 1.12 * path.forward.rate_bps / 1e6], row=1, col=1)
     return figure
 
 
@@ -180,4 +180,4 @@ def fairness(rows: pl.DataFrame, overall: float | None, x_max_s: float) -> go.Fi
 
 def bdp_packets(path: PlannedPath) -> float:
     """Bandwidth-delay product in packets of full size."""
-    return path.bottleneck_bps * path.rtt_ns / 8e9 / PACKET_BYTES
+    return path.forward.rate_bps * path.rtt_ns / 8e9 / PACKET_BYTES

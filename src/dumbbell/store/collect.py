@@ -93,12 +93,12 @@ def _merge_events(run: Run) -> None:
 def _manifest(
     run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None, checks: list[Check]
 ) -> dict[str, Any]:
-    plan = run.plan
+    plan, point = run.plan, run.point
     facts = [
         {key: getattr(check, key) for key in ("subject", "name", "requested", "measured", "unit", "ok")}
         for check in checks
     ]
-    for phase in plan.phases:
+    for phase in point.phases:
         for host, part in phase.hosts.items():
             event = run.event("sampler", host=host, phase=phase.phase)
             if event and (part.sample.tcp or part.sample.qdisc):
@@ -113,8 +113,8 @@ def _manifest(
                     }
                 )
     inventory = json.dumps(
-        {host: planned.groups for host, planned in plan.hosts.items()}
-        | {f.name: [f.src, f.dst] for phase in plan.phases for f in phase.flows},
+        {host: planned.groups for host, planned in point.hosts.items()}
+        | {f.name: [f.src, f.dst] for phase in point.phases for f in phase.flows},
         sort_keys=True,
     )
     return {
@@ -122,14 +122,17 @@ def _manifest(
         "run": run.id,
         "scenario": plan.scenario,
         "title": plan.title,
-        "point": plan.point,
+        "point": point.id,
+        "repetition": point.repetition,
+        "levels": point.levels,
+        "baseline": point.baseline,
         "seed": plan.seed,
-        "t0_unix_ns": {phase.phase: run.t0_unix_ns(phase.phase) for phase in plan.phases},
+        "t0_unix_ns": {phase.phase: run.t0_unix_ns(phase.phase) for phase in point.phases},
         "inventory_fingerprint": hashlib.sha256(inventory.encode()).hexdigest()[:12],
         "versions": {"dumbbell": version("dumbbell")},
         "hosts": {
             host: {"groups": planned.groups} | (run.states[host] or {})
-            for host, planned in plan.hosts.items()
+            for host, planned in point.hosts.items()
         },
         "rows": {
             "spooled": {name: table.height for name, table in tables.items()},

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.plan import Flow, Phase, Plan
+from dumbbell.plan import Flow, Phase, PingAction, Plan, Point
 from dumbbell.store import spool
 
 _PING_REPLY = re.compile(r"icmp_seq=(\d+) .*time=([0-9.]+) ms")
@@ -79,7 +79,14 @@ class Run:
     def open(cls, run_dir: Path) -> Run:
         """Read the plan and find the spools; OSError or ValueError if there is no usable ``plan.json``."""
         plan = Plan.model_validate_json((run_dir / "plan.json").read_bytes())
+        if not plan.points:
+            raise ValueError(f"{run_dir}/plan.json has no points")
         return cls(run_dir, plan)
+
+    @property
+    def point(self) -> Point:
+        """The point that was run: a run directory holds one."""
+        return self.plan.points[0]
 
     @cached_property
     def id(self) -> str:
@@ -96,7 +103,7 @@ class Run:
     @cached_property
     def states(self) -> dict[str, Any]:
         """``state.json`` of each host, or None."""
-        return {host: read_json(self.raw(host, "state.json")) for host in self.plan.hosts}
+        return {host: read_json(self.raw(host, "state.json")) for host in self.point.hosts}
 
     def status(self, host: str, phase: str) -> Any:
         """The agent's last ``status.json``, or None."""
@@ -104,17 +111,24 @@ class Run:
 
     def t0_unix_ns(self, phase: str) -> int | None:
         """When a phase began, or None if no host kept its ``start.json``."""
-        for host in self.plan.hosts:
+        for host in self.point.hosts:
             if isinstance(t0 := dig(read_json(self.raw(host, phase, "start.json")), "t0_unix_ns"), int):
                 return t0
         return None
+
+    def pings(self, phase: Literal["calibration", "measurement"]) -> Iterator[tuple[str, PingAction]]:
+        """Every ping of a phase and the host that sends it."""
+        for host, part in self.point.phase(phase).hosts.items():
+            for action in part.actions:
+                if isinstance(action, PingAction):
+                    yield host, action
 
     @cached_property
     def agent_events(self) -> list[Event]:
         """Events of all agents, with ``host`` and ``phase``, in order of time."""
         events: list[Event] = [
             {"unix_ns": event.get("unix_ns", 0), "host": host, "phase": phase.phase} | event
-            for phase in self.plan.phases
+            for phase in self.point.phases
             for host in phase.hosts
             for event in read_jsonl(self.raw(host, phase.phase, "events.jsonl"))
         ]
@@ -129,7 +143,7 @@ class Run:
 
     def read_spools(self) -> None:
         """Read the spool of every host that samples in a phase."""
-        for phase in self.plan.phases:
+        for phase in self.point.phases:
             for host, part in phase.hosts.items():
                 path = self.raw(host, phase.phase, "spool.lp")
                 if path.exists():
@@ -163,14 +177,18 @@ class Run:
 # --- what the tools on the hosts report ----------------------------------------------------------
 
 
-def ping_rtts_ns(path: Path) -> list[int]:
-    """Round-trip times of ping's replies but the first, which also waited for ARP; empty without a file."""
+def ping_replies(path: Path) -> list[tuple[int, int]]:
+    """Sequence number, from 1, and round-trip time in ns of ping's replies; empty without a file."""
     try:
         text = path.read_text(errors="replace")
     except OSError:
         return []
-    replies = [(int(seq), float(ms)) for seq, ms in _PING_REPLY.findall(text)]
-    return [round(ms * 1e6) for seq, ms in replies if seq > 1]
+    return [(int(seq), round(float(ms) * 1e6)) for seq, ms in _PING_REPLY.findall(text)]
+
+
+def ping_rtts_ns(path: Path) -> list[int]:
+    """Round-trip times of ping's replies but the first, which also waited for ARP."""
+    return [rtt_ns for seq, rtt_ns in ping_replies(path) if seq > 1]
 
 
 def iperf3_received_bytes(report: Any) -> int | None:
@@ -191,7 +209,7 @@ def goodput_counters(tcp_info: pl.DataFrame, phase: str = "measurement") -> pl.D
 def mean_goodputs(run: Run, counted: pl.DataFrame, window_ns: tuple[int, int]) -> dict[str, float]:
     """Mean goodput by flow over a window; a UDP flow is taken over its whole life, from iperf3's server."""
     rates = analysis.mean_goodput(counted, *window_ns)
-    for flow in run.plan.phase("measurement").flows:
+    for flow in run.point.phase("measurement").flows:
         if flow.kind == "iperf3_udp":
             report = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
             if (received := iperf3_received_bytes(report)) is not None:
@@ -225,15 +243,15 @@ def flows_table(run: Run, tcp_info: pl.DataFrame) -> pl.DataFrame:
     """A row for each flow of each phase: what was planned, and what became of it."""
     counted = goodput_counters(tcp_info)
     rows = []
-    for phase, flow in _flows(run.plan.phases):
+    for phase, flow in _flows(run.point.phases):
         measured = phase.phase == "measurement"
         goodput = (
             mean_goodputs(run, counted, (flow.start_ns, flow.end_ns)).get(flow.name) if measured else None
         )
         controls = congestion_controls(run, tcp_info, flow) if flow.congestion_control else set()
         rows.append(
-            {"run": run.id, "point": run.plan.point, "phase": phase.phase}
-            | flow.model_dump()
+            {"run": run.id, "point": run.point.id, "phase": phase.phase}
+            | flow.model_dump(exclude={"rate_steps"})
             | {
                 "congestion_control_measured": ",".join(sorted(controls)) or None,
                 "start_error_ns": start_error_ns(run, flow) if measured else None,

@@ -15,14 +15,14 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from dumbbell import analysis
-from dumbbell.plan import RATE_WINDOW_NS, Flow, PingAction, PlannedPath
+from dumbbell.plan import RATE_WINDOW_NS, Flow, PlannedPath
+from dumbbell.store.metrics import UNITS, measure
 from dumbbell.store.run import (
     Run,
     congestion_controls,
     dig,
-    goodput_counters,
-    mean_goodputs,
     ping_rtts_ns,
+    read_json,
     start_error_ns,
 )
 from dumbbell.units import human
@@ -84,8 +84,8 @@ def judge(run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] |
     judge = _Judge(run, tables)
     judge.agents()
     judge.states()
-    if run.plan.path is not None:
-        judge.path(run.plan.path)
+    if run.point.path is not None:
+        judge.path(run.point.path)
     judge.clocks()
     judge.flows()
     judge.samples()
@@ -105,9 +105,9 @@ def judge(run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] |
 class _Judge:
     def __init__(self, run: Run, tables: dict[str, pl.DataFrame]) -> None:
         self.run = run
-        self.plan = run.plan
+        self.point = run.point
         self.tables = tables
-        self.measurement = run.plan.phase("measurement")
+        self.measurement = run.point.phase("measurement")
         self.checks: list[Check] = []
 
     # three kinds of comparison
@@ -159,7 +159,7 @@ class _Judge:
     # hosts
 
     def agents(self) -> None:
-        for phase in self.plan.phases:
+        for phase in self.point.phases:
             for host in phase.hosts:
                 status = self.run.status(host, phase.phase)
                 state = dig(status, "state")
@@ -173,20 +173,27 @@ class _Judge:
                 self._add("agent", f"{host} {phase.phase}", "done", state, ok=not reason, reason=reason)
 
     def states(self) -> None:
-        for host, planned in self.plan.hosts.items():
+        for host, planned in self.point.hosts.items():
             state, asked = self.run.states[host], planned.state
             found: Any
             devices = dig(state, "nic") or {}
-            if not devices and (asked.offloads or asked.txqueuelen is not None):
+            if asked.kernel is not None:
+                self.same("kernel", host, asked.kernel, dig(state, "kernel"), what="kernel")
+            for module, parameters in asked.modules.items():
+                found = dig(state, "modules", "parameters", module)
+                if found is not None:
+                    found = {name: found.get(name) for name in parameters}
+                self.same(f"module {module}", host, parameters, found, what=f"parameters of {module}")
+            if not devices and (asked.offloads or asked.txqueuelen or asked.mtu or asked.qdisc):
                 self.same("nic", host, "read back", None, what="state of the interfaces")
             for device, nic in devices.items():
                 subject = f"{host} {device}"
                 if asked.offloads:
                     found = {name: dig(nic, "offloads", name) for name in asked.offloads}
                     self.same("offloads", subject, asked.offloads, found, what="offloads")
-                if asked.txqueuelen is not None:
-                    found = dig(nic, "txqueuelen")
-                    self.same("txqueuelen", subject, asked.txqueuelen, found, what="txqueuelen")
+                for name in ("txqueuelen", "mtu", "qdisc"):
+                    if (wanted := getattr(asked, name)) is not None:
+                        self.same(name, subject, wanted, dig(nic, name), what=name)
             for name, value in asked.sysctls.items():
                 found = dig(state, "sysctl", name)
                 found = None if found is None else " ".join(str(found).split())
@@ -203,7 +210,7 @@ class _Judge:
                 )
 
     def clocks(self) -> None:
-        for host in self.plan.hosts:
+        for host in self.point.hosts:
             clock = dig(self.run.states[host], "clock")
             offset = dig(clock, "offset_ns")
             missing = "the clock was not read"
@@ -214,7 +221,7 @@ class _Judge:
                 host,
                 0,
                 offset,
-                tolerance=self.plan.validity.clock_offset_ns,
+                tolerance=self.point.validity.clock_offset_ns,
                 unit="ns",
                 what="clock offset",
                 missing=missing,
@@ -223,8 +230,8 @@ class _Judge:
     # path
 
     def path(self, path: PlannedPath) -> None:
-        validity = self.plan.validity
-        for host, planned in self.plan.hosts.items():
+        validity = self.point.validity
+        for host, planned in self.point.hosts.items():
             if "routers" in planned.groups:
                 for name, asked in (("forward", path.forward), ("reverse", path.reverse)):
                     wanted = asked.model_dump()
@@ -239,29 +246,27 @@ class _Judge:
                         found = wanted  # not to show rounding of tc's floats as a difference
                     self.same("path", f"{host} {name}", wanted, found, what="emulated path")
         self.idle_rtt(path.rtt_ns, validity.rtt_tolerance * path.rtt_ns)
-        self.rate(path.bottleneck_bps, validity.rate_tolerance * path.bottleneck_bps)
+        self.rate(path, validity.rate_tolerance)
 
     def idle_rtt(self, asked_ns: int, tolerance: float) -> None:
-        for host, part in self.plan.phase("calibration").hosts.items():
-            for ping in part.actions:
-                if isinstance(ping, PingAction):
-                    rtts = ping_rtts_ns(self.run.raw(host, "calibration", f"ping-{ping.name}.txt"))
-                    enough = len(rtts) >= (ping.count - 1) / 2
-                    self.close(
-                        "idle RTT",
-                        ping.name,
-                        asked_ns,
-                        round(statistics.median(rtts)) if enough else None,
-                        tolerance=tolerance,
-                        unit="ns",
-                        what="idle RTT",
-                        missing=f"{len(rtts)} of {ping.count - 1} echo replies",
-                    )
+        for host, ping in self.run.pings("calibration"):
+            rtts = ping_rtts_ns(self.run.raw(host, "calibration", f"ping-{ping.name}.txt"))
+            enough = len(rtts) >= (ping.count - 1) / 2
+            self.close(
+                "idle RTT",
+                ping.name,
+                asked_ns,
+                round(statistics.median(rtts)) if enough else None,
+                tolerance=tolerance,
+                unit="ns",
+                what="idle RTT",
+                missing=f"{len(rtts)} of {ping.count - 1} echo replies",
+            )
 
-    def rate(self, asked_bps: int, tolerance: float) -> None:
+    def rate(self, path: PlannedPath, tolerance: float) -> None:
         rows = self.tables["tcp_info"].filter(pl.col("phase") == "calibration")
-        for flow in self.plan.phase("calibration").flows:
-            measured = None
+        for flow in self.point.phase("calibration").flows:
+            asked_bps, measured = path.rate_bps(flow.direction), None
             if not rows.is_empty():
                 arrived = analysis.wire_counters(rows.filter(pl.col("flow") == flow.name))
                 starts = range(flow.start_ns, flow.end_ns - RATE_WINDOW_NS + 1, RATE_WINDOW_NS // 8)
@@ -272,7 +277,7 @@ class _Judge:
                 f"{flow.src_host}-{flow.dst_host}",
                 asked_bps,
                 measured,
-                tolerance=tolerance,
+                tolerance=tolerance * asked_bps,
                 unit="bps",
                 what="rate of the path",
                 missing="no samples of the receiver of the calibration's flow",
@@ -283,12 +288,14 @@ class _Judge:
     def flows(self) -> None:
         tcp_info = self.tables["tcp_info"].filter(pl.col("phase") == "measurement")
         for flow in self.measurement.flows:
+            if flow.kind == "command":
+                continue  # that it ran is what the agent's state says
             self.close(
                 "start",
                 flow.name,
                 0,
                 start_error_ns(self.run, flow),
-                tolerance=self.plan.validity.start_error_ns,
+                tolerance=self.point.validity.start_error_ns,
                 unit="ns",
                 what="start error",
                 missing=_why_no_start(self.run, flow),
@@ -312,6 +319,30 @@ class _Judge:
                     reason=reason,
                 )
 
+            self.socket_options(flow, tcp_info)
+
+    def socket_options(self, flow: Flow, tcp_info: pl.DataFrame) -> None:
+        """Options as iperf3 found them on the sockets, and the kernel's pacing."""
+        report = read_json(self.run.raw(flow.src_host, "measurement", f"iperf3-{flow.name}-client.json"))
+        start = dig(report, "start")
+        double = None if flow.socket_buffer_bytes is None else 2 * flow.socket_buffer_bytes  # socket(7)
+        for name, asked, found in (
+            ("MSS", flow.mss_bytes, dig(start, "tcp_mss")),
+            ("send buffer", double, dig(start, "sndbuf_actual")),
+            ("receive buffer", double, dig(start, "rcvbuf_actual")),
+            ("DSCP", flow.dscp, (dig(start, "test_start", "tos") or 0) // 4 if start else None),
+        ):
+            if asked is not None:
+                self.same(name, flow.name, asked, found, what=name, missing="iperf3 left no report")
+        if flow.pacing_bps is not None:
+            sending = tcp_info.filter(
+                (pl.col("flow") == flow.name) & (pl.col("side") == "sender") & (pl.col("data_segs_out") > 1)
+            )
+            found = None if sending.is_empty() else 8 * sending.select(pl.col("pacing_rate_Bps").max()).item()
+            ok = found is not None and found <= flow.pacing_bps
+            reason = "" if ok else f"pacing is {human(found, 'bps')}, asked {human(flow.pacing_bps, 'bps')}"
+            self._add("pacing", flow.name, flow.pacing_bps, found, unit="bps", ok=ok, reason=reason)
+
     def samples(self) -> None:
         for (host, phase), spool in self.run.spools.items():
             damage = None if spool is None else len(spool.damage)
@@ -328,7 +359,7 @@ class _Judge:
                     host,
                     0,
                     share,
-                    tolerance=self.plan.validity.missed_samples,
+                    tolerance=self.point.validity.missed_samples,
                     unit="share",
                     what="share of samples missed",
                     missing="the agent did not report on its sampler",
@@ -337,45 +368,28 @@ class _Judge:
     # expectations
 
     def expectations(self) -> None:
-        values, why = metrics(self.run, self.tables["tcp_info"])
-        for bound in self.plan.expect:
-            value = values.get(bound.metric)
-            requested = {"min": bound.min, "max": bound.max}
-            if value is None:
-                # What cannot be measured has not been missed: the run is invalid, not failed.
+        for bound in self.point.expect:
+            unit, name = UNITS[bound.metric], bound.metric
+            for measured in measure(self.run, self.tables["tcp_info"], bound):
+                value, kind, reason = measured.value, "expect", ""
+                if value is None:
+                    # What cannot be measured has not been missed: the run is invalid, not failed.
+                    kind, reason = "validity", f"{name} not known: {measured.why}"
+                elif bound.min is not None and value < bound.min:
+                    reason = f"{name} is {human(value, unit)}, below {human(bound.min, unit)}"
+                elif bound.max is not None and value > bound.max:
+                    reason = f"{name} is {human(value, unit)}, above {human(bound.max, unit)}"
+                requested = {"min": bound.min, "max": bound.max}
                 self._add(
-                    bound.metric,
-                    "all flows",
+                    name,
+                    measured.subject,
                     requested,
-                    None,
-                    ok=False,
-                    reason=f"{bound.metric} not known: {why}",
+                    value,
+                    unit=unit,
+                    ok=not reason,
+                    reason=reason,
+                    kind=kind,
                 )
-                continue
-            low = bound.min is not None and value < bound.min
-            high = bound.max is not None and value > bound.max
-            limit = bound.min if low else bound.max
-            reason = (
-                f"{bound.metric} is {value:.3f}, {'below' if low else 'above'} {limit}" if low or high else ""
-            )
-            self._add(
-                bound.metric, "all flows", requested, value, ok=not reason, reason=reason, kind="expect"
-            )
-
-
-def metrics(run: Run, tcp_info: pl.DataFrame) -> tuple[dict[str, float | None], str]:
-    """Metrics over the window in which all flows run, and why those that are missing cannot be had."""
-    flows = run.plan.phase("measurement").flows
-    window = analysis.common_window([(flow.start_ns, flow.end_ns) for flow in flows])
-    if window is None:
-        return {}, "there is no time at which all flows run"
-    rates = mean_goodputs(run, goodput_counters(tcp_info), window)
-    if absent := [flow.name for flow in flows if flow.name not in rates]:
-        return {}, f"goodput of {', '.join(absent)} was not sampled throughout"
-    values = {"jain_index": analysis.jain_index(list(rates.values()))}
-    if run.plan.path is not None:
-        values["utilisation"] = analysis.utilisation(list(rates.values()), run.plan.path.bottleneck_bps)
-    return values, "the scenario has no path" if run.plan.path is None else "nothing was transferred"
 
 
 def _why_no_start(run: Run, flow: Flow) -> str:

@@ -1,0 +1,41 @@
+"""What a scenario says of its hosts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dumbbell.model.quantities import Strict
+
+# Which qdiscs take their limit from txqueuelen: net/sched/sch_{generic,fifo}.c
+READ_TXQUEUELEN = ("pfifo_fast", "pfifo", "bfifo")
+
+ModuleName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,56}$")]
+
+
+class HostState(Strict):
+    """State that hosts are brought to before traffic, and that is read back.
+
+    Of several words about a host that of the smaller group counts, and that of the host itself most.
+    """
+
+    kernel: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+~_-]{1,64}$")] | None = Field(
+        default=None, description="release, as `uname -r` says it", examples=["6.12.117"]
+    )
+    modules: dict[ModuleName, dict[str, int | str | bool]] = Field(
+        default={}, description="modules to load, with their parameters", examples=[{"tcp_bbr": {}}]
+    )
+    offloads: dict[Literal["tso", "gso", "gro", "lro", "sg", "rx", "tx"], bool] = Field(
+        default={}, description="features of the experiment interfaces, by ethtool's short names"
+    )
+    txqueuelen: Annotated[int, Field(ge=0, le=10**6)] | None = Field(
+        default=None, description="packets; of the experiment interfaces"
+    )
+    mtu: Annotated[int, Field(ge=576, le=9216)] | None = Field(
+        default=None, description="bytes; of the experiment interfaces"
+    )
+    qdisc: Literal["pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq"] | None = Field(
+        default=None, description="root qdisc of the experiment interfaces; of hosts that are not routers"
+    )
+    sysctls: dict[str, int | str] = Field(default={}, examples=[{"net.ipv4.tcp_no_metrics_save": 1}])

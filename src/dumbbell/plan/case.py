@@ -1,0 +1,617 @@
+"""One case of a scenario on an inventory: path, hosts, flows with ports, and what each host does when."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_interface
+from typing import Any, Literal
+
+from dumbbell import units
+from dumbbell.model import CommandFlow, Iperf3UdpFlow, KeyPath, PingFlow, Scenario, TcpFlow, UdpFlow
+from dumbbell.model.expand import text
+from dumbbell.model.flows import Flow as AskedFlow
+from dumbbell.model.hosts import READ_TXQUEUELEN
+from dumbbell.plan.document import (
+    Action,
+    CommandAction,
+    Expectation,
+    Flow,
+    FlowAction,
+    Host,
+    Phase,
+    PhaseHost,
+    PingAction,
+    Point,
+    Sample,
+    State,
+    Validity,
+)
+from dumbbell.plan.inventory import Inventory
+from dumbbell.plan.path import PlannedPath, resolve_path
+from dumbbell.plan.ports import EPHEMERAL, FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports, parse_range
+from dumbbell.plan.schedule import periods_span, steps
+from dumbbell.words import listed
+
+SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
+PING_COUNT = 21  # the first also waits for ARP and is dropped
+PING_INTERVAL_NS = 100_000_000
+RATE_FLOW = "calibration_rate"
+RATE_STREAMS = 4  # enough that the bottleneck's queue never runs empty
+RATE_NS = 5_000_000_000
+RATE_WINDOW_NS = 1_000_000_000  # the best one counts: TCP leaves a bottleneck idle at times
+SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
+
+Ends = tuple[str, str]
+Actions = list[tuple[str, Action]]
+_PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
+
+
+class CaseResolver:
+    """Resolves a case; ``refusals`` then lists what cannot be met, each at its key."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        inventory: Inventory,
+        *,
+        varies: Any,
+        levels: Mapping[str, str],
+        baseline: str | None,
+        repetition: int,
+    ) -> None:
+        self.scenario = scenario
+        self.inventory = inventory
+        self.varies = varies  # the file's own values, to tell what varies
+        self.levels = levels
+        self.baseline = baseline
+        self.repetition = repetition
+        self.refusals: list[tuple[KeyPath, str]] = []
+        self.names: dict[str, list[str]] = {}  # of resolved flows, by those of the scenario
+        self.pings: list[tuple[str, PingAction]] = []
+        self.commands: list[tuple[str, CommandAction]] = []
+        self.spans: dict[str, tuple[int, int]] = {}  # start and end of resolved flows
+        self.pairs: dict[Ends, None] = {}  # between which data goes, in the order of the file
+
+    def resolve(self) -> Point | None:
+        """The point, or None if something was refused."""
+        self._check_roles()
+        path = self._path()
+        self.ports = Ports(self._ephemeral())
+        flows = self._flows()
+        if self.refusals:
+            return None
+        hosts = self._hosts(flows)
+        expect = self._expectations(path, flows)
+        if self.refusals:
+            return None
+        validity = self.scenario.validity
+        return Point(
+            id="",
+            repetition=self.repetition,
+            levels=dict(self.levels),
+            baseline=self.baseline,
+            path=path,
+            hosts=hosts,
+            phases=[self._calibration(path, list(hosts)), self._measurement(flows, list(hosts))],
+            validity=Validity(
+                rtt_tolerance=validity.rtt_tolerance,
+                rate_tolerance=validity.rate_tolerance,
+                clock_offset_ns=validity.clock_offset,
+                start_error_ns=validity.start_error,
+                missed_samples=validity.missed_samples,
+            ),
+            expect=expect,
+        )
+
+    def _refuse(self, key: KeyPath, reason: str) -> None:
+        self.refusals.append((key, reason))
+
+    # path
+
+    def _path(self) -> PlannedPath | None:
+        if self.scenario.path is None:
+            return None
+        if not self.inventory.groups.get("routers"):
+            self._refuse(("path",), "needs a host in the group routers, and the inventory has none")
+        return resolve_path(self.scenario.path, self._refuse)
+
+    # roles
+
+    def _check_roles(self) -> None:
+        groups, testbed = self.inventory.groups, self.inventory.groups.get("testbed", [])
+        for role, bound in self.scenario.roles.items():
+            key: KeyPath = ("roles", role)
+            if role in groups or role in testbed:
+                self._refuse(key, "the inventory has a group or host of this name")
+            elif bound not in groups:
+                self._endpoint(key, bound)
+
+    def _bound(self, asked: str) -> str:
+        """A host or group with a role replaced by what it stands for."""
+        name, bracket, index = asked.partition("[")
+        return self.scenario.roles.get(name, name) + bracket + index
+
+    def _members(self, name: str) -> list[str]:
+        """Hosts that a group, role or host stands for; none if it is unknown."""
+        bound = self._bound(name)
+        if bound in self.inventory.groups:
+            return self.inventory.groups[bound]
+        if match := re.fullmatch(r"(.+)\[(\d+)\]", bound):
+            return self.inventory.groups.get(match[1], [])[int(match[2]) :][:1]
+        return [bound] if bound in self.inventory.groups.get("testbed", []) else []
+
+    def _endpoint(self, key: KeyPath, asked: str, shift: int = 0) -> str | None:
+        """Host that ``senders[0]``, a role or ``sender1`` stands for, if it can carry a flow."""
+        groups, hosts = self.inventory.groups, self.inventory.hosts
+        bound = self._bound(asked)
+        host, reason = bound, ""
+        if match := re.fullmatch(r"(.+)\[(\d+)\]", bound):
+            members, index = groups.get(match[1], []), int(match[2]) + shift
+            if index < len(members):
+                host = members[index]
+            elif match[1] in groups:
+                again = f", and {asked} with the repetitions needs {index + 1}" if shift else ""
+                reason = f"the group {match[1]} has {len(members)} hosts: {listed(members)}{again}"
+            else:
+                reason = f"the inventory has no group {match[1]}; it has {listed(groups)}"
+        elif shift:
+            reason = f"different pairs need GROUP[INDEX] to count from, not {asked}"
+        if not reason and host not in hosts:
+            also = f"; roles are {listed(self.scenario.roles)}" if self.scenario.roles else ""
+            reason = f"the inventory has no host {host}; it has {listed(hosts)}{also}"
+        elif not reason and host not in groups.get("testbed", []):
+            reason = f"{host} is not in the group testbed"
+        elif not reason and (count := len(hosts[host].experiment_interfaces)) != 1:
+            reason = f"{host} has {count} experiment interfaces; the end of a flow has exactly one"
+        if reason:
+            self._refuse(key, reason)
+            return None
+        return host
+
+    def _address(self, host: str) -> str:
+        (interface,) = self.inventory.hosts[host].experiment_interfaces.values()
+        return str(ip_interface(interface.address).ip)
+
+    def _side(self, host: str) -> str:
+        (side,) = self.inventory.hosts[host].experiment_interfaces
+        return side
+
+    def _direction(self, src_host: str) -> Literal["forward", "reverse"]:
+        """Direction of the path that data from this host takes."""
+        return "reverse" if self._side(src_host) == "right" else "forward"
+
+    # flows
+
+    def _flows(self) -> list[Flow]:
+        """Flows of this case in the order of the file; pings and commands are kept as actions."""
+        wanted = self.scenario.baselines[self.baseline] if self.baseline else list(self.scenario.flows)
+        flows: list[Flow] = []
+        for name, asked in self.scenario.flows.items():
+            if name not in wanted:
+                continue
+            count = asked.repeat.count if asked.repeat else 1
+            self.names[name] = [f"{name}{i + 1}" if asked.repeat else name for i in range(count)]
+            for i, own in enumerate(self.names[name]):
+                refused = len(self.refusals)
+                if own in self.spans:
+                    self._refuse(("flows", name), f"another flow is called {own}")
+                elif ends := self._ends(name, asked, i):
+                    self.pairs[ends] = None
+                    self.spans[own] = self._span(name, asked, i)
+                    flow = None if len(self.refusals) > refused else self._flow(name, own, asked, ends)
+                    flows += [flow] if flow else []
+                if len(self.refusals) > refused:
+                    break  # the others say the same
+        return flows
+
+    def _ends(self, name: str, asked: AskedFlow, i: int) -> Ends | None:
+        shift = i if asked.repeat and asked.repeat.pairs == "different" else 0
+        src = self._endpoint(("flows", name, "from"), asked.src, shift)
+        dst = self._endpoint(("flows", name, "to"), asked.dst, shift)
+        if src is None or dst is None:
+            return None
+        if src == dst:
+            self._refuse(("flows", name, "to"), f"both ends are {dst}")
+            return None
+        if self.scenario.path is not None and self._side(src) == self._side(dst):
+            side = self._side(src)
+            self._refuse(("flows", name, "to"), f"{src} and {dst} are both on the side {side} of the path")
+            return None
+        return (src, dst) if asked.direction == "forward" else (dst, src)
+
+    def _span(self, name: str, asked: AskedFlow, i: int) -> tuple[int, int]:
+        """Start and end of the i-th of a flow's repetitions, in ns since t0."""
+        total = self.scenario.duration
+        start = asked.start + (i * asked.repeat.every if asked.repeat else 0)
+        end = total if asked.duration is None else start + asked.duration
+        given: KeyPath = ("flows", name, "start" if asked.duration is None else "duration")
+        if isinstance(asked, UdpFlow) and (span := periods_span(asked)):
+            (start, end), given = span, ("flows", name, "periods")
+        key: KeyPath = ("flows", name, "repeat") if i else given
+        own = self.names[name][i] + " " if i else ""
+        if start >= total:
+            at, most = units.render_duration(start), units.render_duration(total)
+            self._refuse(key, f"{own}starts at {at}, not before the scenario's end at {most}")
+        elif end > total:
+            at, most = units.render_duration(end), units.render_duration(total)
+            self._refuse(key, f"{own}ends at {at}, after the scenario's duration of {most}")
+        elif _whole_seconds(asked) and (end - start) % 10**9:
+            left = units.render_duration(end - start)
+            self._refuse(
+                key, f"iperf3 runs for a whole number of seconds, not {left}: give it another duration"
+            )
+        return start, end
+
+    def _flow(self, name: str, own: str, asked: AskedFlow, ends: Ends) -> Flow | None:
+        start, end = self.spans[own]
+        if isinstance(asked, PingFlow):
+            self._ping(own, asked, ends)
+            return None
+        src_host, dst_host = ends
+        streams = asked.streams if isinstance(asked, TcpFlow | Iperf3UdpFlow) else 1
+        server_port = self.ports.take(dst_host, FIRST_SERVER_PORT)
+        client_port = self.ports.take(src_host, FIRST_CLIENT_PORT, streams)
+        if server_port is None or client_port is None:
+            host = dst_host if server_port is None else src_host
+            self._refuse(("flows", name), f"{host} has no ports left outside its ephemeral range")
+            return None
+        rate_bps, rate_steps = getattr(asked, "rate", None), None
+        if isinstance(asked, UdpFlow):
+            drawn = random.Random(f"{self.scenario.seed}/{own}/{self.repetition}")
+            try:
+                first, *rest = steps(asked, start, end - start, drawn)
+            except ValueError as error:
+                self._refuse(("flows", name, "active"), str(error))
+                return None
+            rate_bps, rate_steps = first.rate_bps, rest or None
+        flow = Flow(
+            name=own,
+            kind=asked.kind,
+            direction=self._direction(src_host),
+            src_host=src_host,
+            dst_host=dst_host,
+            src=self._address(src_host),
+            dst=self._address(dst_host),
+            server_port=server_port,
+            client_port=client_port,
+            streams=streams,
+            start_ns=start,
+            duration_ns=end - start,
+            congestion_control=getattr(asked, "congestion_control", None),
+            rate_bps=rate_bps,
+            bytes=getattr(asked, "bytes", None),
+            pacing_bps=getattr(asked, "pacing", None),
+            mss_bytes=getattr(asked, "mss", None),
+            socket_buffer_bytes=getattr(asked, "socket_buffer", None),
+            dscp=getattr(asked, "dscp", None),
+            payload_bytes=getattr(asked, "datagram", None),
+            rate_steps=rate_steps,
+        )
+        if isinstance(asked, CommandFlow):
+            self._command(name, asked, flow)
+        return flow
+
+    def _ping(self, own: str, asked: PingFlow, ends: Ends) -> None:
+        start, end = self.spans[own]
+        ping = PingAction(
+            at_ns=start,
+            kind="ping",
+            name=own,
+            dst=self._address(ends[1]),
+            count=max(1, (end - start) // asked.interval),
+            interval_ns=asked.interval,
+        )
+        self.pings.append((ends[0], ping))
+
+    def _command(self, name: str, asked: CommandFlow, flow: Flow) -> None:
+        known = {key: str(getattr(flow, key)) for key in ("src", "dst", "server_port", "client_port")}
+
+        def filled(side: Literal["client", "server"], words: Sequence[str]) -> list[str]:
+            for i, word in enumerate(words):
+                for placeholder in _PLACEHOLDER.findall(word):
+                    if placeholder not in known:
+                        self._refuse(
+                            ("flows", name, side, i), f"{{{placeholder}}} is none of {listed(known)}"
+                        )
+            return [_PLACEHOLDER.sub(lambda m: known.get(m[1], m[0]), word) for word in words]
+
+        self.commands.append(
+            (
+                flow.src_host,
+                CommandAction(
+                    at_ns=flow.start_ns,
+                    kind="command_client",
+                    flow=flow.name,
+                    argv=filled("client", asked.client),
+                ),
+            )
+        )
+        if asked.server is not None:
+            self.commands.append(
+                (
+                    flow.dst_host,
+                    CommandAction(
+                        at_ns=-SERVER_LEAD_NS,
+                        kind="command_server",
+                        flow=flow.name,
+                        argv=filled("server", asked.server),
+                    ),
+                )
+            )
+
+    # hosts
+
+    def _ephemeral(self) -> dict[str, tuple[int, int]]:
+        ranges = {}
+        for name, state in self.scenario.hosts.items():
+            if (ports := state.sysctls.get("net.ipv4.ip_local_port_range")) is not None:
+                if (parsed := parse_range(str(ports))) is None:
+                    key: KeyPath = ("hosts", name, "sysctls", "net.ipv4.ip_local_port_range")
+                    self._refuse(key, f"{ports!r} is not two ports")
+                for host in self._members(name):
+                    ranges[host] = parsed or EPHEMERAL
+        return ranges
+
+    def _hosts(self, flows: Sequence[Flow]) -> dict[str, Host]:
+        testbed = self.inventory.groups.get("testbed", [])
+        for name in self.scenario.hosts:
+            if not self._members(name):
+                self._refuse(
+                    ("hosts", name), "is neither a group of the inventory nor a host of the group testbed"
+                )
+        hosts = {
+            host: Host(groups=self.inventory.groups_of(host), state=self._state(host, flows))
+            for host in sorted(testbed)
+            if self.inventory.hosts[host].experiment_interfaces
+        }
+        self._check_txqueuelen(hosts)
+        return hosts
+
+    def _state(self, host: str, flows: Sequence[Flow]) -> State:
+        """Merged state: large groups first, the host itself last, so that the more special word counts."""
+        about = {name: self._members(name) for name in self.scenario.hosts}
+        names = sorted((n for n in about if host in about[n]), key=lambda n: (n == host, -len(about[n]), n))
+        state = State(
+            kernel=None,
+            modules={},
+            offloads={},
+            txqueuelen=None,
+            mtu=None,
+            qdisc=None,
+            sysctls={},
+            congestion_controls=sorted(
+                {
+                    f.congestion_control
+                    for f in flows
+                    if host in (f.src_host, f.dst_host) and f.congestion_control
+                }
+            ),
+        )
+        for name in names:
+            asked = self.scenario.hosts[name]
+            for key in ("kernel", "txqueuelen", "mtu", "qdisc"):
+                if (value := getattr(asked, key)) is not None:
+                    setattr(state, key, value)
+            state.offloads |= {str(feature): on for feature, on in asked.offloads.items()}
+            state.sysctls |= {key: str(value) for key, value in asked.sysctls.items()}
+            for module, parameters in asked.modules.items():
+                state.modules.setdefault(module, {}).update({k: _parameter(v) for k, v in parameters.items()})
+        for key in ("modules", "offloads", "sysctls"):
+            setattr(state, key, dict(sorted(getattr(state, key).items())))
+        return state
+
+    def _check_txqueuelen(self, hosts: Mapping[str, Host]) -> None:
+        """A sweep of txqueuelen over a qdisc that never reads it would be the same run again and again."""
+        for name in self.scenario.hosts:
+            asked = self.varies.get("hosts", {}).get(name, {}).get("txqueuelen")
+            if not isinstance(asked, list | str):
+                continue
+            for host in self._members(name):
+                qdisc = hosts[host].state.qdisc if host in hosts else None
+                if host in hosts and "routers" not in hosts[host].groups and qdisc not in READ_TXQUEUELEN:
+                    found = f"the qdisc of {host} is {qdisc}" if qdisc else f"no qdisc is asked for on {host}"
+                    self._refuse(
+                        ("hosts", name, "txqueuelen"),
+                        f"it varies, but {found}; only {listed(READ_TXQUEUELEN)} read it",
+                    )
+                    break
+
+    # expectations
+
+    def _expectations(self, path: PlannedPath | None, flows: Sequence[Flow]) -> list[Expectation]:
+        expect = []
+        for i, asked in enumerate(self.scenario.expect):
+            if not self._concerns(asked.when):
+                continue
+            resolved = self._expectation(("expect", i), asked, path, flows)
+            expect += [resolved] if resolved else []
+        return expect
+
+    def _concerns(self, when: Mapping[str, Any]) -> bool:
+        if when.get("baseline") != self.baseline:
+            return False
+        for name, wanted in when.items():
+            values = wanted if isinstance(wanted, list) else [wanted]
+            if name != "baseline" and self.levels.get(name) not in [text(v) for v in values]:
+                return False
+        return True
+
+    def _expectation(
+        self, key: KeyPath, asked: Any, path: PlannedPath | None, flows: Sequence[Flow]
+    ) -> Expectation | None:
+        known = self._measured(asked.metric, flows)
+        names = [name for name in self.spans if name in known]
+        if asked.flows is not None:
+            names = []
+            for j, name in enumerate(asked.flows):
+                own = self.names.get(name, [name] if name in self.spans else [])
+                if not own:
+                    listing = listed([*self.names, *self.spans])
+                    self._refuse((*key, "flows", j), f"no flow {name} runs here; there are {listing}")
+                elif not known.issuperset(own):
+                    self._refuse((*key, "flows", j), f"{asked.metric} of {name} is not known")
+                names += own
+            if not known.issuperset(names) or not names:
+                return None
+        if not names:
+            self._refuse((*key, "metric"), f"{asked.metric} is not known of any flow here")
+            return None
+        window = self._window(key, asked, names)
+        directions = {f.direction for f in flows if f.name in names}
+        if asked.metric == "utilisation" and path is None:
+            self._refuse((*key, "metric"), "the scenario has no path to be utilised")
+        elif asked.metric == "utilisation" and len(directions) > 1:
+            self._refuse((*key, "metric"), "these flows go both ways: name those of one direction in `flows`")
+        return window and Expectation(
+            metric=asked.metric,
+            flows=names,
+            window_ns=window,
+            percentile=getattr(asked, "percentile", None),
+            min=asked.min,
+            max=asked.max,
+        )
+
+    def _measured(self, metric: str, flows: Sequence[Flow]) -> set[str]:
+        """Flows of which a metric is known."""
+        kinds = {
+            "rtt": ("iperf3_tcp",),
+            "retransmits": ("iperf3_tcp",),
+            "time_in_recovery": ("iperf3_tcp",),
+            "completion_time": ("iperf3_tcp",),
+        }.get(metric, ("iperf3_tcp", "iperf3_udp", "udp"))
+        names = {f.name for f in flows if f.kind in kinds and (metric != "completion_time" or f.bytes)}
+        pings = {ping.name for _, ping in self.pings}
+        return names | pings if metric == "rtt" else names
+
+    def _window(self, key: KeyPath, asked: Any, names: Sequence[str]) -> tuple[int, int] | None:
+        if asked.window is not None:
+            return asked.window.start, asked.window.end
+        spans = [self.spans[name] for name in names]
+        start, end = max(self.scenario.warm_up, *(s for s, _ in spans)), min(e for _, e in spans)
+        if start >= end:
+            who = ", ".join(names)
+            self._refuse(key, f"there is no time after the warm-up at which all of {who} run: give a window")
+            return None
+        return start, end
+
+    # phases
+
+    def _calibration(self, path: PlannedPath | None, hosts: Sequence[str]) -> Phase:
+        """Idle RTT of one pair after the other, then the rate of the path, each way that data goes."""
+        actions: Actions = []
+        load: dict[str, Flow] = {}
+        now = 0
+        for src, dst in self.pairs:
+            ping = PingAction(
+                at_ns=now,
+                kind="ping",
+                name=f"{src}-{dst}",
+                dst=self._address(dst),
+                count=PING_COUNT,
+                interval_ns=PING_INTERVAL_NS,
+            )
+            actions.append((src, ping))
+            now += PING_COUNT * PING_INTERVAL_NS + SETTLE_NS
+        for src, dst in self.pairs if path is not None else ():
+            direction = self._direction(src)
+            if direction in load:
+                continue
+            load[direction] = Flow(
+                name=RATE_FLOW if direction == "forward" else f"{RATE_FLOW}_reverse",
+                kind="iperf3_tcp",
+                direction=direction,
+                src_host=src,
+                dst_host=dst,
+                src=self._address(src),
+                dst=self._address(dst),
+                server_port=FIRST_SERVER_PORT,
+                client_port=FIRST_CLIENT_PORT,
+                streams=RATE_STREAMS,
+                start_ns=now,
+                duration_ns=RATE_NS,
+                congestion_control="reno",  # every kernel has it
+                rate_bps=None,
+            )
+            now += RATE_NS + SETTLE_NS
+        flows = list(load.values())
+        samples = {
+            host: Sample(tcp=[f.name for f in flows if host in (f.src_host, f.dst_host)])
+            for flow in flows
+            for host in (flow.src_host, flow.dst_host)
+        }
+        actions += _ends(flows)
+        return self._phase("calibration", now, flows=flows, hosts=hosts, actions=actions, samples=samples)
+
+    def _measurement(self, flows: Sequence[Flow], hosts: Sequence[str]) -> Phase:
+        routers = self.inventory.groups.get("routers", [])
+        asked = self.scenario.flows
+        sampled = {
+            own
+            for name, names in self.names.items()
+            for own in names
+            if isinstance(asked[name], TcpFlow) or getattr(asked[name], "sample", False)
+        }
+        samples = {
+            host: Sample(
+                tcp=[f.name for f in flows if f.name in sampled and host in (f.src_host, f.dst_host)],
+                qdisc=host in routers,
+            )
+            for host in hosts
+        }
+        return self._phase(
+            "measurement",
+            self.scenario.duration + self.scenario.cool_down,
+            flows=flows,
+            hosts=hosts,
+            actions=[*_ends(flows), *self.pings, *self.commands],
+            samples=samples,
+        )
+
+    def _phase(
+        self,
+        name: Literal["calibration", "measurement"],
+        duration_ns: int,
+        *,
+        flows: Sequence[Flow],
+        hosts: Sequence[str],
+        actions: Sequence[tuple[str, Action]],
+        samples: dict[str, Sample],
+    ) -> Phase:
+        return Phase(
+            phase=name,
+            duration_ns=duration_ns,
+            sampling_interval_ns=self.scenario.sampling.interval,
+            flows=list(flows),
+            hosts={
+                host: PhaseHost(
+                    actions=sorted((a for h, a in actions if h == host), key=lambda a: a.at_ns),
+                    sample=samples.get(host, Sample()),
+                )
+                for host in hosts
+                if any(h == host for h, _ in actions) or samples.get(host, Sample()) != Sample()
+            },
+        )
+
+
+def _ends(flows: Sequence[Flow]) -> Iterator[tuple[str, FlowAction]]:
+    tools: dict[str, tuple[Any, Any]] = {
+        "iperf3_tcp": ("iperf3_server", "iperf3_client"),
+        "iperf3_udp": ("iperf3_server", "iperf3_client"),
+        "udp": ("udp_receive", "udp_send"),
+    }
+    for flow in flows:
+        if flow.kind in tools:
+            server, client = tools[flow.kind]
+            yield flow.dst_host, FlowAction(at_ns=-SERVER_LEAD_NS, kind=server, flow=flow.name)
+            yield flow.src_host, FlowAction(at_ns=flow.start_ns, kind=client, flow=flow.name)
+
+
+def _whole_seconds(asked: AskedFlow) -> bool:
+    return isinstance(asked, Iperf3UdpFlow) or (isinstance(asked, TcpFlow) and asked.bytes is None)
+
+
+def _parameter(value: int | str | bool) -> str:
+    """A module's parameter as sysfs shows it."""
+    return {True: "Y", False: "N"}[value] if isinstance(value, bool) else str(value)

@@ -1,0 +1,119 @@
+"""The value of each metric that a scenario can set bounds to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from dumbbell import analysis
+from dumbbell.plan import Expectation
+from dumbbell.store.run import Run, dig, goodput_counters, mean_goodputs, ping_replies, read_json
+
+UNITS = {
+    "utilisation": "share",
+    "jain_index": "",
+    "goodput": "bps",
+    "retransmits": "share",
+    "time_in_recovery": "share",
+    "rtt": "ns",
+    "completion_time": "ns",
+}
+RECOVERY = (3, 4)  # TCP_CA_Recovery, TCP_CA_Loss (include/uapi/linux/tcp.h)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A metric of a flow, or of several; ``why`` says why there is no value."""
+
+    subject: str
+    value: float | None
+    why: str = ""
+
+
+def measure(run: Run, tcp_info: pl.DataFrame, bound: Expectation) -> Iterator[Measured]:
+    """What a bound is about, of all phases' ``tcp_info``: one value for all its flows, or one for each."""
+    rows = tcp_info.filter((pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null())
+    if bound.metric in ("utilisation", "jain_index"):
+        yield _shared(run, rows, bound)
+        return
+    for flow in bound.flows:
+        match bound.metric:
+            case "goodput":
+                rate = mean_goodputs(run, goodput_counters(rows), bound.window_ns).get(flow)
+                yield Measured(flow, rate, "it was not sampled throughout")
+            case "retransmits":
+                yield _retransmits(rows, flow, bound)
+            case "time_in_recovery":
+                samples = _samples(rows, flow, bound)
+                share = None if samples is None else samples["ca_state"].is_in(RECOVERY).mean()
+                yield Measured(flow, _number(share), "it was not sampled throughout")
+            case "rtt":
+                yield _rtt(run, rows, flow, bound)
+            case _:
+                yield _completion_time(run, flow)
+
+
+def _shared(run: Run, rows: pl.DataFrame, bound: Expectation) -> Measured:
+    flows = {flow.name: flow for flow in run.point.phase("measurement").flows}
+    subject = "all flows" if set(bound.flows) == set(flows) else ", ".join(bound.flows)
+    found = mean_goodputs(run, goodput_counters(rows), bound.window_ns)
+    if absent := [name for name in bound.flows if name not in found]:
+        return Measured(subject, None, f"goodput of {', '.join(absent)} was not sampled throughout")
+    rates = [found[name] for name in bound.flows]
+    if bound.metric == "jain_index":
+        return Measured(subject, analysis.jain_index(rates), "nothing was transferred")
+    if run.point.path is None:
+        return Measured(subject, None, "the scenario has no path")
+    bottleneck_bps = run.point.path.rate_bps(flows[bound.flows[0]].direction)
+    return Measured(subject, analysis.utilisation(rates, bottleneck_bps))
+
+
+def _retransmits(rows: pl.DataFrame, flow: str, bound: Expectation) -> Measured:
+    own = rows.filter((pl.col("flow") == flow) & (pl.col("side") == "sender"))
+    again, sent = (
+        analysis.mean_goodput(analysis.sender_counter(own, column), *bound.window_ns).get(flow)
+        for column in ("total_retrans", "data_segs_out")
+    )
+    if again is None or sent is None:
+        return Measured(flow, None, "it was not sampled throughout")
+    return Measured(flow, again / sent if sent else None, "nothing was sent")
+
+
+def _rtt(run: Run, rows: pl.DataFrame, flow: str, bound: Expectation) -> Measured:
+    start, end = bound.window_ns
+    percentile = 50.0 if bound.percentile is None else bound.percentile
+    for host, ping in run.pings("measurement"):
+        if ping.name == flow:
+            replies = ping_replies(run.raw(host, "measurement", f"ping-{flow}.txt"))
+            sent_ns = ((ping.at_ns + (seq - 1) * ping.interval_ns, rtt) for seq, rtt in replies)
+            rtts = pl.Series([rtt for at, rtt in sent_ns if start <= at < end], dtype=pl.Float64)
+            return Measured(flow, analysis.percentile(rtts, percentile), "there were no replies")
+    samples = _samples(rows, flow, bound)
+    rtts = pl.Series([], dtype=pl.Float64) if samples is None else samples["srtt_us"] * 1000.0
+    return Measured(flow, analysis.percentile(rtts, percentile), "it was not sampled throughout")
+
+
+def _completion_time(run: Run, name: str) -> Measured:
+    (flow,) = (flow for flow in run.point.phase("measurement").flows if flow.name == name)
+    report = read_json(run.raw(flow.src_host, "measurement", f"iperf3-{name}-client.json"))
+    sent, seconds = dig(report, "end", "sum_sent", "bytes"), dig(report, "end", "sum_sent", "seconds")
+    if sent is None or seconds is None or flow.bytes is None or sent < flow.bytes:
+        return Measured(name, None, f"it sent {sent} of {flow.bytes} bytes")
+    return Measured(name, seconds * 1e9)
+
+
+def _samples(rows: pl.DataFrame, flow: str, bound: Expectation) -> pl.DataFrame | None:
+    """A sender's samples within the window, if they cover it."""
+    start, end = bound.window_ns
+    own = rows.filter((pl.col("flow") == flow) & (pl.col("side") == "sender"))
+    own = own.filter(pl.col("t_ns").is_between(start, end))
+    if own.is_empty():
+        return None
+    covered = own.select(pl.col("t_ns").max() - pl.col("t_ns").min()).item()
+    return own if covered >= analysis.MIN_COVER * (end - start) else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
