@@ -10,11 +10,12 @@
 //	24  CLOCK_REALTIME of the sender at its departure, in ns
 //
 // The sender follows absolute times. It wakes at most every half millisecond
-// and sends what is due, at most a millisecond of the schedule, back to back
-// (UDP GSO and sendmmsg where the kernel has them). So a sender that was held
-// up catches up at no more than twice the rate, and never bursts more than a
-// millisecond's worth into a queue. What is late by more than 100 ms is
-// skipped and counted.
+// and sends what is due as one batch, back to back (UDP GSO and sendmmsg where
+// the kernel has them). A batch covers at most a millisecond of the schedule
+// or, on a host that wakes late, twice the time since the batch before, and
+// never more than 5 ms: a sender that was held up catches up at no more than
+// about twice the rate, and does not burst all it owes into a queue. What is
+// late by more than 100 ms is skipped and counted.
 //
 // The receiver takes one token, answers nobody, and counts in bounded memory.
 package udp

@@ -15,7 +15,8 @@ import (
 
 const (
 	wakeInterval = 500 * time.Microsecond // at the shortest
-	batchSpan    = time.Millisecond       // of the schedule that one batch covers at most
+	batchSpan    = 2 * wakeInterval       // of the schedule that a batch covers at most; more after a late wake-up:
+	batchSpanMax = 5 * time.Millisecond   // twice the time since the batch before, but not more than this
 	skipAfter    = 100 * time.Millisecond // what is later than this is not sent
 	lookInterval = 100 * time.Millisecond // for the end of the context
 
@@ -123,7 +124,7 @@ func NewSender(config SenderConfig) (_ *Sender, err error) {
 	}
 
 	size := config.Schedule.Size
-	perSpan := int(min(maxBatch, config.Schedule.MaxRate()/8*int64(batchSpan)/int64(time.Second)/int64(size)+1))
+	perSpan := int(min(maxBatch, config.Schedule.MaxRate()/8*int64(batchSpanMax)/int64(time.Second)/int64(size)+1))
 	s.batch = max(1, min(perSpan, maxBatchBytes/size))
 	s.buffer = make([]byte, s.batch*size)
 	s.messages = make([]message, s.batch)
@@ -173,7 +174,7 @@ func (s *Sender) send(ctx context.Context, start time.Time) error {
 		interval = s.config.Interval
 		// End of the running interval, from start: intervals end at multiples of the wall clock.
 		report = interval - time.Duration(startNs%int64(interval))
-		wake   time.Duration
+		batch  time.Duration // time of the last batch
 	)
 	for ok && ctx.Err() == nil {
 		now := time.Now()
@@ -184,7 +185,8 @@ func (s *Sender) send(ctx context.Context, start time.Time) error {
 			due, ok = pace.next()
 		}
 		first, n := due, 0
-		for ; ok && n < s.batch && due <= elapsed && due-first < batchSpan; n++ {
+		span := min(max(batchSpan, 2*(elapsed-batch)), batchSpanMax)
+		for ; ok && n < s.batch && due <= elapsed && due-first < span; n++ {
 			header{kindData, s.config.Token, s.sequence + uint64(n), now.UnixNano()}.encode(s.buffer[n*size:])
 			due, ok = pace.next()
 		}
@@ -204,7 +206,7 @@ func (s *Sender) send(ctx context.Context, start time.Time) error {
 					s.config.Started(now)
 				}
 			}
-			wake = elapsed + wakeInterval
+			batch = elapsed
 		}
 		for elapsed >= report {
 			s.report(startNs + int64(report))
@@ -212,7 +214,7 @@ func (s *Sender) send(ctx context.Context, start time.Time) error {
 		}
 		next := report
 		if ok {
-			next = min(report, max(due, wake))
+			next = min(report, max(due, batch+wakeInterval))
 		}
 		if wait := next - elapsed; ok && wait > 0 {
 			sleep(min(wait, lookInterval))
