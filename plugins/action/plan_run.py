@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from dumbbell.model import ScenarioError
-from dumbbell.plan import Inventory, Plan, Point, plan
+from dumbbell.plan import Inventory, InventoryError, Plan, Point, plan
 from dumbbell.states import record_state
 
 
@@ -36,8 +36,9 @@ class ActionModule(ActionBase):
         assert task_vars is not None
         scenario = Path(args["scenario"])
         try:
-            planned = plan(scenario, _inventory(task_vars), args["profile"])
-        except ScenarioError as error:
+            inventory = Inventory.of(task_vars["groups"], task_vars["hostvars"])
+            planned = plan(scenario, inventory, args["profile"])
+        except (ScenarioError, InventoryError) as error:
             raise AnsibleActionFail(str(error)) from None
         point = _chosen(planned, args["point"])
         planned = planned.model_copy(update={"points": [point]})
@@ -70,19 +71,6 @@ def _chosen(planned: Plan, asked: str | None) -> Point:
     known = "\n".join(f"{name}  {point.label}" for name, point in points.items())
     wanted = f"there is no point {asked}" if asked else "choose one of its points: -e point=ID"
     raise AnsibleActionFail(f"{planned.scenario}: {wanted}\n{known}")
-
-
-def _inventory(task_vars: dict[str, Any]) -> Inventory:
-    known = {host: task_vars["hostvars"][host] for host in task_vars["groups"]["testbed"]}
-    wanted = ("management_interface", "experiment_interfaces")
-    return Inventory.model_validate(
-        {
-            "groups": {name: list(members) for name, members in task_vars["groups"].items()},
-            "hosts": {
-                host: {key: facts[key] for key in wanted if key in facts} for host, facts in known.items()
-            },
-        }
-    )
 
 
 def _write_parts(planned: Point, run_id: str, run_dir: Path) -> dict[str, list[str]]:

@@ -71,9 +71,9 @@ def outcome(path: Path, text: str | bytes) -> str:
         planned = plan(path, inventory())
     except ScenarioError as error:
         refused.append(error)
-    for error in refused:
-        assert error.problems
-        for problem in error.problems:
+    for refusal in refused:
+        assert refusal.problems
+        for problem in refusal.problems:
             assert PROBLEM.fullmatch(str(problem)), problem
             assert problem.line <= max(1, len(path.read_bytes().splitlines()) + 1)
             assert "Error" not in problem.reason

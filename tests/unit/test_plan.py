@@ -201,7 +201,7 @@ def test_options_of_a_tcp_flow(tmp_path: Path) -> None:
             "rate_bps": 8_000_000,
             "streams": 2,
             "start_ns": S // 2,
-        "duration_ns": 19 * S // 2,
+            "duration_ns": 19 * S // 2,
         }.items()
     )
 

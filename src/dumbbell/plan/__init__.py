@@ -4,8 +4,9 @@ The contract is ``docs/data-model.md``. The same scenario, seed and inventory gi
 """
 
 from dumbbell.plan.case import RATE_WINDOW_NS
+from dumbbell.plan.describe import describe
 from dumbbell.plan.document import Expectation, Flow, Host, Phase, PingAction, Plan, Point, Sample, Validity
-from dumbbell.plan.inventory import Inventory
+from dumbbell.plan.inventory import Inventory, InventoryError
 from dumbbell.plan.path import PACKET_BYTES, Direction, PlannedPath, Queue
 from dumbbell.plan.planner import plan
 
@@ -17,6 +18,7 @@ __all__ = [
     "Flow",
     "Host",
     "Inventory",
+    "InventoryError",
     "Phase",
     "PingAction",
     "Plan",
@@ -25,5 +27,6 @@ __all__ = [
     "Queue",
     "Sample",
     "Validity",
+    "describe",
     "plan",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import ip_interface
 from typing import Any, Literal
 
 from dumbbell import units
@@ -172,7 +171,7 @@ class CaseResolver:
 
     def _address(self, host: str) -> str:
         (interface,) = self.inventory.hosts[host].experiment_interfaces.values()
-        return str(ip_interface(interface.address).ip)
+        return str(interface.address.ip)
 
     def _side(self, host: str) -> str:
         (side,) = self.inventory.hosts[host].experiment_interfaces

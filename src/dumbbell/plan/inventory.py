@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Interface, IPv6Interface
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class InventoryError(Exception):
+    """An inventory that cannot be read, or that lacks what a plan needs."""
 
 
 class Interface(BaseModel):
@@ -10,7 +22,7 @@ class Interface(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     device: str
-    address: str
+    address: IPv4Interface | IPv6Interface
 
 
 class InventoryHost(BaseModel):
@@ -27,6 +39,44 @@ class Inventory(BaseModel):
     model_config = ConfigDict(extra="forbid")
     groups: dict[str, list[str]]
     hosts: dict[str, InventoryHost]
+
+    @classmethod
+    def of(cls, groups: Mapping[str, Iterable[str]], variables: Mapping[str, Mapping[str, Any]]) -> Inventory:
+        """From Ansible's groups, and its variables by host; :class:`InventoryError` names what is wrong."""
+        hosts = {
+            host: {key: variables[host][key] for key in InventoryHost.model_fields if key in variables[host]}
+            for host in groups.get("testbed", ())
+        }
+        try:
+            return cls.model_validate({"groups": {k: list(v) for k, v in groups.items()}, "hosts": hosts})
+        except ValidationError as error:
+            problems = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            raise InventoryError("inventory: " + "; ".join(problems)) from None
+
+    @classmethod
+    def read(cls, path: Path) -> Inventory:
+        """As ``ansible-inventory`` lists it, without the values that only a play can compute."""
+        if not path.exists():
+            raise InventoryError(f"{path}: there is no such inventory")
+        command = [
+            str(Path(sys.executable).with_name("ansible-inventory")),
+            "--list",
+            "--inventory",
+            str(path),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise InventoryError(f"{path}: {' '.join(done.stderr.split())}")
+        listed = json.loads(done.stdout)
+        variables = listed.pop("_meta")["hostvars"]
+
+        def members(name: str) -> list[str]:
+            group = listed.get(name, {})
+            inner = [host for child in group.get("children", []) for host in members(child)]
+            return [*group.get("hosts", []), *inner]
+
+        groups = {name: members(name) for name in listed}
+        return cls.of(groups, {host: variables.get(host, {}) for host in groups.get("testbed", [])})
 
     def groups_of(self, host: str) -> list[str]:
         """Names of the groups that contain this host, sorted."""

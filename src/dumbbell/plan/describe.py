@@ -1,0 +1,144 @@
+"""A plan for people: its points, flows over time, and what each host does when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dumbbell.plan.document import Action, Flow, Phase, PingAction, Plan, Point
+from dumbbell.plan.inventory import InventoryError
+from dumbbell.plan.path import Direction
+from dumbbell.units import human
+
+WIDTH = 60  # columns of a time axis
+TICKS = 6
+ACTIVE, IDLE = "#", "-"
+
+
+def describe(plan: Plan, point: str | None = None) -> str:
+    """All points, then one of them in detail, by its id; ``all`` for every one, None for the first."""
+    points = {p.id: p for p in reversed(plan.points)}
+    shown = list(reversed(points.values())) if point == "all" else [points[point]] if point in points else []
+    if point is None:
+        shown = plan.points[:1]
+    if not shown:
+        raise InventoryError(f"{plan.scenario} has no point {point}; it has {', '.join(points)}")
+    parts = [_overview(plan), *map(_detail, shown)]
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def _overview(plan: Plan) -> Iterator[str]:
+    total = sum(point.duration_ns for point in plan.points)
+    distinct = len({point.id for point in plan.points})
+    count = f"{len(plan.points)} runs of {distinct} points" if len(plan.points) > 1 else "1 point"
+    profile = f", profile {plan.profile}" if plan.profile else ""
+    yield f"{plan.scenario}{profile}: {plan.title}"
+    yield f"{count}, {_clock(total)} of traffic; preparing the hosts comes on top"
+    yield ""
+    rows = [("", "point", "repetition", "takes", "")]
+    for i, point in enumerate(plan.points, start=1):
+        rows.append((str(i), point.id, str(point.repetition), _clock(point.duration_ns), point.label))
+    yield from _columns(rows)
+
+
+def _detail(point: Point) -> Iterator[str]:
+    yield f"point {point.id} {point.label}".rstrip()
+    if point.path is not None:
+        yield f"  path: RTT {human(point.path.rtt_ns, 'ns')}"
+        yield f"    forward {_direction(point.path.forward)}"
+        yield f"    reverse {_direction(point.path.reverse)}"
+    for phase in point.phases:
+        yield f"  {phase.phase}: {_clock(phase.duration_ns)}"
+        yield from _gantt(phase)
+        for host, part in phase.hosts.items():
+            samples = [*part.sample.tcp, *(["queues"] if part.sample.qdisc else [])]
+            yield f"    {host}" + (f", samples {', '.join(samples)}" if samples else "")
+            for action in part.actions:
+                yield f"      {action.at_ns / 1e9:8.3f} s  {_action(action)}"
+
+
+def _direction(direction: Direction) -> str:
+    queue = ", ".join(
+        f"{value} {key.removeprefix('limit_')}" if key.startswith("limit_") else str(value)
+        for key, value in direction.queue.model_dump(exclude_none=True).items()
+    )
+    loss = f", loss {human(direction.loss, 'share')}" if direction.loss else ""
+    return f"{human(direction.rate_bps, 'bps')}, {human(direction.delay_us * 1000, 'ns')}{loss}, {queue}"
+
+
+def _action(action: Action) -> str:
+    if isinstance(action, PingAction):
+        return f"ping {action.dst}, {action.count} times every {human(action.interval_ns, 'ns')}"
+    return f"{action.kind} {action.flow}"
+
+
+# --- flows over time ------------------------------------------------------------------------------
+
+
+def _gantt(phase: Phase) -> Iterator[str]:
+    rows = []
+    for flow in phase.flows:
+        ends = f"{flow.src_host}:{flow.client_port} > {flow.dst_host}:{flow.server_port}"
+        rows.append((f"    {flow.name}", _kind(flow), ends, "|" + _bar(flow, phase.duration_ns) + "|"))
+    for host, part in phase.hosts.items():
+        for ping in part.actions:
+            if isinstance(ping, PingAction) and phase.phase == "measurement":
+                end = ping.at_ns + ping.count * ping.interval_ns
+                bar = _row(phase.duration_ns, [(ping.at_ns, end, ACTIVE)])
+                rows.append((f"    {ping.name}", "ping", f"{host} > {ping.dst}", f"|{bar}|"))
+    if not rows:
+        return
+    lines = list(_columns(rows))
+    yield from lines
+    indent = lines[0].index("|") + 1
+    ticks = [round(i * WIDTH / TICKS) for i in range(TICKS + 1)]
+    axis = [" "] * (WIDTH + 12)
+    for i, column in enumerate(ticks):
+        text = f"{round(phase.duration_ns * i / TICKS / 1e9, 1):g}"
+        axis[column : column + len(text)] = text
+    yield " " * indent + "".join(axis).rstrip() + " s"
+
+
+def _kind(flow: Flow) -> str:
+    words = [flow.kind, flow.congestion_control or ""]
+    if flow.rate_bps:
+        words.append(human(flow.rate_bps, "bps"))
+    if flow.bytes:
+        words.append(f"{flow.bytes} bytes")
+    if flow.streams > 1:
+        words.append(f"x{flow.streams}")
+    return " ".join(filter(None, words))
+
+
+def _bar(flow: Flow, total_ns: int) -> str:
+    """When a flow is active, and when it is there and idle."""
+    changes = [(flow.start_ns, flow.rate_bps if flow.kind == "udp" else 1)]
+    changes += [(flow.start_ns + step.at_ns, step.rate_bps) for step in flow.rate_steps or []]
+    ends = [at for at, _ in changes[1:]] + [flow.end_ns]
+    spans = [(at, end, ACTIVE if rate else IDLE) for (at, rate), end in zip(changes, ends, strict=True)]
+    return _row(total_ns, spans)
+
+
+def _row(total_ns: int, spans: Sequence[tuple[int, int, str]]) -> str:
+    """One character for each column of the axis: what fills most of it."""
+    row = []
+    for column in range(WIDTH):
+        begin, end = total_ns * column / WIDTH, total_ns * (column + 1) / WIDTH
+        filled = {" ": (end - begin) / 2}
+        for start, stop, mark in spans:
+            filled[mark] = filled.get(mark, 0) + max(0, min(stop, end) - max(start, begin))
+        row.append(max(filled, key=lambda mark: filled[mark]))
+    return "".join(row)
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _clock(ns: int) -> str:
+    """``1 h 2 min 3.5 s``."""
+    minutes, seconds = divmod(ns / 1e9, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    parts = [(f"{hours} h", hours), (f"{minutes} min", minutes), (f"{seconds:.3g} s", seconds)]
+    return " ".join(text for text, value in parts if value) or "0 s"

@@ -1,0 +1,51 @@
+"""``fab plan`` as users call it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def fab(*arguments: str) -> tuple[int, str]:
+    """Exit code, and everything that was said."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("fab"), *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("inventory", ["lab", "example"])
+def test_a_scenario_on_an_inventory(inventory: str) -> None:
+    code, said = fab("plan", "scenarios/on_off_udp.yml", "--inventory", f"inventory/{inventory}")
+    assert code == 0, said
+    assert "27 runs of 9 points" in said
+    assert "##########----------" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("scenarios/none.yml",), "scenarios/none.yml:1:1: cannot be read: No such file or directory"),
+        (
+            ("scenarios/on_off_udp.yml", "--profile", "short"),
+            "on_off_udp.yml:5:1: profiles: the scenario has no profile short",
+        ),
+        (("scenarios/on_off_udp.yml", "--point", "x"), "on_off_udp has no point x; it has "),
+        (("scenarios/on_off_udp.yml", "--inventory", "nowhere"), "nowhere: there is no such inventory"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(arguments: tuple[str, ...], reason: str) -> None:
+    code, said = fab("plan", *arguments)
+    assert code != 0
+    assert reason in said
+    assert "Traceback" not in said

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from synthetic import REPOSITORY, inventory
+
+from dumbbell.plan import InventoryError, Plan, describe, plan
+
+SCENARIOS = REPOSITORY / "scenarios"
+
+
+def planned(name: str, profile: str | None = None) -> Plan:
+    return plan(SCENARIOS / f"{name}.yml", inventory(), profile)
+
+
+def bar(text: str, flow: str) -> str:
+    """The line of a flow over time, between its bars, in the measurement."""
+    measurement = text[text.index("  measurement:") :]
+    (line,) = (line for line in measurement.splitlines() if re.match(rf"\s+{flow}\s.*\|", line))
+    return line.split("|")[1]
+
+
+def test_flows_over_time() -> None:
+    text = describe(planned("two_flow_fairness"))
+    assert bar(text, "flow1") == "#" * 60
+    assert bar(text, "flow2") == " " * 10 + "#" * 50
+    whole = planned("on_off_udp")
+    (mixed, *_) = (point.id for point in whole.points if point.baseline is None)
+    assert bar(describe(whole, mixed), "cross") == (" " * 10 + "#" * 10 + ("-" * 10 + "#" * 10) * 2)
+
+
+def test_points_in_their_order_and_the_time_they_take() -> None:
+    whole = planned("on_off_udp")
+    head = describe(whole).partition("\n\npoint ")[0]
+    assert [line.split()[1] for line in head.splitlines()[4:]] == [point.id for point in whole.points]
+    assert "27 runs of 9 points, 31 min 25.5 s of traffic" in head
+    assert "udp_alone load=50mbit" in head
+    assert "16 h 16.2 s of traffic" in describe(planned("eight_hour_transfer"))
+    short = describe(planned("eight_hour_transfer", "short"))
+    assert "profile short" in short
+    assert "30 min 16.2 s of traffic" in short
+
+
+def test_what_each_host_does() -> None:
+    text = describe(planned("two_flow_fairness"))
+    assert "      -5.000 s  iperf3_server flow2" in text
+    assert "       5.000 s  iperf3_client flow2" in text
+    assert "    router, samples queues" in text
+    assert "forward 100 Mbit/s, 10 ms, pfifo, 166 packets" in text
+
+
+def test_every_point_can_be_shown() -> None:
+    whole = planned("congestion_controls_and_queues")
+    ids = {point.id for point in whole.points}
+    assert set(re.findall(r"^point (\w+)", describe(whole, "all"), re.M)) == ids
+    with pytest.raises(InventoryError, match=f"has no point 123; it has .*{min(ids)}"):
+        describe(whole, "123")
+
+
+@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yml")), ids=lambda path: path.stem)
+def test_shipped_scenarios_can_be_shown(path: Path) -> None:
+    assert all(len(line) < 200 for line in describe(planned(path.stem), "all").splitlines())
