@@ -1,5 +1,6 @@
 """Hands-on work with a testbed: ``fab --list``. The work is done in the package; playbooks change hosts."""
 
+import signal
 from pathlib import Path
 
 from fabric import task
@@ -19,6 +20,7 @@ from dumbbell.plan import plan as make_plan
 )
 def plan(_, scenario, inventory="inventory/lab", profile=None, point=None):
     """Show what a scenario asks for: points, flows over time, what each host does when, how long it takes."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # it may be piped into head
     try:
         planned = make_plan(Path(scenario), Inventory.read(Path(inventory)), profile)
         print(describe(planned, point))

@@ -94,3 +94,22 @@ def test_no_scenario_is_said_with_an_example() -> None:
     assert code != 0
     assert "name a scenario: -e scenario=scenarios/two_flow_fairness.yml" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "on_off_udp: choose one of its points: -e point=ID"),
+        (("-e", "point=123"), "on_off_udp: there is no point 123"),
+        (("-e", "profile=short"), "profiles: the scenario has no profile short"),
+    ],
+)
+def test_of_several_points_one_is_run(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    results = tmp_path / "results"
+    scenario = ("-e", "scenario=scenarios/on_off_udp.yml", "-e", f"results_dir={results}")
+    code, text = ansible_playbook("playbooks/run.yml", *scenario, *arguments)
+    assert code != 0
+    assert said in text
+    assert ("udp_alone load=50mbit" in text) == ("point" in said)
+    assert "Traceback" not in text
+    assert not results.exists()

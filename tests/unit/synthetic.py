@@ -286,6 +286,7 @@ def _tcp_info(fluid: Fluid, step: int, connection: int, *, sender: bool) -> dict
         "data_segs_in": 0,
         "data_segs_out": acked // MSS + lost + cwnd,
         "delivery_rate_Bps": round(cwnd * MSS / srtt * 1e6),
+        "pacing_rate_Bps": round(1.2 * cwnd * MSS / srtt * 1e6),
     }
 
 

@@ -68,6 +68,14 @@ def slow(run_dir: Path) -> None:
     write_spool(spool, fewer)
 
 
+def edit_spool(run_dir: Path, host: str, field: str, change: Callable[[int], int]) -> None:
+    """Change an integer field in every row of a host's measurement."""
+    spool = run_dir / "raw" / host / "measurement/spool.lp"
+    rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
+    pattern = re.compile(rf"(?<=[ ,]{field}=)\d+")
+    write_spool(spool, [pattern.sub(lambda n: str(change(int(n[0]))), row) for row in rows])
+
+
 def emptied(path: str) -> Callable[[Path], None]:
     def change(run_dir: Path) -> None:
         assert (run_dir / path).stat().st_size
@@ -112,6 +120,42 @@ def test_events_are_merged_in_order_of_time(run_dir: Path) -> None:
     assert times == sorted(times)
     assert {"state", "flow_first_data", "sampler", "done"} <= {event["event"] for event in merged}
     assert {"router", "sender1"} <= {event.get("host") for event in merged}
+
+
+def asked(host: str, **state: Any) -> Callable[[Path], None]:
+    """The plan asks for one thing more of a host."""
+    return lambda run_dir: edit(
+        run_dir / "plan.json", lambda plan: plan["points"][0]["hosts"][host]["state"].update(state)
+    )
+
+
+def flow1(**options: Any) -> Callable[[Path], None]:
+    """The plan asks for one thing more of flow1."""
+    return lambda run_dir: edit(
+        run_dir / "plan.json", lambda plan: plan["points"][0]["phases"][1]["flows"][0].update(options)
+    )
+
+
+def option(**options: Any) -> Callable[[Path], None]:
+    """The same, of a flow whose sockets had other options, as iperf3 found them."""
+
+    def change(run_dir: Path) -> None:
+        flow1(**options)(run_dir)
+        sizes = {"sock_bufsize": 65_536, "sndbuf_actual": 131_072, "rcvbuf_actual": 131_072}
+        report = {"start": {"tcp_mss": 1448, **sizes, "test_start": {"tos": 46 << 2}}}
+        (run_dir / "raw/sender1/measurement/iperf3-flow1-client.json").write_text(json.dumps(report))
+
+    return change
+
+
+def paced(found_Bps: int, asked_bps: int) -> Callable[[Path], None]:
+    """Pacing asked of flow1, and a rate that the kernel reports for it."""
+
+    def change(run_dir: Path) -> None:
+        flow1(pacing_bps=asked_bps)(run_dir)
+        edit_spool(run_dir, "sender1", "pacing_rate_Bps", lambda _: found_Bps)
+
+    return change
 
 
 INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -200,6 +244,27 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         events("router", "sampler", event="x"),
         "router: share of samples missed not known",
     ),
+    "another kernel runs": (
+        asked("sender1", kernel="6.12.117"),
+        "sender1: kernel: asked 6.12.117, found 6.12.0-synthetic",
+    ),
+    "a module's parameter was not read": (
+        asked("sender1", modules={"tcp_bbr": {"fast": "Y"}}),
+        "sender1: parameters of tcp_bbr not known",
+    ),
+    "the MTU differs": (
+        asked("receiver1", mtu=9000),
+        "receiver1 vec1: mtu: asked 9\N{NARROW NO-BREAK SPACE}000, found 1",
+    ),
+    "the qdisc was not read": (asked("sender2", qdisc="fq"), "sender2 vec1: qdisc not known"),
+    "the MSS differs": (option(mss_bytes=1400), "flow1: MSS: asked 1"),
+    "the socket's buffer was capped": (option(socket_buffer_bytes=10**6), "flow1: send buffer: asked 2"),
+    "the DSCP differs": (option(dscp=34), "flow1: DSCP: asked 34, found 46"),
+    "iperf3 left no report": (flow1(mss_bytes=1400), "flow1: MSS not known: iperf3 left no report"),
+    "the kernel paces faster than asked": (
+        paced(100_000_001, asked_bps=800_000_000),
+        "flow1: pacing is 800 Mbit/s, asked 800 Mbit/s",
+    ),
     "a clock is off": (
         state("sender2", lambda s: s["clock"].update(offset_ns=-49_000_000_000)),
         "sender2: clock offset is -49 s, more than 1 ms",
@@ -229,6 +294,14 @@ def test_each_validity_check_can_fail(run_dir: Path, damage: Callable[[Path], No
     verdict = collect(run_dir, None)
     assert verdict.state == "invalid"
     assert any(said.startswith(reason) for said in verdict.reasons), verdict.reasons
+
+
+def test_options_as_asked_are_valid(run_dir: Path) -> None:
+    option(mss_bytes=1448, socket_buffer_bytes=65_536, dscp=46)(run_dir)
+    paced(10_000_000, asked_bps=80_000_000)(run_dir)
+    verdict = collect(run_dir, None)
+    assert (verdict.state, verdict.reasons) == ("passed", [])
+    assert {"MSS", "send buffer", "receive buffer", "DSCP", "pacing"} <= {c.name for c in verdict.checks}
 
 
 def test_a_flow_that_never_sent_says_so(run_dir: Path) -> None:

@@ -1,0 +1,138 @@
+"""Metrics that expectations set bounds to, against the same numbers made another way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from test_verdict import edit, edit_spool
+
+from dumbbell import analysis
+from dumbbell.store import Check, collect
+
+S = 10**9
+WINDOW = (10 * S, 20 * S)
+
+
+def measured(run_dir: Path, metric: str, **asked: Any) -> list[Check]:
+    """Checks of one expectation that nothing can meet, on both flows."""
+    bound = {"metric": metric, "flows": ["flow1", "flow2"], "window_ns": WINDOW, "min": 1e15, "max": None}
+    edit(run_dir / "plan.json", lambda plan: plan["points"][0].update(expect=[bound | asked]))
+    return [check for check in collect(run_dir, None).checks if check.name == metric]
+
+
+def sender(run_dir: Path, flow: str) -> pl.DataFrame:
+    rows = pl.read_parquet(run_dir / "tcp_info.parquet").filter(
+        (pl.col("phase") == "measurement") & (pl.col("flow") == flow) & (pl.col("side") == "sender")
+    )
+    return rows.sort("t_ns")
+
+
+def grown(rows: pl.DataFrame, column: str) -> float:
+    """Growth of a counter in the window."""
+    at_edges = np.interp(WINDOW, rows["t_ns"].to_numpy(), rows[column].to_numpy())
+    return float(at_edges[1] - at_edges[0])
+
+
+def test_goodput_of_each_flow(run_dir: Path) -> None:
+    checks = measured(run_dir, "goodput")
+    assert [(c.subject, c.kind, c.unit, c.ok) for c in checks] == [
+        ("flow1", "expect", "bps", False),
+        ("flow2", "expect", "bps", False),
+    ]
+    for check in checks:
+        acked = grown(sender(run_dir, check.subject), "bytes_acked")
+        assert check.measured == pytest.approx(acked * 8 / 10, rel=0.01)  # in 10 s
+    assert checks[0].reason.startswith("goodput is ")
+    assert checks[0].reason.endswith("below 1e+06 Gbit/s")
+
+
+def test_percentiles_of_the_smoothed_rtt(run_dir: Path) -> None:
+    for percentile in (0, 50, 95, 100):
+        for check in measured(run_dir, "rtt", percentile=percentile):
+            rows = sender(run_dir, check.subject).filter(pl.col("t_ns").is_between(*WINDOW))
+            expected = np.percentile(rows["srtt_us"].to_numpy(), percentile)
+            assert check.measured == pytest.approx(expected * 1000)
+            assert check.unit == "ns"
+
+
+def test_retransmits_are_a_share_of_the_segments_sent(run_dir: Path) -> None:
+    for check in measured(run_dir, "retransmits"):
+        rows = sender(run_dir, check.subject)
+        again, sent = grown(rows, "total_retrans"), grown(rows, "data_segs_out")
+        assert 0 < again < sent
+        assert check.measured == pytest.approx(again / sent)
+
+
+def test_a_counter_that_wraps(run_dir: Path) -> None:
+    before = [check.measured for check in measured(run_dir, "retransmits")]
+    edit_spool(run_dir, "sender1", "data_segs_out", lambda value: (value + 2**32 - 30_000) % 2**32)
+    after = [check.measured for check in measured(run_dir, "retransmits")]
+    assert after == pytest.approx(before)
+
+
+def test_time_in_recovery(run_dir: Path) -> None:
+    assert [check.measured for check in measured(run_dir, "time_in_recovery")] == [0, 0]
+    edit_spool(run_dir, "sender1", "ca_state", lambda _: 3)
+    edit_spool(run_dir, "sender2", "ca_state", lambda _: 4)
+    assert [check.measured for check in measured(run_dir, "time_in_recovery")] == [1, 1]
+    edit_spool(run_dir, "sender2", "ca_state", lambda _: 1)
+    assert [check.measured for check in measured(run_dir, "time_in_recovery")] == [1, 0]
+
+
+def test_a_metric_of_all_flows_or_of_some(run_dir: Path) -> None:
+    (both,) = measured(run_dir, "utilisation")
+    assert both.subject == "all flows"
+    (one,) = measured(run_dir, "utilisation", flows=["flow1"])
+    assert one.subject == "flow1"
+    assert one.measured < both.measured < 0.957
+    (alone,) = measured(run_dir, "jain_index", flows=["flow1"])
+    assert alone.measured == 1
+
+
+def test_ping_beside_the_flows(run_dir: Path) -> None:
+    action = {"at_ns": 5 * S, "kind": "ping", "name": "probe", "dst": "198.18.2.11", "count": 200}
+    probe = action | {"interval_ns": S // 10}
+    edit(
+        run_dir / "plan.json",
+        lambda plan: plan["points"][0]["phases"][1]["hosts"]["sender1"]["actions"].append(probe),
+    )
+    reply = "[1.0] 64 bytes from 198.18.2.11: icmp_seq={} ttl=63 time={} ms\n".format
+    # The window of 10 to 20 s has the replies 51 to 150.
+    file = run_dir / "raw/sender1/measurement/ping-probe.txt"
+    file.write_text("".join(reply(seq, 30 if 50 < seq <= 150 else 99) for seq in range(1, 201)))
+    (check,) = measured(run_dir, "rtt", flows=["probe"], percentile=100)
+    assert check.measured == 30_000_000
+    file.unlink()
+    (check,) = measured(run_dir, "rtt", flows=["probe"])
+    assert (check.kind, check.reason) == ("validity", "rtt not known: there were no replies")
+
+
+def test_completion_time_is_that_of_a_whole_transfer(run_dir: Path) -> None:
+    edit(
+        run_dir / "plan.json",
+        lambda plan: plan["points"][0]["phases"][1]["flows"][0].update(bytes=5_000_000),
+    )
+    report = run_dir / "raw/sender1/measurement/iperf3-flow1-client.json"
+    report.write_text(json.dumps({"end": {"sum_sent": {"bytes": 5_000_192, "seconds": 1.25}}}))
+    (check,) = measured(run_dir, "completion_time", flows=["flow1"], min=None, max=S)
+    assert (check.measured, check.reason) == (1_250_000_000, "completion_time is 1.25 s, above 1 s")
+    report.write_text(json.dumps({"end": {"sum_sent": {"bytes": 4_000_000, "seconds": 1.25}}}))
+    (check,) = measured(run_dir, "completion_time", flows=["flow1"])
+    assert check.reason == "completion_time not known: it sent 4000000 of 5000000 bytes"
+
+
+@pytest.mark.parametrize("metric", ["goodput", "rtt", "retransmits", "time_in_recovery", "jain_index"])
+def test_what_was_not_sampled_throughout_is_not_known(run_dir: Path, metric: str) -> None:
+    for check in measured(run_dir, metric, window_ns=[20 * S, 60 * S]):
+        assert (check.kind, check.measured, check.ok) == ("validity", None, False)
+        assert check.reason.startswith(f"{metric} not known: ")
+
+
+def test_percentiles() -> None:
+    assert analysis.percentile(pl.Series([1.0, 2.0, 4.0]), 75) == 3
+    assert analysis.percentile(pl.Series([], dtype=pl.Float64), 50) is None
