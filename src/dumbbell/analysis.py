@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 # A rate is given only where samples cover at least this share of its interval.
 MIN_COVER = 0.9
 
-ETHERNET_IP_TCP = 14 + 20 + 20  # bytes of headers before a segment's payload
-TIMESTAMPS = 12  # and of the timestamp option, which is on if bit 1 of tcpi_options is set
-
 _COUNTERS = {"flow": pl.String, "stream": pl.String, "t_ns": pl.Int64, "bytes": pl.Int64}
 _GOODPUT = {"flow": pl.String, "t_ns": pl.Int64, "dt_ns": pl.Int64, "goodput_bps": pl.Float64}
 
@@ -62,20 +59,12 @@ def percentile(values: pl.Series, percent: float) -> float | None:
     return None if found is None else float(found)
 
 
-def wire_counters(tcp_info: pl.DataFrame) -> pl.DataFrame:
-    """Bytes of data packets that arrived so far, Ethernet header included: ``[flow, stream, t_ns, bytes]``.
-
-    From the receiver's ``data_segs_in``, which counts every arrival, also out of order or twice, times the
-    size of a full packet from the sender's ``snd_mss``. For bulk flows, whose packets are full.
-    """
-    sizes = (
-        tcp_info.filter(pl.col("side") == "sender")
-        .group_by("flow")
-        .agg(size=pl.col("snd_mss").max() + ETHERNET_IP_TCP + TIMESTAMPS * (pl.col("options").max() % 2))
-    )
-    rows = tcp_info.filter(pl.col("side") == "receiver").join(sizes, on="flow")
-    segments = unwrap_u32(pl.col("data_segs_in")).over("flow", "stream", order_by="t_ns")
-    return rows.with_columns(bytes=segments * pl.col("size")).select(*_COUNTERS).cast(_COUNTERS)  # type: ignore[arg-type]
+def datagram_counters(udp: pl.DataFrame, header_bytes: int = 0) -> pl.DataFrame:
+    """Bytes of datagrams received so far, with headers of this size each: ``[flow, stream, t_ns, bytes]``."""
+    received = udp.filter(pl.col("side") == "receiver")
+    total = pl.col("received_bytes") + header_bytes * pl.col("received_packets")
+    rows = received.with_columns(bytes=total, stream=pl.lit("0")).select(*_COUNTERS)
+    return rows.cast(_COUNTERS).sort("flow", "t_ns")  # type: ignore[arg-type]
 
 
 def goodput(counted: pl.DataFrame, edges_ns: Sequence[int]) -> pl.DataFrame:

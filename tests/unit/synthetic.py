@@ -67,7 +67,7 @@ class Fluid:
 
 def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float, seed: int) -> Fluid:
     """Rates follow cwnd / RTT; a full queue costs the connection that is hit 30 % of its window."""
-    connections = [(flow, stream) for flow in flows for stream in range(flow.streams)]
+    connections = [(flow, stream) for flow in flows if flow.kind != "udp" for stream in range(flow.streams)]
     rng = np.random.default_rng(seed)
     dt, capacity, limit = 1e-3, path.rate_bps / PACKET_BITS, path.queue.limit_packets or 100
     steps, n = round(duration_s / dt), len(connections)
@@ -78,7 +78,7 @@ def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float
     out = Fluid(connections, t_ns, *(np.zeros((steps, n)) for _ in range(3)), *np.zeros((2, steps)))
     for step in range(steps):
         t = step * dt
-        active = np.array([f.start_ns <= t * 1e9 < f.end_ns for f, _ in connections])
+        active = np.array([f.start_ns <= t * 1e9 < f.end_ns for f, _ in connections], dtype=bool)
         starting = active & (cwnd == 0)
         cwnd[starting] = 10
         rtt = rtt_s + queue / capacity
@@ -190,7 +190,7 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, fluid: F
                     "name": flow.congestion_control,
                 },
             ]
-    if own.sample.tcp or own.sample.qdisc:
+    if own.writes_rows:
         ticks = phase.duration_ns // phase.sampling_interval_ns
         rows = _samples(planned, phase, host, t0, fluid)
         write_spool(folder / "spool.lp", rows)
@@ -221,7 +221,12 @@ def ping_text(ping: PingAction, rtt_ms: float, t0: int) -> str:
 def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> list[str]:
     rng = np.random.default_rng(zlib.crc32(host.encode()))
     common = f"phase={phase.phase},point={planned.id},run={RUN_ID}"
-    rows = []
+    rows = [
+        row
+        for flow in phase.flows
+        if flow.kind == "udp"
+        for row in _datagrams(planned, phase, host, t0, flow)
+    ]
     for tick in range(phase.duration_ns // phase.sampling_interval_ns):
         at = tick * phase.sampling_interval_ns + int(rng.gamma(2, 60_000))
         step = min(at // 1_000_000, len(fluid.t_ns) - 1)
@@ -254,6 +259,29 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
                 }
                 tags = f"dev={dev},handle={handle},host={host},kind={kind},parent={parent},{common}"
                 rows.append(f"qdisc,{tags} " + ",".join(f"{k}={v}i" for k, v in fields.items()) + f",{stamp}")
+    return rows
+
+
+def _datagrams(planned: Point, phase: Phase, host: str, t0: int, flow: Flow) -> list[str]:
+    """A flow at more than the rate of the path: what is above it is lost."""
+    assert planned.path
+    assert flow.rate_bps
+    assert flow.payload_bytes
+    if host not in (flow.src_host, flow.dst_host):
+        return []
+    side, interval = "sender" if host == flow.src_host else "receiver", phase.sampling_interval_ns
+    tags = f"flow={flow.name},host={host},phase={phase.phase},point={planned.id},run={RUN_ID},side={side}"
+    rows = []
+    for at in range(flow.start_ns + interval, flow.end_ns + interval + 1, interval):
+        seconds = (min(at, flow.end_ns) - flow.start_ns) / 1e9
+        sent = round(flow.rate_bps * seconds / (8 * flow.payload_bytes))
+        arrived = min(sent, round(planned.path.rate_bps(flow.direction) * seconds / PACKET_BITS))
+        if side == "sender":
+            fields = {"asked_packets": sent, "sent_packets": sent, "sent_bytes": sent * flow.payload_bytes}
+        else:
+            fields = {"received_packets": arrived, "received_bytes": arrived * flow.payload_bytes}
+            fields |= {"lost_packets": sent - arrived, "delay_packets": 1, "delay_mean_ns": 30_000_000}
+        rows.append(f"udp,{tags} " + ",".join(f"{k}={v}i" for k, v in fields.items()) + f" {t0 + at}")
     return rows
 
 

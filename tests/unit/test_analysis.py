@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 import pytest
 
@@ -52,59 +50,23 @@ def test_counters_prefer_the_receiver() -> None:
     assert analysis.counters(pl.DataFrame(rows))["bytes"].to_list() == [2, 3]
 
 
-def sampled(side: str, t: float, data_segs_in: int = 0, stream: str = "0") -> dict[str, Any]:
-    row = {"flow": "f", "side": side, "stream": stream, "t_ns": round(t * S), "data_segs_in": data_segs_in}
-    return row | {"snd_mss": 1448, "options": 7}
-
-
-@pytest.mark.parametrize(
-    ("options", "snd_mss", "packet"),
-    # With timestamps 12 bytes of a full packet's 1514 are theirs; bits 2 and 4 are SACK and window scaling.
-    [(7, 1448, 1514), (6, 1460, 1514), (0, 1460, 1514), (1, 8948, 9014)],
-)
-def test_wire_counters_are_packets_with_all_their_headers(options: int, snd_mss: int, packet: int) -> None:
-    sent = {"options": options, "snd_mss": snd_mss}
-    # The receiver's own snd_mss is about acknowledgements, and its options may not yet say what is agreed.
-    received = {"options": 0, "snd_mss": 536}
+def test_datagrams_count_at_the_receiver_with_or_without_headers() -> None:
+    sent = {"flow": "f", "side": "sender", "t_ns": S, "received_packets": None, "received_bytes": None}
     rows = [
-        # Path MTU discovery may begin low: the largest size is the full one.
-        sampled("sender", 0) | sent | {"snd_mss": 536},
-        sampled("sender", 1) | sent,
-        sampled("receiver", 0, 1) | received,
-        sampled("receiver", 1, 101) | received,
-    ]
-    found = analysis.wire_counters(pl.DataFrame(rows))
-    assert found.to_dicts() == [
-        {"flow": "f", "stream": "0", "t_ns": 0, "bytes": 0},
-        {"flow": "f", "stream": "0", "t_ns": S, "bytes": 100 * packet},
-    ]
-    assert analysis.mean_goodput(found, 0, S) == {"f": 100 * packet * 8}
-
-
-def test_wire_counters_may_wrap_and_tell_streams_apart() -> None:
-    rows = [
-        sampled("receiver", t, (first + 50 * t) % 2**32, stream)
+        {
+            "flow": "f",
+            "side": "receiver",
+            "t_ns": t * S,
+            "received_packets": 10 * t,
+            "received_bytes": 9000 * t,
+        }
         for t in (2, 0, 1)  # in any order
-        for stream, first in (("0", 2**32 - 60), ("1", 7))
     ]
-    found = analysis.wire_counters(pl.DataFrame([sampled("sender", 0), *rows])).sort("stream", "t_ns")
-    assert found["bytes"].to_list() == [0, 50 * 1514, 100 * 1514] * 2
-    assert analysis.mean_goodput(found, 0, 2 * S) == {"f": 2 * 50 * 1514 * 8}
-
-
-def test_wire_counters_wrap_in_the_width_of_the_kernel_too() -> None:
-    rows = pl.DataFrame(
-        [sampled("sender", 0), sampled("receiver", 0, 2**32 - 1), sampled("receiver", 1, 1)],
-        schema_overrides={"data_segs_in": pl.UInt32},
-    )
-    assert analysis.wire_counters(rows)["bytes"].to_list() == [0, 2 * 1514]
-
-
-def test_wire_counters_need_both_ends() -> None:
-    for rows in ([sampled("sender", 0)], [sampled("receiver", 0), sampled("receiver", 1)]):
-        found = analysis.wire_counters(pl.DataFrame(rows))
-        assert found.is_empty()
-        assert analysis.mean_goodput(found, 0, S) == {}
+    udp = pl.DataFrame([*rows, sent], infer_schema_length=None)
+    payload = analysis.datagram_counters(udp)
+    assert payload["bytes"].to_list() == [0, 9000, 18000]
+    assert analysis.mean_goodput(payload, 0, 2 * S) == {"f": 72000}
+    assert analysis.datagram_counters(udp, 42)["bytes"].to_list() == [0, 9420, 18840]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def database() -> Iterator[Database]:
 def test_missing_rows_are_backfilled_once(run_dir: Path, database: Database) -> None:
     assert collect(run_dir, database.target, wait_s=0).state == "passed"
     rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"]
-    assert rows["tcp_info"] == {"spooled": 1500, "stored": 1500, "backfilled": 1500, "error": ""}
+    assert rows["tcp_info"] == {"spooled": 1100, "stored": 1100, "backfilled": 1100, "error": ""}
     assert rows["qdisc"]["stored"] == 1200
 
     database.requests.clear()

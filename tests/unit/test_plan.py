@@ -102,19 +102,20 @@ def test_calibration_pings_one_pair_after_the_other_then_fills_the_path() -> Non
     assert all(ping.count == 21 for ping in pings)
     (load,) = phase.flows
     assert load.model_dump() == {
-        "name": "calibration_rate", "kind": "iperf3_tcp", "direction": "forward",
+        "name": "calibration_rate", "kind": "udp", "direction": "forward",
         "src_host": "sender1", "dst_host": "receiver1",
-        "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 10001, "streams": 4,
-        "start_ns": load.start_ns, "duration_ns": 5_000_000_000, "congestion_control": "reno",
-        "rate_bps": None,
+        "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 10001, "streams": 1,
+        "start_ns": load.start_ns, "duration_ns": 4_000_000_000, "congestion_control": None,
+        # 120 Mbit/s of packets, whose payload is 1472 of 1514 bytes
+        "rate_bps": 116_671_071, "payload_bytes": 1472,
     }  # fmt: skip
     times = [(ping.at_ns, ping.at_ns + ping.count * ping.interval_ns) for ping in pings]
     times.append((load.start_ns, load.end_ns))
     assert all(end < start for (_, end), (start, _) in pairwise(times))
     assert load.end_ns < phase.duration_ns
-    assert {host: part.sample.tcp for host, part in phase.hosts.items()} == {
-        "sender1": ["calibration_rate"], "receiver1": ["calibration_rate"], "sender2": [],
-    }  # fmt: skip
+    ends = {host: [a.kind for a in part.actions if a.kind != "ping"] for host, part in phase.hosts.items()}
+    assert ends == {"sender1": ["udp_send"], "receiver1": ["udp_receive"], "sender2": []}
+    assert all(part.sample == Sample() for part in phase.hosts.values())
 
 
 def test_without_a_path_its_rate_is_not_measured(tmp_path: Path) -> None:

@@ -3,16 +3,15 @@
 The contract is ``docs/data-model.md``. The same scenario, seed and inventory give the same bytes.
 """
 
-from dumbbell.plan.case import RATE_WINDOW_NS
 from dumbbell.plan.describe import describe
 from dumbbell.plan.document import Expectation, Flow, Host, Phase, PingAction, Plan, Point, Sample, Validity
 from dumbbell.plan.inventory import Inventory, InventoryError
-from dumbbell.plan.path import PACKET_BYTES, Direction, PlannedPath, Queue
+from dumbbell.plan.path import PACKET_BYTES, UDP_HEADER_BYTES, Direction, PlannedPath, Queue
 from dumbbell.plan.planner import plan
 
 __all__ = [
     "PACKET_BYTES",
-    "RATE_WINDOW_NS",
+    "UDP_HEADER_BYTES",
     "Direction",
     "Expectation",
     "Flow",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from dumbbell.plan.document import (
     Validity,
 )
 from dumbbell.plan.inventory import Inventory
-from dumbbell.plan.path import PlannedPath, resolve_path
+from dumbbell.plan.path import PACKET_BYTES, UDP_HEADER_BYTES, PlannedPath, resolve_path
 from dumbbell.plan.ports import EPHEMERAL, FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports, parse_range
 from dumbbell.plan.schedule import periods_span, steps
 from dumbbell.words import listed
@@ -37,9 +38,9 @@ SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
 PING_COUNT = 21  # the first also waits for ARP and is dropped
 PING_INTERVAL_NS = 100_000_000
 RATE_FLOW = "calibration_rate"
-RATE_STREAMS = 4  # enough that the bottleneck's queue never runs empty
-RATE_NS = 5_000_000_000
-RATE_WINDOW_NS = 1_000_000_000  # the best one counts: TCP leaves a bottleneck idle at times
+RATE_LOAD = 1.2  # offered, as a multiple of the bottleneck's rate: its queue never runs empty
+RATE_PAYLOAD_BYTES = PACKET_BYTES - UDP_HEADER_BYTES  # full packets
+RATE_NS = 4_000_000_000
 SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
 
 Ends = tuple[str, str]
@@ -513,13 +514,13 @@ class CaseResolver:
             )
             actions.append((src, ping))
             now += PING_COUNT * PING_INTERVAL_NS + SETTLE_NS
-        for src, dst in self.pairs if path is not None else ():
+        for src, dst in self.pairs:
             direction = self._direction(src)
-            if direction in load:
+            if path is None or direction in load:
                 continue
             load[direction] = Flow(
                 name=RATE_FLOW if direction == "forward" else f"{RATE_FLOW}_reverse",
-                kind="iperf3_tcp",
+                kind="udp",
                 direction=direction,
                 src_host=src,
                 dst_host=dst,
@@ -527,21 +528,17 @@ class CaseResolver:
                 dst=self._address(dst),
                 server_port=FIRST_SERVER_PORT,
                 client_port=FIRST_CLIENT_PORT,
-                streams=RATE_STREAMS,
+                streams=1,
                 start_ns=now,
                 duration_ns=RATE_NS,
-                congestion_control="reno",  # every kernel has it
-                rate_bps=None,
+                congestion_control=None,
+                rate_bps=math.ceil(RATE_LOAD * path.rate_bps(direction) * RATE_PAYLOAD_BYTES / PACKET_BYTES),
+                payload_bytes=RATE_PAYLOAD_BYTES,
             )
             now += RATE_NS + SETTLE_NS
         flows = list(load.values())
-        samples = {
-            host: Sample(tcp=[f.name for f in flows if host in (f.src_host, f.dst_host)])
-            for flow in flows
-            for host in (flow.src_host, flow.dst_host)
-        }
         actions += _ends(flows)
-        return self._phase("calibration", now, flows=flows, hosts=hosts, actions=actions, samples=samples)
+        return self._phase("calibration", now, flows=flows, hosts=hosts, actions=actions, samples={})
 
     def _measurement(self, flows: Sequence[Flow], hosts: Sequence[str]) -> Phase:
         routers = self.inventory.groups.get("routers", [])

@@ -119,6 +119,12 @@ class PhaseHost(Part):
     actions: list[Action] = Field(default=[])
     sample: Sample = Sample()
 
+    @property
+    def writes_rows(self) -> bool:
+        """Whether the agent leaves samples, its own or those of a flow of its own."""
+        own = any(action.kind in ("udp_receive", "udp_send") for action in self.actions)
+        return own or bool(self.sample.tcp) or self.sample.qdisc
+
 
 class Phase(Part):
     """A part of the run that is armed and started on its own."""

@@ -13,6 +13,7 @@ from dumbbell.model import KeyPath
 from dumbbell.plan.part import Part
 
 PACKET_BYTES = 1514  # Ethernet header and 1500 bytes: what the bottleneck's queue counts
+UDP_HEADER_BYTES = 14 + 20 + 8  # of them, around the payload of a datagram over IPv4
 
 
 class Queue(Part):

@@ -91,14 +91,19 @@ class Report:
 
     def table(self, name: str) -> pl.DataFrame:
         """Rows of the measurement phase, or Missing."""
+        table = self.rows(name)
+        if table.is_empty():
+            raise Missing(f"{name}.parquet holds no rows of the measurement whose time since t0 is known.")
+        return table
+
+    def rows(self, name: str) -> pl.DataFrame:
+        """Rows of the measurement phase, which may be none; Missing if there is no such file."""
         try:
             table = pl.read_parquet(self.dir / f"{name}.parquet")
         except (OSError, pl.exceptions.PolarsError):
             raise Missing(f"This run directory has no readable {name}.parquet.") from None
         if "t_ns" in table.columns:
             table = table.filter((pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null())
-        if table.is_empty():
-            raise Missing(f"{name}.parquet holds no rows of the measurement whose time since t0 is known.")
         return table
 
     @property
@@ -327,7 +332,7 @@ class Report:
         return max(phase.sampling_interval_ns, phase.duration_ns // BINS)
 
     def _counters(self) -> pl.DataFrame:
-        counted = goodput_counters(self.table("tcp_info"))
+        counted = goodput_counters(self.rows("tcp_info"), self.rows("udp"))
         if counted.is_empty():
             raise Missing("No socket was sampled, so there is no goodput to show.")
         return counted

@@ -27,12 +27,12 @@ def collect(run_dir: Path, influx: InfluxTarget | None, wait_s: float = 30) -> V
     """
     run = Run.open(run_dir)
     run.read_spools()
-    tables = {name: run.table(name) for name in ("tcp_info", "qdisc")}
+    tables = {name: run.table(name) for name in ("tcp_info", "udp", "qdisc")}
     stored = None if influx is None else _store(run, tables, influx, wait_s)
     checks = judge(run, tables, stored)
     verdict = Verdict.of(checks)
 
-    for name, table in (tables | {"flows": flows_table(run, tables["tcp_info"])}).items():
+    for name, table in (tables | {"flows": flows_table(run, tables)}).items():
         table.write_parquet(run_dir / f"{name}.parquet")
     _merge_events(run)
     (run_dir / "manifest.json").write_text(_json(_manifest(run, tables, stored, checks)))

@@ -32,16 +32,17 @@ class Measured:
     why: str = ""
 
 
-def measure(run: Run, tcp_info: pl.DataFrame, bound: Expectation) -> Iterator[Measured]:
-    """What a bound is about, of all phases' ``tcp_info``: one value for all its flows, or one for each."""
-    rows = tcp_info.filter((pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null())
+def measure(run: Run, tables: dict[str, pl.DataFrame], bound: Expectation) -> Iterator[Measured]:
+    """What a bound is about, of the tables of all phases: one value for all its flows, or one for each."""
+    rows = tables["tcp_info"].filter((pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null())
+    counted = goodput_counters(tables["tcp_info"], tables["udp"])
     if bound.metric in ("utilisation", "jain_index"):
-        yield _shared(run, rows, bound)
+        yield _shared(run, counted, bound)
         return
     for flow in bound.flows:
         match bound.metric:
             case "goodput":
-                rate = mean_goodputs(run, goodput_counters(rows), bound.window_ns).get(flow)
+                rate = mean_goodputs(run, counted, bound.window_ns).get(flow)
                 yield Measured(flow, rate, "it was not sampled throughout")
             case "retransmits":
                 yield _retransmits(rows, flow, bound)
@@ -55,10 +56,10 @@ def measure(run: Run, tcp_info: pl.DataFrame, bound: Expectation) -> Iterator[Me
                 yield _completion_time(run, flow)
 
 
-def _shared(run: Run, rows: pl.DataFrame, bound: Expectation) -> Measured:
+def _shared(run: Run, counted: pl.DataFrame, bound: Expectation) -> Measured:
     flows = {flow.name: flow for flow in run.point.phase("measurement").flows}
     subject = "all flows" if set(bound.flows) == set(flows) else ", ".join(bound.flows)
-    found = mean_goodputs(run, goodput_counters(rows), bound.window_ns)
+    found = mean_goodputs(run, counted, bound.window_ns)
     if absent := [name for name in bound.flows if name not in found]:
         return Measured(subject, None, f"goodput of {', '.join(absent)} was not sampled throughout")
     rates = [found[name] for name in bound.flows]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,10 @@ _NO_ROWS = {
     "tcp_info": {
         **dict.fromkeys(("phase", "host", "flow", "side", "stream", "congestion_control"), pl.String),
         **dict.fromkeys(("t_ns", "bytes_received", "bytes_acked", "snd_cwnd", "srtt_us"), pl.Int64),
+    },
+    "udp": {
+        **dict.fromkeys(("phase", "host", "flow", "side"), pl.String),
+        **dict.fromkeys(("t_ns", "received_packets", "received_bytes"), pl.Int64),
     },
     "qdisc": {
         **dict.fromkeys(("phase", "host", "dev", "kind", "handle", "parent"), pl.String),
@@ -148,7 +152,7 @@ class Run:
                 path = self.raw(host, phase.phase, "spool.lp")
                 if path.exists():
                     self.spools[host, phase.phase] = spool.read(path)
-                elif part.sample.tcp or part.sample.qdisc:
+                elif part.writes_rows:
                     self.spools[host, phase.phase] = None
 
     def table(self, measurement: str) -> pl.DataFrame:
@@ -163,10 +167,11 @@ class Run:
                 parts.append(
                     frame.with_columns(t_ns=t_ns).select(*frame.columns[:at], "t_ns", *frame.columns[at:])
                 )
+        none = pl.DataFrame(schema=_NO_ROWS[measurement])  # its columns are there whatever was measured
         if not parts:
-            return pl.DataFrame(schema=_NO_ROWS[measurement])
+            return none
         # What InfluxDB does too: a row is its tags and its time.
-        table = pl.concat(parts, how="diagonal_relaxed")
+        table = pl.concat([*parts, none], how="diagonal_relaxed")
         return table.unique(self._row_key(measurement, table), keep="last", maintain_order=True)
 
     def _row_key(self, measurement: str, table: pl.DataFrame) -> list[str]:
@@ -200,14 +205,18 @@ def iperf3_received_bytes(report: Any) -> int | None:
 # --- tables --------------------------------------------------------------------------------------
 
 
-def goodput_counters(tcp_info: pl.DataFrame, phase: str = "measurement") -> pl.DataFrame:
-    """:func:`dumbbell.analysis.counters` of the rows of a phase whose t0 is known."""
-    rows = tcp_info.filter((pl.col("phase") == phase) & pl.col("t_ns").is_not_null())
-    return analysis.counters(rows)
+def goodput_counters(tcp_info: pl.DataFrame, udp: pl.DataFrame) -> pl.DataFrame:
+    """Payload bytes delivered so far in the measurement, of TCP and of the agents' own UDP flows."""
+    timed = (pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null()
+    return pl.concat(
+        [analysis.counters(tcp_info.filter(timed)), analysis.datagram_counters(udp.filter(timed))]
+    )
 
 
 def mean_goodputs(run: Run, counted: pl.DataFrame, window_ns: tuple[int, int]) -> dict[str, float]:
-    """Mean goodput by flow over a window; a UDP flow is taken over its whole life, from iperf3's server."""
+    """Mean goodput by flow over a window; a UDP flow of iperf3 is taken over its whole life,
+    from its server.
+    """
     rates = analysis.mean_goodput(counted, *window_ns)
     for flow in run.point.phase("measurement").flows:
         if flow.kind == "iperf3_udp":
@@ -239,9 +248,9 @@ def start_error_ns(run: Run, flow: Flow) -> int | None:
     return None
 
 
-def flows_table(run: Run, tcp_info: pl.DataFrame) -> pl.DataFrame:
+def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """A row for each flow of each phase: what was planned, and what became of it."""
-    counted = goodput_counters(tcp_info)
+    tcp_info, counted = tables["tcp_info"], goodput_counters(tables["tcp_info"], tables["udp"])
     rows = []
     for phase, flow in _flows(run.point.phases):
         measured = phase.phase == "measurement"

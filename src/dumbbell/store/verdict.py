@@ -15,7 +15,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from dumbbell import analysis
-from dumbbell.plan import RATE_WINDOW_NS, Flow, PlannedPath
+from dumbbell.plan import UDP_HEADER_BYTES, Flow, PlannedPath
 from dumbbell.store.metrics import UNITS, measure
 from dumbbell.store.run import (
     Run,
@@ -27,6 +27,7 @@ from dumbbell.store.run import (
 )
 from dumbbell.units import human
 
+RATE_FILL_NS = 500_000_000  # until the blast of the calibration has filled the bottleneck's queue
 TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut to whole microseconds
 
 
@@ -264,14 +265,12 @@ class _Judge:
             )
 
     def rate(self, path: PlannedPath, tolerance: float) -> None:
-        rows = self.tables["tcp_info"].filter(pl.col("phase") == "calibration")
+        rows = self.tables["udp"].filter((pl.col("phase") == "calibration") & pl.col("t_ns").is_not_null())
+        arrived = analysis.datagram_counters(rows, UDP_HEADER_BYTES)
         for flow in self.point.phase("calibration").flows:
-            asked_bps, measured = path.rate_bps(flow.direction), None
-            if not rows.is_empty():
-                arrived = analysis.wire_counters(rows.filter(pl.col("flow") == flow.name))
-                starts = range(flow.start_ns, flow.end_ns - RATE_WINDOW_NS + 1, RATE_WINDOW_NS // 8)
-                windows = (analysis.mean_goodput(arrived, at, at + RATE_WINDOW_NS) for at in starts)
-                measured = max((rates[flow.name] for rates in windows if rates), default=None)
+            asked_bps = path.rate_bps(flow.direction)
+            start_ns = flow.start_ns + RATE_FILL_NS
+            measured = analysis.mean_goodput(arrived, start_ns, flow.end_ns).get(flow.name)
             self.close(
                 "rate",
                 f"{flow.src_host}-{flow.dst_host}",
@@ -280,7 +279,7 @@ class _Judge:
                 tolerance=tolerance * asked_bps,
                 unit="bps",
                 what="rate of the path",
-                missing="no samples of the receiver of the calibration's flow",
+                missing="the receiver of the calibration's flow left no counts",
             )
 
     # flows and samples
@@ -300,6 +299,19 @@ class _Judge:
                 what="start error",
                 missing=_why_no_start(self.run, flow),
             )
+            if flow.kind == "udp":
+                result = read_json(self.run.raw(flow.src_host, "measurement", f"udp-{flow.name}-sender.json"))
+                asked_bps = dig(result, "asked_bps") or flow.rate_bps or 0  # the mean of a rate that changes
+                self.close(
+                    "rate sent",
+                    flow.name,
+                    asked_bps,
+                    dig(result, "sent_bps"),
+                    tolerance=self.point.validity.rate_tolerance * asked_bps,
+                    unit="bps",
+                    what="rate sent",
+                    missing="the sender left no result",
+                )
             if flow.congestion_control is None:
                 continue
             found = ", ".join(sorted(congestion_controls(self.run, tcp_info, flow))) or None
@@ -370,7 +382,7 @@ class _Judge:
     def expectations(self) -> None:
         for bound in self.point.expect:
             unit, name = UNITS[bound.metric], bound.metric
-            for measured in measure(self.run, self.tables["tcp_info"], bound):
+            for measured in measure(self.run, self.tables, bound):
                 value, kind, reason = measured.value, "expect", ""
                 if value is None:
                     # What cannot be measured has not been missed: the run is invalid, not failed.
