@@ -13,7 +13,7 @@
 // and sends what is due as one batch, back to back (UDP GSO and sendmmsg where
 // the kernel has them). A batch covers at most a millisecond of the schedule
 // or, on a host that wakes late, twice the time since the batch before, and
-// never more than 5 ms: a sender that was held up catches up at no more than
+// never more than 20 ms: a sender that was held up catches up at no more than
 // about twice the rate, and does not burst all it owes into a queue. What is
 // late by more than 100 ms is skipped and counted.
 //

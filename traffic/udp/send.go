@@ -16,7 +16,7 @@ import (
 const (
 	wakeInterval = 500 * time.Microsecond // at the shortest
 	batchSpan    = 2 * wakeInterval       // of the schedule that a batch covers at most; more after a late wake-up:
-	batchSpanMax = 5 * time.Millisecond   // twice the time since the batch before, but not more than this
+	batchSpanMax = 20 * time.Millisecond  // twice the time since the batch before, but not more than this
 	skipAfter    = 100 * time.Millisecond // what is later than this is not sent
 	lookInterval = 100 * time.Millisecond // for the end of the context
 
