@@ -59,6 +59,20 @@ type Status struct {
 	Iperf3  string `json:"iperf3"` // what iperf3 says of its version; empty if the plan does without
 }
 
+// alive reports whether this is the status of an agent that has not ended.
+func (s Status) alive() bool {
+	return s.State == "armed" || s.State == "waiting" || s.State == "running"
+}
+
+// readStatus reads the status that an agent left in a run directory; empty if
+// there is none.
+func readStatus(dir string) (s Status) {
+	if b, err := os.ReadFile(filepath.Join(dir, "status.json")); err != nil || json.Unmarshal(b, &s) != nil {
+		return Status{}
+	}
+	return s
+}
+
 // Attributes are the keys of an event beside its time, name and flow.
 type Attributes map[string]any
 
@@ -68,7 +82,26 @@ func OpenJournal(dir, version string, clock Clock) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the events: %w", err)
 	}
-	return &Journal{clock: clock, dir: dir, events: f, status: Status{Version: version}}, nil
+	j := &Journal{clock: clock, dir: dir, events: f, status: Status{Version: version}}
+	if err := os.WriteFile(j.reserve(), make([]byte, reserveBytes), 0o644); err != nil {
+		return nil, errors.Join(fmt.Errorf("reserving space for the status: %w", err), f.Close())
+	}
+	return j, nil
+}
+
+// reserveBytes are kept on disk, and given up when it is full: an agent whose
+// spool has filled the disk can still say so.
+const reserveBytes = 128 << 10
+
+func (j *Journal) reserve() string { return filepath.Join(j.dir, "reserve") }
+
+// withReserve repeats a write that found the disk full, once the reserve is given up.
+func (j *Journal) withReserve(write func() error) error {
+	err := write()
+	if errors.Is(err, unix.ENOSPC) && os.Remove(j.reserve()) == nil {
+		err = write()
+	}
+	return err
 }
 
 // Event appends an event; flow is empty for one that concerns no flow. A
@@ -96,7 +129,10 @@ func (j *Journal) EventAt(t time.Time, event, flow string, attributes Attributes
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err == nil {
-		_, err = j.events.Write(append(line, '\n'))
+		err = j.withReserve(func() error {
+			_, err := j.events.Write(append(line, '\n'))
+			return err
+		})
 	}
 	if err != nil && j.err == nil {
 		j.err = fmt.Errorf("writing event %s: %w", event, err)
@@ -111,7 +147,7 @@ func (j *Journal) State(state, reason string) error {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	path := filepath.Join(j.dir, "status.json")
-	if err := os.WriteFile(path+".tmp", append(b, '\n'), 0o644); err != nil {
+	if err := j.withReserve(func() error { return os.WriteFile(path+".tmp", append(b, '\n'), 0o644) }); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	if err := os.Rename(path+".tmp", path); err != nil {
@@ -123,6 +159,7 @@ func (j *Journal) State(state, reason string) error {
 // Close waits until the events are on disk and returns the first failure.
 func (j *Journal) Close() error {
 	err := errors.Join(j.err, j.events.Sync(), j.events.Close())
+	os.Remove(j.reserve())
 	if err != nil {
 		return fmt.Errorf("closing the events: %w", err)
 	}

@@ -15,7 +15,9 @@ import (
 
 var version = "unknown" // set by the linker: -X main.version=...
 
-const usage = `usage: dumbbell-agent run DIR         execute DIR/plan.json once DIR/start.json appears
+const usage = `usage: dumbbell-agent run DIR [LOCK]  execute DIR/plan.json once DIR/start.json appears; LOCK is the host's lock
+       dumbbell-agent lock            take this host for a run (--help tells the options)
+       dumbbell-agent unlock          give it back
        dumbbell-agent udp-send        send UDP datagrams at a rate (--help tells the options)
        dumbbell-agent udp-receive     count what became of them
        dumbbell-agent version
@@ -28,7 +30,13 @@ func main() {
 	defer stop()
 	switch args := os.Args[1:]; {
 	case len(args) == 2 && args[0] == "run":
-		os.Exit(mainRun(ctx, args[1]))
+		os.Exit(mainRun(ctx, args[1], ""))
+	case len(args) == 3 && args[0] == "run":
+		os.Exit(mainRun(ctx, args[1], args[2]))
+	case len(args) >= 1 && args[0] == "lock":
+		os.Exit(mainLock(args[1:]))
+	case len(args) >= 1 && args[0] == "unlock":
+		os.Exit(mainUnlock(args[1:]))
 	case len(args) >= 1 && args[0] == "udp-send":
 		os.Exit(mainUDPSend(ctx, args[1:]))
 	case len(args) >= 1 && args[0] == "udp-receive":
@@ -41,11 +49,11 @@ func main() {
 	}
 }
 
-func mainRun(ctx context.Context, dir string) int {
+func mainRun(ctx context.Context, dir, lock string) int {
 	// A sampler and a few sleepers need no more, and idle threads cost wake-ups.
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
 	preferAgent()
-	state, err := Run(ctx, dir, version)
+	state, err := Run(ctx, dir, lock, version)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "dumbbell-agent: %s: %v\n", state, err)
 	}

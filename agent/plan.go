@@ -81,20 +81,22 @@ func (o Options) arguments() (args []string) {
 
 // A HostPlan is what one host has to do.
 type HostPlan struct {
-	Actions []Action `json:"actions"`
+	Actions []Action   `json:"actions"`
+	Restore [][]string `json:"restore,omitempty"` // commands of tc that undo the changes of the path, however the phase ends
 	Sample  struct {
 		TCP   []string `json:"tcp"` // names of flows
 		Qdisc bool     `json:"qdisc"`
 	} `json:"sample"`
 }
 
-// An Action is something to start. The fields after Flow are those of a ping.
+// An Action is something to start.
 type Action struct {
 	At       time.Duration `json:"at_ns"` // from t0
-	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send, command_server, command_client or ping
+	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send, command_server, command_client, ping or path
 	Flow     string        `json:"flow,omitempty"`
-	Argv     []string      `json:"argv,omitempty"` // only commands have it
-	Name     string        `json:"name,omitempty"`
+	Argv     []string      `json:"argv,omitempty"`     // only commands have it
+	Name     string        `json:"name,omitempty"`     // of a ping or a change of the path
+	Commands [][]string    `json:"commands,omitempty"` // of tc, word by word; only path has them
 	Dst      netip.Addr    `json:"dst,omitzero"`
 	Count    int           `json:"count,omitempty"`
 	Interval time.Duration `json:"interval_ns,omitempty"`
@@ -274,6 +276,11 @@ func (p *Plan) check() error {
 			} else {
 				require(f.DstHost == p.Host, key+".flow", "%s is received by %s", f.Name, f.DstHost)
 			}
+		case "path":
+			require(a.Flow == "" && len(a.Argv) == 0 && !a.Dst.IsValid(), key, "a change of the path has a name and commands alone")
+			require(fileName.MatchString(a.Name) && a.Name != "restore", key+".name", "%q is not a name of letters, digits, _ . and -, or is restore", a.Name)
+			require(len(a.Commands) > 0, key+".commands", "missing")
+			require(batchable(a.Commands), key+".commands", "a word is empty, or has blanks, quotes or #")
 		case "ping":
 			require(a.Flow == "" && len(a.Argv) == 0, key, "a ping has neither flow nor argv")
 			require(fileName.MatchString(a.Name), key+".name", "%q is not a name of letters, digits, _ . and -", a.Name)
@@ -281,9 +288,10 @@ func (p *Plan) check() error {
 			require(a.Count > 0, key+".count", "must be positive, is %d", a.Count)
 			require(a.Interval > 0, key+".interval_ns", "must be positive, is %d", a.Interval)
 		default:
-			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, command_server, command_client, ping", a.Kind)
+			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, command_server, command_client, ping, path", a.Kind)
 		}
 	}
+	require(batchable(p.Own().Restore), fmt.Sprintf("hosts[%q].restore", p.Host), "a word is empty, or has blanks, quotes or #")
 	for i, name := range p.Own().Sample.TCP {
 		key := fmt.Sprintf("hosts[%q].sample.tcp[%d]", p.Host, i)
 		f := p.Flow(name)

@@ -48,6 +48,8 @@ func commandLine(p *Plan, a Action) (args []string, output string) {
 		return append(args, f.arguments()...), "iperf3-" + f.Name + "-client.json"
 	case "command_server", "command_client":
 		return a.Argv, strings.Replace(a.Kind, "_", "-"+a.Flow+"-", 1) + ".txt"
+	case "path":
+		return []string{"tc", "-batch", "-"}, "path-" + a.Name + ".txt"
 	case "ping":
 		return []string{"ping", "-D", "-n", "-i", strconv.FormatFloat(a.Interval.Seconds(), 'f', -1, 64),
 			"-c", strconv.Itoa(a.Count), a.Dst.String()}, "ping-" + a.Name + ".txt"

@@ -33,11 +33,15 @@ const (
 	// gracePeriod is how long processes may run after the end of the phase, to
 	// drain queues and to write their reports.
 	gracePeriod = 10 * time.Second
+
+	// hangTimeout is how much longer the agent itself may take.
+	hangTimeout = 30 * time.Second
 )
 
 // A run is one execution of a plan in its run directory.
 type run struct {
 	dir     string
+	lock    string // of the host; empty for none
 	plan    *Plan
 	clock   Clock
 	journal *Journal
@@ -49,7 +53,8 @@ type run struct {
 
 // Run executes the plan in a run directory and returns the final state. The
 // error says why that is not "done".
-func Run(ctx context.Context, dir, version string) (state string, err error) {
+func Run(ctx context.Context, dir, lock, version string) (state string, err error) {
+	before := readStatus(dir)
 	clock, err := NewClock()
 	if err != nil {
 		return "failed", err
@@ -58,8 +63,13 @@ func Run(ctx context.Context, dir, version string) (state string, err error) {
 	if err != nil {
 		return "failed", err
 	}
-	r := &run{dir: dir, clock: clock, journal: journal}
-	err = r.execute(ctx)
+	r := &run{dir: dir, lock: lock, clock: clock, journal: journal}
+	if before.alive() {
+		err = fmt.Errorf("the agent was killed while it was %s", before.State)
+		err = errors.Join(err, r.mendSpool())
+	} else {
+		err = r.execute(ctx)
+	}
 	switch {
 	case ctx.Err() != nil:
 		state, err = "aborted", errors.Join(errors.New("ended by a signal"), err)
@@ -87,6 +97,10 @@ func (r *run) execute(ctx context.Context) (err error) {
 	if err := r.preflight(ctx); err != nil {
 		return fmt.Errorf("%s: %w", r.plan.Host, err)
 	}
+	if err := r.holdHost(armTimeout + r.plan.Duration + gracePeriod); err != nil {
+		return fmt.Errorf("%s: %w", r.plan.Host, err)
+	}
+	defer func() { err = errors.Join(err, r.holdHost(0)) }()
 	rows, tornBytes, err := spool.Open(filepath.Join(r.dir, "spool.lp"))
 	if err != nil {
 		return err
@@ -126,7 +140,40 @@ func (r *run) execute(ctx context.Context) (err error) {
 	if err := r.journal.State("waiting", ""); err != nil {
 		return err
 	}
+	for _, f := range r.plan.Flows {
+		if f.SrcHost == r.plan.Host {
+			r.journal.Event("flow_planned", f.Name, Attributes{"planned_unix_ns": t0 + int64(f.Start)})
+		}
+	}
+	// Whatever hangs, the phase ends: systemd then ends what the agent has started.
+	hung := time.AfterFunc(time.Until(r.t0.Add(r.plan.Duration+gracePeriod+hangTimeout)), func() {
+		r.journal.State("failed", fmt.Sprintf("it hung, and was ended %v after the end of the phase", gracePeriod+hangTimeout))
+		os.Exit(1)
+	})
+	defer hung.Stop()
 	return r.perform(ctx, samples, udpEnds, rows)
+}
+
+// holdHost keeps the host for this run for a time from now, and a margin.
+func (r *run) holdHost(d time.Duration) error {
+	if r.lock == "" {
+		return nil
+	}
+	return takeHost(r.lock, Hold{RunID: r.plan.RunID, UntilUnixNs: time.Now().Add(d + lockMargin).UnixNano()})
+}
+
+// mendSpool leaves the spool of a killed agent readable: complete up to its last batch.
+func (r *run) mendSpool() error {
+	path := filepath.Join(r.dir, "spool.lp")
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	rows, tornBytes, err := spool.Open(path)
+	if err != nil {
+		return err
+	}
+	r.journal.Event("spool_mended", "", Attributes{"torn_bytes": tornBytes})
+	return rows.Close()
 }
 
 // perform executes the actions and samples. One failure does not stop the
@@ -150,6 +197,8 @@ func (r *run) perform(ctx context.Context, samples *sampler, udpEnds map[string]
 				r.fail(r.runClient(ctx, a))
 			case "udp_send", "udp_receive":
 				r.fail(r.runUDP(ctx, a, udpEnds[a.String()], rows))
+			case "path":
+				r.fail(r.runPath(ctx, a))
 			case "command_server":
 				r.fail(r.runUntil(ctx, a, r.plan.Duration))
 			case "command_client":
@@ -161,10 +210,12 @@ func (r *run) perform(ctx context.Context, samples *sampler, udpEnds map[string]
 		})
 	}
 	all.Go(func() { r.fail(samples.run(ctx, r.t0)) })
+	all.Go(func() { r.fail(r.watchClock(ctx)) })
 	if sleepUntil(ctx, r.t0.Add(first)) == nil {
 		r.fail(r.journal.State("running", ""))
 	}
 	all.Wait()
+	r.fail(r.restorePath())
 	sleepUntil(ctx, r.t0.Add(r.plan.Duration))
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,6 +268,8 @@ func (r *run) preflight(ctx context.Context) error {
 			continue
 		case "command":
 			program = a.Argv[0]
+		case "path":
+			program = "tc"
 		}
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%s needs the program %s: %w", a.Kind, program, err)

@@ -112,11 +112,24 @@ type agent struct {
 	exited chan struct{}
 }
 
-func startAgent(t *testing.T, plan *Plan) *agent {
+func startAgent(t *testing.T, plan *Plan, lock ...string) *agent {
 	t.Helper()
-	a := &agent{t: t, dir: t.TempDir(), exited: make(chan struct{})}
-	writePlan(t, a.dir, plan)
-	a.cmd = exec.Command(os.Args[0], "run", a.dir)
+	dir := t.TempDir()
+	writePlan(t, dir, plan)
+	return launch(t, dir, append([]string{os.Args[0], "run", dir}, lock...))
+}
+
+// launchAgent starts an agent in a directory that has a plan, by another
+// program if one is given.
+func launchAgent(t *testing.T, dir string, by ...string) *agent {
+	t.Helper()
+	return launch(t, dir, append(by, os.Args[0], "run", dir))
+}
+
+func launch(t *testing.T, dir string, args []string) *agent {
+	t.Helper()
+	a := &agent{t: t, dir: dir, exited: make(chan struct{})}
+	a.cmd = exec.Command(args[0], args[1:]...)
 	a.cmd.Env = append(os.Environ(), "DUMBBELL_TEST_AS_AGENT=1")
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := a.cmd.Start(); err != nil {
@@ -157,6 +170,7 @@ type event struct {
 	Reason  string
 	Sent    uint64 `json:"bytes_sent"`
 	Planned int64  `json:"planned_unix_ns"`
+	OK      bool   `json:"ok"`
 	Error   *int64 `json:"error_ns"`
 	Name    string
 	Action  string

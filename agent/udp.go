@@ -178,6 +178,7 @@ func (r *run) writeReports(e *udpEnd, rows *spool.Writer) (failure error) {
 			row.AddTag("run", r.plan.RunID)
 			row.AddTag("side", e.side)
 			report.AddFields(row)
+			row.AddField("mono_ns", lineprotocol.IntValue(r.clock.Mono(r.clock.At(report.Time().UnixNano())).Nanoseconds()))
 			err := errors.Join(rows.End(report.Time()), rows.FlushDue(r.plan.SamplingInterval))
 			if failure == nil {
 				failure = err

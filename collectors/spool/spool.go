@@ -34,7 +34,10 @@ type Writer struct {
 	encoder lineprotocol.Encoder
 	start   int // of the row begun last, in the encoder's buffer
 	rows    int
-	batch   int // number of the last batch written
+	size    int64 // of the file, up to the last complete batch
+	lost    int   // rows that could not be written
+	lostFor error // why
+	batch   int   // number of the last batch written
 	flushed time.Time
 }
 
@@ -64,7 +67,7 @@ func Open(path string) (w *Writer, tornBytes int64, err error) {
 			return nil, 0, fmt.Errorf("removing an incomplete batch from the spool: %w", err)
 		}
 	}
-	return &Writer{file: file, batch: complete.Batch, flushed: time.Now()}, tornBytes, nil
+	return &Writer{file: file, batch: complete.Batch, size: complete.Bytes, flushed: time.Now()}, tornBytes, nil
 }
 
 // Row starts a row: the caller adds tags in alphabetical order and fields to
@@ -104,7 +107,8 @@ func (w *Writer) FlushDue(next time.Duration) error {
 	return w.flush()
 }
 
-// Flush writes the rows gathered so far as one batch, in one write.
+// Flush writes the rows gathered so far as one batch, in one write. Rows that
+// the file system refuses are lost and counted.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,18 +122,30 @@ func (w *Writer) flush() error {
 	}
 	rows := w.encoder.Bytes()
 	batch := fmt.Appendf(rows, "# batch=%d rows=%d crc32=%08x\n", w.batch+1, w.rows, crc32.ChecksumIEEE(rows))
-	if _, err := w.file.Write(batch); err != nil {
-		return fmt.Errorf("writing the spool: %w", err)
+	n, err := w.file.Write(batch)
+	if err == nil {
+		w.batch++
+		w.size += int64(n)
+	} else {
+		// A full disk is no reason to disturb a run: its rows are counted as lost, and Close says so.
+		w.lost, w.lostFor = w.lost+w.rows, err
+		err = w.file.Truncate(w.size) // what was written of the batch
 	}
-	w.batch++
 	w.rows = 0
 	w.encoder.SetBuffer(batch[:0])
+	if err != nil {
+		return fmt.Errorf("writing the spool: %w", err)
+	}
 	return nil
 }
 
-// Close flushes, waits until the spool is on disk, and closes it.
+// Close flushes, waits until the spool is on disk, and closes it. Its error
+// tells how many rows could not be written since the spool was opened.
 func (w *Writer) Close() error {
 	err := w.Flush()
+	if w.lost > 0 {
+		err = errors.Join(err, fmt.Errorf("%d rows are not in the spool: %w", w.lost, w.lostFor))
+	}
 	if syncErr := w.file.Sync(); syncErr != nil {
 		err = errors.Join(err, fmt.Errorf("syncing the spool: %w", syncErr))
 	}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// pathLead is how long before its time tc is started: it reads its commands
+	// from a pipe, so that starting a process makes no change late.
+	pathLead = time.Second
+
+	restoreTimeout = 10 * time.Second
+)
+
+// tcWord is a word of a tc command that needs no quoting in a batch.
+var tcWord = regexp.MustCompile(`^[^\s"'#\\]+$`)
+
+func batchable(commands [][]string) bool {
+	for _, words := range commands {
+		if len(words) == 0 || slices.ContainsFunc(words, func(word string) bool { return !tcWord.MatchString(word) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// batch is the input of "tc -batch -".
+func batch(commands [][]string) string {
+	var b strings.Builder
+	for _, words := range commands {
+		b.WriteString(strings.Join(words, " ") + "\n")
+	}
+	return b.String()
+}
+
+// runPath changes the path at the planned time by a prepared batch of tc
+// commands, and records when it began and ended. The first command that fails
+// ends the batch and makes the run failed.
+func (r *run) runPath(ctx context.Context, a Action) error {
+	p, err := r.newProcess(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("preparing %s: %w", a, err)
+	}
+	planned := r.t0.Add(a.At)
+	if sleepUntil(ctx, planned.Add(-pathLead)) != nil {
+		return nil
+	}
+	if err := p.start(); err != nil {
+		return err
+	}
+	if sleepUntil(ctx, planned) != nil {
+		return p.wait()
+	}
+	begun := time.Now()
+	_, err = stdin.Write([]byte(batch(a.Commands)))
+	err = errors.Join(err, stdin.Close(), p.wait())
+	attributes := Attributes{"name": a.Name, "planned_unix_ns": planned.UnixNano(), "error_ns": begun.Sub(planned).Nanoseconds(),
+		"took_ns": time.Since(begun).Nanoseconds(), "ok": err == nil}
+	if err != nil {
+		attributes["reason"] = err.Error()
+	}
+	r.journal.EventAt(begun, "path_changed", "", attributes)
+	return err
+}
+
+// restorePath undoes what the phase changed in the path, also if it was
+// aborted.
+func (r *run) restorePath() error {
+	restore := r.plan.Own().Restore
+	if len(restore) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
+	defer cancel()
+	p, err := r.newProcess(ctx, Action{Kind: "path", Name: "restore", Commands: restore})
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	p.cmd.Stdin = strings.NewReader(batch(restore))
+	if err = p.start(); err == nil {
+		err = p.wait()
+	}
+	r.journal.Event("path_restored", "", Attributes{"ok": err == nil})
+	return err
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"dumbbell/collectors/spool"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock.json")
+	until := time.Now().Add(time.Minute)
+	mine := Hold{RunID: "mine", Owner: "me@here", UntilUnixNs: until.UnixNano()}
+	for range 2 { // a run may take what it has
+		if err := takeHost(path, mine); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := Hold{RunID: "other", Owner: "you@there", UntilUnixNs: until.Add(time.Hour).UnixNano()}
+	err := takeHost(path, other)
+	if err == nil || !strings.Contains(err.Error(), "run mine of me@here until "+until.UTC().Format(time.RFC3339)) {
+		t.Errorf("a second run is refused with %v", err)
+	}
+	if err := releaseHost(path, "other"); err != nil {
+		t.Fatal(err)
+	}
+	if err := takeHost(path, other); err == nil {
+		t.Error("another run has released the host")
+	}
+	// A phase keeps the host longer and knows no owner.
+	if err := takeHost(path, Hold{RunID: "mine", UntilUnixNs: until.Add(time.Minute).UnixNano()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := takeHost(path, other); err == nil || !strings.Contains(err.Error(), "me@here") {
+		t.Errorf("the owner is forgotten: %v", err)
+	}
+	if err := releaseHost(path, "mine"); err != nil {
+		t.Fatal(err)
+	}
+	if err := takeHost(path, other); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLockThatHoldsNothing(t *testing.T) {
+	later := time.Now().Add(time.Hour).UnixNano()
+	for name, content := range map[string]string{
+		"expired":      fmt.Sprintf(`{"run_id": "old", "until_unix_ns": %d, "boot_id": %q}`, time.Now().Add(-time.Second).UnixNano(), bootID()),
+		"another boot": fmt.Sprintf(`{"run_id": "old", "until_unix_ns": %d, "boot_id": "other"}`, later),
+		"cut short":    `{"run_id": "old", "unti`,
+		"empty":        "",
+	} {
+		path := filepath.Join(t.TempDir(), "lock.json")
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := takeHost(path, Hold{RunID: "new", UntilUnixNs: later}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestRunIsRefused: an agent says before it is armed who has the host.
+func TestRunIsRefused(t *testing.T) {
+	t.Parallel()
+	lock := filepath.Join(t.TempDir(), "lock.json")
+	take := exec.Command(os.Args[0], "lock", "--file", lock, "--run", "first", "--owner", "me@here", "--for", "1m")
+	take.Env = append(os.Environ(), "DUMBBELL_TEST_AS_AGENT=1")
+	if out, err := take.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	a := startAgent(t, emptyPlan(), lock)
+	a.end("failed", 1, "here: the host belongs to run first of me@here until")
+	if armed := a.events("armed"); len(armed) != 0 {
+		t.Errorf("armed %+v", armed)
+	}
+}
+
+// emptyPlan is a phase in which the agent samples qdiscs.
+func emptyPlan() *Plan {
+	own := HostPlan{}
+	own.Sample.Qdisc = true
+	return &Plan{
+		RunID: "run", Point: "point", Host: "here", Phase: "measurement",
+		Duration: time.Second, SamplingInterval: 20 * time.Millisecond, Hosts: map[string]HostPlan{"here": own},
+	}
+}
+
+// TestKilled kills an agent and starts it again, as systemd does.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	plan := emptyPlan()
+	plan.Duration = time.Minute
+	a := startAgent(t, plan)
+	a.start(4 * time.Second)
+	path := filepath.Join(a.dir, "spool.lp")
+	a.await("rows in the spool", func() bool {
+		b, err := os.ReadFile(path)
+		return err == nil && bytes.Contains(b, []byte("# batch="))
+	})
+	if err := a.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-a.exited
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.WriteString("qdisc,dev=lo half a ro")
+	f.Close()
+
+	again := launchAgent(t, a.dir)
+	again.end("failed", 1, "the agent was killed while it was running")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := spool.Scan(bytes.NewReader(b)); err != nil || done.Rows == 0 {
+		t.Errorf("spool %+v, %v", done, err)
+	}
+}
+
+// TestIperf3Dies: its last words are those of the signal that ended it.
+func TestIperf3Dies(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	a := startAgent(t, loopbackPlan(t))
+	a.start(6 * time.Second)
+	a.await("first data", func() bool { return len(a.events("flow_first_data")) > 0 })
+	for _, pid := range a.children() {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.end("failed", 1, "iperf3_client flow1: signal: killed", "iperf3_server flow1: signal: killed")
+	for _, e := range a.events("process_exit") {
+		if e.Code != -1 {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// TestDiskFull lets the spool fill a disk: the run goes on, and what was lost
+// is counted in the status, for which there is room.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=220k"); err != nil {
+		t.Skipf("a small file system cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	plan := emptyPlan()
+	plan.Duration, plan.SamplingInterval = 6*time.Second, time.Millisecond
+	writePlan(t, dir, plan)
+	a := launchAgent(t, dir)
+	a.start(4 * time.Second)
+	a.end("failed", 1, "rows are not in the spool", "no space left on device")
+	if e := a.one("sampler"); e.Sampled < 500 {
+		t.Errorf("sampling did not go on: %+v", e)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "spool.lp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := spool.Scan(bytes.NewReader(b)); err != nil || done.Rows == 0 {
+		t.Errorf("spool %+v, %v", done, err)
+	}
+}
+
+// TestPath changes queues of a network namespace of its own.
+func TestPath(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	plan := emptyPlan()
+	own := plan.Own()
+	own.Actions = []Action{
+		{At: 200 * time.Millisecond, Kind: "path", Name: "slow", Commands: [][]string{
+			{"qdisc", "replace", "dev", "lo", "root", "handle", "1:", "tbf", "rate", "8mbit", "burst", "20kb", "limit", "100kb"}}},
+		{At: 600 * time.Millisecond, Kind: "path", Name: "wrong", Commands: [][]string{
+			{"qdisc", "change", "dev", "lo", "handle", "1:", "root", "nonsense"}}},
+	}
+	own.Restore = [][]string{{"qdisc", "del", "dev", "lo", "root"}}
+	plan.Hosts["here"] = own
+	dir := t.TempDir()
+	writePlan(t, dir, plan)
+	a := launchAgent(t, dir, "unshare", "--net")
+	t0 := a.start(4 * time.Second)
+	a.end("failed", 1, "path wrong: exit status 1", "Command failed -:1")
+	changed := a.events("path_changed")
+	if len(changed) != 2 || !changed[0].OK || changed[1].OK {
+		t.Fatalf("changes %+v", changed)
+	}
+	for i, at := range []int64{200e6, 600e6} {
+		// The upper bound is generous: tests share a machine.
+		if e := changed[i]; e.Planned != t0+at || e.Error == nil || *e.Error < 0 || *e.Error > 200e6 {
+			t.Errorf("%+v, planned for %d", e, t0+at)
+		}
+	}
+	if e := a.one("path_restored"); !e.OK {
+		t.Errorf("%+v", e)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "spool.lp"))
+	if err != nil || !bytes.Contains(b, []byte("kind=tbf")) {
+		t.Errorf("the queue was never seen: %v", err)
+	}
+}
+
+// TestPathIsRestoredAfterAbort ends the agent between a change and its end.
+func TestPathIsRestoredAfterAbort(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	plan := emptyPlan()
+	plan.Duration = time.Minute
+	own := plan.Own()
+	own.Actions = []Action{{At: 0, Kind: "path", Name: "slow", Commands: [][]string{{"qdisc", "replace", "dev", "lo", "root", "pfifo", "limit", "10"}}}}
+	own.Restore = [][]string{{"qdisc", "del", "dev", "lo", "root"}}
+	plan.Hosts["here"] = own
+	dir := t.TempDir()
+	writePlan(t, dir, plan)
+	a := launchAgent(t, dir, "unshare", "--net")
+	a.start(4 * time.Second)
+	a.await("the change", func() bool { return len(a.events("path_changed")) == 1 })
+	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	a.end("aborted", 3, "signal")
+	if e := a.one("path_restored"); !e.OK {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestPathErrors(t *testing.T) {
+	for _, c := range []struct{ commands, want string }{
+		{`[]`, "commands: missing"},
+		{`[["qdisc", ""]]`, "a word is empty"},
+		{`[["qdisc", "show\nqdisc del"]]`, "a word is empty, or has blanks"},
+		{`[[]]`, "a word is empty"},
+	} {
+		plan := strings.Replace(examplePlan, `{"at_ns": 0, "kind": "ping"`,
+			`{"at_ns": 7, "kind": "path", "name": "outage", "commands": `+c.commands+`}, {"at_ns": 0, "kind": "ping"`, 1)
+		if _, err := ParsePlan([]byte(plan)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.commands, err, c.want)
+		}
+	}
+}
+
+// TestWallOffset: what a step is found by stands still while nobody sets the clock.
+func TestWallOffset(t *testing.T) {
+	before, err := wallOffset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	after, err := wallOffset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if moved := (after - before).Abs(); moved > clockStep {
+		t.Errorf("the clock moved by %v in 20 ms", moved)
+	}
+}
