@@ -490,6 +490,8 @@ def _ask_netem(asked: Json) -> Values:
     names = [attribute.name for attribute in KINDS["netem"].attributes]
     flat = _flat({name: value for name, value in asked.items() if value is not None})
     given = {name: flat[name] for name in names if flat.get(name) is not None}
+    if given.get("delay_us", 0) > 0:
+        given["delay_us"] = max(0, given["delay_us"] - (asked.get("trim_us") or 0))
     if "loss_state.p13" in given:  # what tc takes for those left out
         given = {"loss_state.p31": 1 - given["loss_state.p13"], "loss_state.p23": 1.0} | given
     if "loss_gemodel.p" in given:
@@ -932,6 +934,11 @@ def handles(asked: Direction, found: Found) -> tuple[str, str]:
     return ifb, egress
 
 
+def duplicates(direction: Direction) -> bool:
+    """Whether the direction has a netem that duplicates packets."""
+    return direction.line is not None and bool(direction.line.bands[0]["duplicate"])
+
+
 def plan(devices: Devices, asked: Direction, found: Found) -> list[Command]:
     """Commands from `found` to `asked`, none when they agree; traffic is redirected last, released first."""
     ingress, egress, ifb = devices
@@ -949,6 +956,9 @@ def plan(devices: Devices, asked: Direction, found: Found) -> list[Command]:
         if bottleneck_differences(asked, found.direction):
             commands += render_bottleneck(asked.bottleneck, ifb, ifb_handle)
     if asked.line and line_differences(asked, found.direction):
+        # A kernel refuses a netem that duplicates beside another, also while one takes the other's place.
+        if found.netem and (duplicates(asked) or found.direction.line is None or duplicates(found.direction)):
+            commands.append(f"tc qdisc del dev {egress} root".split())
         commands += render_line(asked.line, egress, egress_handle)
     if asked.line is None and found.netem:
         commands.append(f"tc qdisc del dev {egress} root".split())

@@ -111,6 +111,10 @@ options:
     description: One-way delay after the bottleneck.
     type: int
     default: 0
+  trim_us:
+    description: One-way delay that the path has without emulation; subtracted from every O(delay_us).
+    type: int
+    default: 0
   jitter_us:
     description:
       - How far delays vary; standard deviation with a O(distribution), half the range without.
@@ -467,6 +471,7 @@ def main():
             "ingress": {"type": "str", "required": True},
             "egress": {"type": "str", "required": True},
             "delay_us": {"type": "int", "default": 0},
+            "trim_us": {"type": "int", "default": 0},
             "burst_us": {"type": "int", "default": BURST_US},
             "loss": {"type": "float", "default": 0.0},
             "changes": {"type": "list", "elements": "dict", "options": change, "default": []},

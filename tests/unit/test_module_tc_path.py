@@ -370,7 +370,8 @@ def netem_shown(words: list[str], before: dict[str, Any]) -> dict[str, Any]:
         rest = rest[len(name) :]
         if name == ("distribution",):
             assert rest.pop(0) in {"normal", "pareto", "paretonormal"}
-            assert shown["delay"]["jitter"], "distribution specified but no latency and jitter values"
+            latency, jitter = words[words.index("delay") + 1 :][:2]
+            assert "0us" not in (latency, jitter), "distribution specified but no latency and jitter values"
         for field in fields:
             if rest and rest[0][0].isdigit():
                 place = shown.setdefault(holder, {}) if holder else shown
@@ -453,8 +454,11 @@ class Kernel:
                 self.qdiscs.append({"kind": "clsact", "handle": "ffff:", "dev": device, "options": {}})
             case ["tc", "qdisc", "replace", "dev", device, "root", "handle", handle, kind, *words]:
                 assert handle not in [qdisc["handle"] for qdisc in self.qdiscs if qdisc["dev"] == device]
-                self.drop(device)
+                before = [q for q in self.qdiscs if q["dev"] == device and q["kind"] != "clsact"]
                 self.add({"handle": handle, "dev": device, "root": True}, kind, words)
+                self.qdiscs = [q for q in self.qdiscs if q not in before]
+                self.classes.pop(device, None)
+                self.filters.pop(device, None)
             case ["tc", "qdisc", "add", "dev", device, "parent", parent, "handle", handle, kind, *words]:
                 assert handle not in [qdisc["handle"] for qdisc in self.qdiscs if qdisc["dev"] == device]
                 self.add({"handle": handle, "dev": device, "parent": parent}, kind, words)
@@ -513,6 +517,9 @@ class Kernel:
         match kind:
             case "netem":
                 options = netem_shown(words, {"limit": 1000})
+                others = [q for q in self.qdiscs if q["dev"] == qdisc["dev"] and q["kind"] == "netem"]
+                for netem in [options, *(other["options"] for other in others)] if others else []:
+                    assert "duplicate" not in netem, "cannot mix duplicating netems with other netems in tree"
             case "htb":
                 options = {"default": hex(int(words[1], 16))}
             case "prio":
