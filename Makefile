@@ -64,6 +64,11 @@ provision: lab build ## boot the lab and bring its hosts to their state
 bench-demo: setup ## time every phase of the demo and write bench/demo.json
 	python -m dumbbell.bench demo
 
+.PHONY: fidelity
+fidelity: lab build ## measure emulated paths in the lab; write docs/fidelity.md and bench/fidelity.json
+	$(MAKE) --no-print-directory .lab/provisioned
+	ansible-playbook playbooks/fidelity.yml
+
 .PHONY: build
 build: .build/bin/dumbbell-agent .build/bin/telegraf .build/bin/influxd ## build agent, Telegraf and InfluxDB
 

@@ -157,8 +157,8 @@ def judge(cell: Cell, parts: Json) -> Iterator[Row]:
     """Rows of a cell, one for each direction.
 
     ``parts`` has what the playbook wrote of the ``sender``, ``receiver`` and ``router``: each ``before`` and
-    ``after``, pairs of what ``tc -s -j qdisc`` and ``ip -s -j link`` show; ``sent`` and ``received``, lines of
-    the generator; the sender's ``ping``; the router's ``devices``.
+    ``after``, pairs of what ``tc -s -j qdisc`` and ``ip -s -j link`` show; ``sent`` and ``received``, lines
+    of the generator; the sender's ``ping``; the router's ``devices``.
     """
     measured_rtt_ms = rtt_ms(parts["sender"]["ping"])
     elsewhere = sum(_grown(part, _interface_drops) for part in parts.values())
@@ -354,7 +354,7 @@ def judge_all(folder: Path) -> list[Row]:
 
 
 def again(folder: Path) -> list[Cell]:
-    """Cells with a count outside its interval, as one in a hundred is by chance; with more packets this time."""
+    """Cells with a count outside its interval, as one in a hundred is by chance; with more packets now."""
     unlikely = {row.cell for row in judge_all(folder) if row.judged and not _within(row)}
     return [
         replace(cell, duration_s=AGAIN * cell.duration_s, packets=AGAIN * cell.packets)
