@@ -660,7 +660,8 @@ def measured(direction: Direction) -> dict[str, Any] | None:
             name.partition(".")[0] for name, value in netem.items() if value != defaults.get(name)
         } - hidden
         said = {name: value for name, value in netem.items() if name.partition(".")[0] in does}
-        shape |= _nested(said) | {"delay_us": round(netem["delay_us"])}
+        said = {name: round(value) if name.endswith("_us") else value for name, value in said.items()}
+        shape |= {"delay_us": 0} | _nested(said)
         if "netem_rate_bps" in hidden:
             shape["keep_order"] = True
         if line.filters:

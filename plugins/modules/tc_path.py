@@ -437,7 +437,7 @@ def refuse_what_the_host_lacks(module, asked, found):
         probe = "exec 3>&1 >&2; set -ex; " + "; ".join(script)
         code, out, err = module.run_command(["unshare", "--net", "sh", "-c", probe])
         if code:
-            failed, _, words = err.rpartition("+ ")[2].partition("\n")
+            failed, _, words = err.rpartition("+ ")[2].partition("Usage:")[0].partition("\n")
             module.fail_json(
                 msg=f"this host's kernel or tc cannot make the {stage}: `{failed}`: {' '.join(words.split())}"
             )

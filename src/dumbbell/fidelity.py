@@ -45,6 +45,7 @@ LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 32, 1472
 RTT_TOLERANCE, RTT_MARGIN_MS = 0.01, 0.5
 RATE_TOLERANCE, FAST_BPS, FAST_TOLERANCE = 0.02, 500 * 10**6, 0.05
 ALWAYS_JUDGED_BPS = 100 * 10**6  # what is faster and not held is beyond the testbed, and said so
+OVERLOAD, QUEUE_S = 1.15, 0.1  # a sender that is late for less leaves no gap in a bottleneck
 CONFIDENCE = 0.99
 TABLE_MARK = "<!-- written by make fidelity -->"
 AGAIN = 4  # times the packets of a first measurement
@@ -102,9 +103,9 @@ def _cell(
         loss=loss,
         effect=effect,
         netem=netem,
-        queue_packets=max(10, math.ceil(packets_per_s * 0.02)),
+        queue_packets=max(10, math.ceil(packets_per_s * QUEUE_S)),
         payload_bytes=payload,
-        offered_bps=int(1.1 * packets_per_s * payload * 8),
+        offered_bps=int(OVERLOAD * packets_per_s * payload * 8),
         duration_s=duration_s,
         packets=int(duration_s * packets_per_s),
         judged=judged,
@@ -186,7 +187,7 @@ def judge(cell: Cell, parts: Json) -> Iterator[Row]:
             wrong.append(f"{unattributed} losses unattributed")
         if not received["end_seen"]:
             wrong.append("the receiver saw no end")
-        if sent["skipped_packets"]:
+        if sent["skipped_packets"] and any(words.startswith("rate") for words in wrong):
             wrong.append(f"the sender left out {sent['skipped_packets'] / sent['asked_packets']:.1%}")
         yield Row(
             cell=cell.name,

@@ -223,6 +223,21 @@ WHERE = "    from: senders[0]\n"
             "limit: 10kB}}\nflows",
             ["x.yml:6:39: path.reverse.queue: a pfifo is limited in packets or bdp, not in bytes"],
         ),
+        (
+            "kind: pfifo, limit: 1bdp}}\nflows",
+            "kind: red}}\nflows",
+            ["x.yml:6:39: path.reverse.queue: a red needs a limit"],
+        ),
+        (
+            "kind: pfifo, limit: 1bdp}}\nflows",
+            "kind: cake, target: 5ms}}\nflows",
+            ["x.yml:6:39: path.reverse.queue: a cake has no target; codel, fq_codel, pie have"],
+        ),
+        (
+            "delay: 5ms, queue: {kind: pfifo, limit: 1bdp}}\nflows",
+            "delay: 0ms, jitter: 1ms, queue: {kind: pfifo, limit: 1packets}}\nflows",
+            ["x.yml:6:3: path.reverse: jitter and reorder have no effect without delay"],
+        ),
         ("flows:\n", "flows: [\n", ["x.yml:9:9: not YAML: "]),
         (
             "flows:\n",

@@ -28,6 +28,14 @@ PFIFO = {"kind": "pfifo", "limit_packets": 166}
 BARE = tc.parse(FORWARD, [], [], [], b"")
 
 
+def ask(asked: dict[str, Any]) -> Any:
+    return tc.ask(asked)
+
+
+def ask_changes(asked: dict[str, Any], changes: list[dict[str, Any]]) -> Any:
+    return tc.ask_changes(asked, changes)
+
+
 def parse(dump: dict[str, Any], direction: str) -> Any:
     classes = bytes.fromhex(dump["classes"])
     devices = DEVICES[direction]
@@ -42,14 +50,14 @@ def named(dump: dict[str, Any]) -> str:
 class TestRealDumps:
     def test_is_recognised_as_what_was_asked(self, dump: dict[str, Any]) -> None:
         devices, found = DEVICES[dump["direction"]], parse(dump, dump["direction"])
-        asked, *_ = tc.ask_changes(dump["asked"], [c["change"] for c in dump.get("changes", [])])
+        asked, *_ = ask_changes(dump["asked"], [c["change"] for c in dump.get("changes", [])])
         assert tc.mismatches(devices, asked, found) == {}
         assert tc.plan(devices, asked, found) == []
 
     def test_the_commands_recorded_on_the_kernel_are_those_rendered_now(self, dump: dict[str, Any]) -> None:
         devices = DEVICES[dump["direction"]]
         before = replace(BARE, hooked=not any("clsact" in command for command in dump["commands"]))
-        asked, *later = tc.ask_changes(dump["asked"], [c["change"] for c in dump.get("changes", [])])
+        asked, *later = ask_changes(dump["asked"], [c["change"] for c in dump.get("changes", [])])
         assert [" ".join(command) for command in tc.plan(devices, asked, before)] == dump["commands"]
         roots = tc.handles(asked, before)
         for change, state in zip(dump.get("changes", []), later, strict=True):
@@ -59,7 +67,7 @@ class TestRealDumps:
     def test_each_change_in_place_led_to_its_state(self, dump: dict[str, Any]) -> None:
         changes = dump.get("changes", [])
         devices = DEVICES[dump["direction"]]
-        _, *later = tc.ask_changes(dump["asked"], [change["change"] for change in changes])
+        _, *later = ask_changes(dump["asked"], [change["change"] for change in changes])
         for change, state in zip(changes, later, strict=True):
             assert tc.mismatches(devices, state, parse(change, dump["direction"])) == {}
 
@@ -107,7 +115,7 @@ class TestRealDumps:
             asked.pop("duplicate_correlation", None)
         if "loss" in change:
             asked.pop("loss_correlation", None)
-        direction = tc.ask(asked)
+        direction = ask(asked)
         wrong = tc.mismatches(devices, direction, found)
         assert any(name.startswith((stage, "flows" if stage == "netem" else stage)) for name in wrong)
         device = devices.egress if stage == "netem" else devices.ifb
@@ -125,7 +133,7 @@ class TestRealDumps:
         found = parse(dump, dump["direction"])
         other = {"rate_bps": 5_000_000, "delay_us": 1, "loss": 0.1, "queue": PFIFO}
         flows = [{"dst": "198.18.9.9", "delay_us": 1}]
-        for asked in (tc.ABSENT, tc.ask(other), tc.ask(other | {"flows": flows})):
+        for asked in (tc.ABSENT, ask(other), ask(other | {"flows": flows})):
             commands = tc.plan(devices, asked, found)
             assert commands
             for command in commands:
@@ -167,7 +175,7 @@ def netem(**options: Any) -> Any:
 def test_what_a_netem_does_beyond_what_is_asked_is_named(
     options: dict[str, Any], wrong: dict[str, Any]
 ) -> None:
-    asked = tc.ask({"delay_us": 10_000})
+    asked = ask({"delay_us": 10_000})
     asked = replace(asked, line=tc.DelayLine((asked.line.bands[0] | {"limit_packets": 2562},)))
     found = netem(**options)
     assert tc.mismatches(FORWARD, asked, found).items() >= wrong.items()
@@ -176,7 +184,7 @@ def test_what_a_netem_does_beyond_what_is_asked_is_named(
 
 def test_a_foreign_rate_and_a_deleted_qdisc_are_seen_in_the_report() -> None:
     found = netem(rate={"rate": 125000, "packetoverhead": 0, "cellsize": 0, "celloverhead": 0}, ecn=True)
-    report = tc.report(FORWARD, found)
+    report: Any = tc.report(FORWARD, found)
     assert report["netem_rate_bps"] == 10**6
     assert report["unknown"] == {"ecn": True}
 
@@ -189,7 +197,7 @@ def test_a_foreign_rate_and_a_deleted_qdisc_are_seen_in_the_report() -> None:
 
 def test_a_distribution_is_told_by_the_handle() -> None:
     asked = {"delay_us": 10_000, "jitter_us": 1000}
-    normal = tc.ask(asked | {"distribution": "normal"})
+    normal = ask(asked | {"distribution": "normal"})
     (graft,) = tc.plan(FORWARD, normal, BARE)
     jitter = {"delay": 0.01, "jitter": 1e-3, "correlation": 0}
     limit = normal.line.bands[0]["limit_packets"]
@@ -219,7 +227,7 @@ def test_a_redirect_to_a_deleted_ifb_is_made_anew() -> None:
         ifb_handle=None,
         direction=replace(found.direction, bottleneck=None),
     )
-    words = [" ".join(command) for command in tc.plan(FORWARD, tc.ask(dump["asked"]), found)]
+    words = [" ".join(command) for command in tc.plan(FORWARD, ask(dump["asked"]), found)]
     assert words[:2] == ["tc filter del dev left ingress", "ip link add name ifb_fwd type ifb"]
     assert words[-1].endswith("mirred egress redirect dev ifb_fwd")
 
@@ -261,7 +269,7 @@ DELAYED = {"delay_us": 10_000}
 )
 def test_what_no_path_can_be_is_refused(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
-        tc.ask(asked)
+        ask(asked)
 
 
 @pytest.mark.parametrize(
@@ -280,12 +288,12 @@ def test_what_no_path_can_be_is_refused(asked: dict[str, Any], words: str) -> No
 def test_a_change_that_cannot_be_made_in_place_is_refused(change: dict[str, Any], words: str) -> None:
     asked = {"rate_bps": 10**6, "delay_us": 10, "queue": {"kind": "fq_codel"}}
     with pytest.raises(ValueError, match=re.escape(words)):
-        tc.ask_changes(asked, [{"at_ns": 0, "delay_us": 20}, {"at_ns": 1} | change])
+        ask_changes(asked, [{"at_ns": 0, "delay_us": 20}, {"at_ns": 1} | change])
 
 
 def test_a_change_keeps_what_it_does_not_name() -> None:
     asked = {"rate_bps": 10**6, "delay_us": 10_000, "loss_gemodel": {"p": 0.1, "r": 0.2}, "queue": PFIFO}
-    first, second, third = tc.ask_changes(asked, [{"at_ns": 1, "rate_bps": 10**7}, {"at_ns": 2, "loss": 0.5}])
+    first, second, third = ask_changes(asked, [{"at_ns": 1, "rate_bps": 10**7}, {"at_ns": 2, "loss": 0.5}])
     assert (second.bottleneck.rate_bps, second.line) == (10**7, first.line)
     assert third.bottleneck == second.bottleneck
     assert (third.line.bands[0]["loss"], third.line.bands[0]["loss_gemodel.p"]) == (0.5, 0.0)
@@ -313,7 +321,7 @@ def test_a_change_keeps_what_it_does_not_name() -> None:
 def test_what_is_likely_not_meant_is_warned_about(
     asked: dict[str, Any], offloads: dict[str, Any], words: list[str]
 ) -> None:
-    said = tc.warnings(tc.ask(asked), offloads)
+    said = tc.warnings(ask(asked), offloads)
     assert len(said) == len(words)
     for one, part in zip(said, words, strict=True):
         assert part in one
@@ -322,7 +330,9 @@ def test_what_is_likely_not_meant_is_warned_about(
 @given(st.integers(1, 40), st.integers(10_000, 10**7))
 def test_red_gets_thresholds_that_tc_takes(packets: int, rate_bps: int) -> None:
     limit = packets * 1514
-    queue = tc.ask({"rate_bps": rate_bps, "queue": {"kind": "red", "limit_bytes": limit}}).bottleneck.queue
+    bottleneck = ask({"rate_bps": rate_bps, "queue": {"kind": "red", "limit_bytes": limit}}).bottleneck
+    assert bottleneck
+    queue = bottleneck.queue
     assert 0 < queue["min_bytes"] < queue["max_bytes"] <= limit
     # tc refuses a burst shorter than min / avpkt.
     assert queue["burst_packets"] + 1 - queue["min_bytes"] / queue["average_packet_bytes"] >= 1
@@ -627,16 +637,17 @@ others = optional(
     corrupt=shares,
     slot=st.fixed_dictionaries({"min_us": st.integers(1, 10**6)}, optional={"packets": st.integers(0, 99)}),
 )
-flows = st.lists(
+flow: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.fixed_dictionaries({"dst": st.just("2001:db8::1"), "delay_us": st.integers(1, 9)}),
     st.fixed_dictionaries(
         {
-            "dst": st.sampled_from(["198.18.2.21", "198.18.2.22/32", "2001:db8::1"]),
+            "dst": st.sampled_from(["198.18.2.21", "198.18.2.22/32"]),
             "delay_us": st.integers(1, 9),
         },
         optional={"protocol": st.sampled_from(["tcp", "udp"]), "src": st.just("198.18.0.0/15")},
-    ).filter(lambda flow: "src" not in flow or "." in flow["dst"]),
-    max_size=4,
+    ),
 )
+flows = st.lists(flow, max_size=4)
 bottlenecks = st.one_of(
     st.just({}),
     st.fixed_dictionaries(
@@ -658,7 +669,7 @@ parameters = st.builds(
     others,
     st.one_of(optional(duplicate=shares), st.builds(lambda flows: {"flows": flows}, flows)),
 )
-paths = st.builds(tc.ask, parameters)
+paths = st.builds(ask, parameters)
 states = st.one_of(st.just(tc.ABSENT), paths)
 
 
@@ -681,7 +692,7 @@ def test_changes_in_place_lead_to_their_states(asked: dict[str, Any], changes: l
     nothing = {"jitter_us": 0, "delay_correlation": 0.0, "reorder": 0.0, "reorder_correlation": 0.0}
     nothing |= {"reorder_gap": 0, "keep_order": False, "loss_correlation": 0.0}
     changes = [{k: v for k, v in (nothing | change).items() if k != "distribution"} for change in changes]
-    first, *later = tc.ask_changes(asked, changes)
+    first, *later = ask_changes(asked, changes)
     kernel = Kernel()
     roots = tc.handles(first, kernel.found(FORWARD))
     kernel.converge(FORWARD, first)
@@ -712,21 +723,22 @@ def test_burst_is_a_full_packet_at_least_and_lasts_as_long_as_asked(rate_bps: in
 
 
 def test_only_what_is_not_in_use_yet_is_probed() -> None:
-    asked = tc.ask(SHAPED | DELAYED)
+    asked = ask(SHAPED | DELAYED)
     assert set(tc.probes(asked, BARE)) == {"bottleneck", "redirection", "delay line"}
     kernel = Kernel()
     kernel.converge(FORWARD, asked)
     assert tc.probes(asked, kernel.found(FORWARD)) == {}
-    longer = tc.ask(SHAPED | {"delay_us": 20_000})
+    longer = ask(SHAPED | {"delay_us": 20_000})
     assert set(tc.probes(longer, kernel.found(FORWARD))) == {"delay line"}
 
 
 def test_an_attribute_that_the_kernel_ignores_is_found_by_the_probe() -> None:
-    asked = tc.ask(DELAYED | {"seed": 42})
+    asked = ask(DELAYED | {"seed": 42})
     kernel = Kernel()
     kernel.add_link("lo", "loopback")
-    unseeded = [command for command in tc.render_line(tc.ask(DELAYED).line, "lo", "1:")]
-    for command in unseeded:
+    unseeded = ask(DELAYED).line
+    assert unseeded
+    for command in tc.render_line(unseeded, "lo", "1:"):
         kernel.execute(command)
     assert tc.probe_differences(asked, kernel.qdiscs) == {"netem seed": (42, None)}
     kernel.qdiscs[0]["options"]["seed"] = 42

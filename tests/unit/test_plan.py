@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
+from dumbbell.model import NetworkPath
 from dumbbell.plan import Flow, PingAction, Plan, Point, Sample, plan
+from dumbbell.plan.path import resolve_path
 from dumbbell.plan.ports import EPHEMERAL
 
 SCENARIOS = REPOSITORY / "scenarios"
@@ -76,6 +79,27 @@ def test_path_is_resolved() -> None:
         "kind": "pfifo",
         "limit_packets": 166,
     }
+
+
+def test_all_that_a_path_can_be_asked_for() -> None:
+    forward = (
+        "{rate: 100mbit, delay: 10ms, jitter: 1ms, distribution: normal, keep_order: true, duplicate: 1%, "
+        "loss_gemodel: {p: 0.1%, r: 10%}, queue: {kind: fq_codel, limit: 1bdp, ecn: false, target: 2ms}}"
+    )
+    reverse = "{rate: 100mbit, delay: 10ms, queue: {kind: red, limit: 1bdp}}"
+    path = NetworkPath.model_validate(
+        {name: YAML(typ="safe").load(text) for name, text in (("forward", forward), ("reverse", reverse))}
+    )
+    planned = json.loads(
+        resolve_path(path, lambda key, reason: pytest.fail(f"{key}: {reason}")).model_dump_json()
+    )
+    assert planned["forward"] == {
+        "rate_bps": 100_000_000, "delay_us": 10_000, "loss": 0.0, "jitter_us": 1000, "distribution": "normal",
+        "keep_order": True, "duplicate": 0.01,
+        "loss_gemodel": {"p": 0.001, "r": 0.1, "loss_bad": 1.0, "loss_good": 0.0},
+        "queue": {"kind": "fq_codel", "limit_packets": 166, "ecn": False, "target_us": 2000},
+    }  # fmt: skip
+    assert planned["reverse"]["queue"] == {"kind": "red", "limit_bytes": 250_000}
 
 
 def test_measurement_is_that_of_the_data_model() -> None:

@@ -8,11 +8,12 @@ generated from the models: the JSON Schema and the reference.
 from dumbbell.model.expect import Metric
 from dumbbell.model.flows import CommandFlow, Iperf3UdpFlow, PingFlow, Random, RatedPeriod, TcpFlow, UdpFlow
 from dumbbell.model.load import ScenarioCase, ScenarioFile, load
-from dumbbell.model.path import Direction, NetworkPath, Queue
+from dumbbell.model.path import LIMIT_UNIT, Direction, NetworkPath, Queue, QueueKind
 from dumbbell.model.problems import KeyPath, Problem, ScenarioError
 from dumbbell.model.scenario import Scenario
 
 __all__ = [
+    "LIMIT_UNIT",
     "CommandFlow",
     "Direction",
     "Iperf3UdpFlow",
@@ -22,6 +23,7 @@ __all__ = [
     "PingFlow",
     "Problem",
     "Queue",
+    "QueueKind",
     "Random",
     "RatedPeriod",
     "Scenario",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,12 +16,29 @@ PACKET_BYTES = 1514  # Ethernet header and 1500 bytes: what the bottleneck's que
 UDP_HEADER_BYTES = 14 + 20 + 8  # of them, around the payload of a datagram over IPv4
 
 
-class Queue(Part):
-    """A queue with its limit resolved: packets for pfifo, bytes for bfifo."""
+def _absent() -> Any:
+    """A field that is left out of the plan where the scenario says nothing."""
+    return Field(default=None, exclude_if=lambda v: v is None)
 
-    kind: Literal["pfifo", "bfifo"]
-    limit_packets: int | None = Field(default=None, exclude_if=lambda v: v is None)
-    limit_bytes: int | None = Field(default=None, exclude_if=lambda v: v is None)
+
+class Queue(Part):
+    """A queue with its limit resolved, in packets or bytes as its kind counts."""
+
+    kind: model.QueueKind
+    limit_packets: int | None = _absent()
+    limit_bytes: int | None = _absent()
+    ecn: bool | None = _absent()
+    target_us: int | None = _absent()
+    interval_us: int | None = _absent()
+
+
+class GilbertElliott(Part):
+    """Loss in bursts."""
+
+    p: float
+    r: float
+    loss_bad: float
+    loss_good: float
 
 
 class Direction(Part):
@@ -30,6 +47,13 @@ class Direction(Part):
     rate_bps: int
     delay_us: int
     loss: float
+    loss_gemodel: GilbertElliott | None = _absent()
+    jitter_us: int | None = _absent()
+    distribution: str | None = _absent()
+    keep_order: bool | None = _absent()
+    duplicate: float | None = _absent()
+    corrupt: float | None = _absent()
+    reorder: float | None = _absent()
     queue: Queue
 
 
@@ -61,21 +85,49 @@ def resolve_path(asked: model.NetworkPath, refuse: Callable[[KeyPath, str], None
 
 
 def _direction(asked: model.Direction, rtt_ns: int, refuse: Callable[[KeyPath, str], None]) -> Direction:
-    limit, per_packet = asked.queue.limit, asked.queue.kind == "pfifo"
+    queue = asked.queue
+    bursts = asked.loss_gemodel
+    return Direction(
+        rate_bps=asked.rate,
+        delay_us=asked.delay // 1000,
+        loss=asked.loss,
+        loss_gemodel=GilbertElliott(**bursts.model_dump()) if bursts else None,
+        jitter_us=_us(asked.jitter),
+        distribution=asked.distribution,
+        keep_order=asked.keep_order or None,
+        duplicate=asked.duplicate or None,
+        corrupt=asked.corrupt or None,
+        reorder=asked.reorder or None,
+        queue=Queue(
+            kind=queue.kind,
+            ecn=queue.ecn,
+            target_us=_us(queue.target),
+            interval_us=_us(queue.interval),
+            **({} if queue.limit is None else _limit(queue, queue.limit, asked.rate, rtt_ns, refuse)),
+        ),
+    )
+
+
+def _us(ns: int | None) -> int | None:
+    return ns // 1000 if ns else None
+
+
+def _limit(
+    queue: model.Queue,
+    limit: units.Limit,
+    rate_bps: int,
+    rtt_ns: int,
+    refuse: Callable[[KeyPath, str], None],
+) -> dict[str, int]:
+    unit = model.LIMIT_UNIT[queue.kind]
     amount = limit.amount
     if limit.unit == "bdp":
-        bdp_bytes = amount * asked.rate * rtt_ns / (8 * 10**9)
-        amount = bdp_bytes / PACKET_BYTES if per_packet else bdp_bytes
+        bdp_bytes = amount * rate_bps * rtt_ns / (8 * 10**9)
+        amount = bdp_bytes / PACKET_BYTES if unit == "packets" else bdp_bytes
     resolved = math.ceil(amount)
-    if resolved < (1 if per_packet else PACKET_BYTES):
-        text, unit = units.render_limit(limit), "packets" if per_packet else "bytes"
+    if resolved < (1 if unit == "packets" else PACKET_BYTES):
         refuse(
             ("queue", "limit"),
-            f"{text} is {resolved} {unit}, less than one packet of {PACKET_BYTES} bytes",
+            f"{units.render_limit(limit)} is {resolved} {unit}, less than one packet of {PACKET_BYTES} bytes",
         )
-    queue = (
-        Queue(kind="pfifo", limit_packets=resolved)
-        if per_packet
-        else Queue(kind="bfifo", limit_bytes=resolved)
-    )
-    return Direction(rate_bps=asked.rate, delay_us=asked.delay // 1000, loss=asked.loss, queue=queue)
+    return {f"limit_{unit}": resolved}

@@ -412,7 +412,12 @@ def _why_no_start(run: Run, flow: Flow) -> str:
 def _agrees(asked: Any, found: Any) -> bool:
     """Equal in every key asked for; tc reports floats of six digits, hence a relative 1e-5."""
     if isinstance(asked, dict):
-        return isinstance(found, dict) and all(_agrees(value, found.get(key)) for key, value in asked.items())
+        return isinstance(found, dict) and all(
+            abs(value - found.get(key, 0)) <= TC_ROUNDING_US
+            if key.endswith("_us")
+            else _agrees(value, found.get(key))
+            for key, value in asked.items()
+        )
     if isinstance(asked, float) and isinstance(found, int | float):
         return math.isclose(asked, found, rel_tol=1e-5)
     return bool(asked == found)
