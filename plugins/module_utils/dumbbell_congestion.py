@@ -1,10 +1,10 @@
-"""TCP congestion controls of a host: what is available, which build is loaded, what could be loaded, what is missing."""
+"""TCP congestion controls of a host: what is available, in which build, what could be loaded, what lacks."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 # net/ipv4 also holds modules of that prefix which are no congestion control.
@@ -23,7 +23,7 @@ class ModuleFile(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A control in the running kernel: its build, None where unknown or built in, and its parameters' values."""
+    """A control in the running kernel: its build (None if built in or unknown) and its parameters' values."""
 
     srcversion: str | None
     build_id: str | None
@@ -45,7 +45,10 @@ class Controls(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Controls to have, parameters by control and name, and exactly which any user may choose (None: no fewer)."""
+    """Controls to have, parameters by control and name, and exactly those that any user may choose.
+
+    With `allowed` None they are what is allowed already, and `controls`.
+    """
 
     controls: list[str]
     parameters: dict[str, dict[str, str]]
@@ -53,7 +56,7 @@ class Asked(NamedTuple):
 
 
 def loadable(modules_dep: str) -> dict[str, str]:
-    """Control to module file (of any compression), relative, as depmod listed them: those that modprobe takes."""
+    """Control to the relative path of its module (any compression), as depmod chose them for modprobe."""
     files = (line.partition(":")[0] for line in modules_dep.splitlines())
     matches = filter(None, map(MODULE_FILE.fullmatch, files))
     return {match["name"]: match["path"] for match in matches if match["name"] not in OTHER_MODULES}
@@ -140,7 +143,7 @@ def mismatches(asked: Asked, found: Controls) -> dict[str, tuple[Any, Any]]:
 
 
 def plan(asked: Asked, found: Controls) -> list[list[str]]:
-    """Load what is not there, and anew what is another build; set parameters; then allow to sockets of any user."""
+    """Load what is not there, and anew what is another build; set parameters; then allow to any user."""
     commands = []
     reloaded = False
     for name in asked.controls:
@@ -167,7 +170,7 @@ def predict(asked: Asked, found: Controls) -> Controls:
     """The controls after the plan."""
     loaded = dict(found.loaded)
     for name in asked.controls:
-        values: Mapping[str, str] = asked.parameters.get(name, {})
+        values = asked.parameters.get(name, {})
         if name in found.files and (name not in found.available or stale(name, found)):
             file = found.files[name]
             loaded[name] = Loaded(file.srcversion, file.build_id, dict(values), frozenset())
@@ -181,7 +184,7 @@ def predict(asked: Asked, found: Controls) -> Controls:
 
 
 def report(asked: Asked, found: Controls) -> dict[str, Any]:
-    """What users see; controls asked for come with the build that is loaded and the values of its parameters."""
+    """What users see; controls asked for come with the build that is loaded and its parameters."""
     nothing = Loaded(None, None, {}, frozenset())
     loaded = {name: found.loaded.get(name, nothing) for name in asked.controls if name in found.available}
     return {

@@ -8,11 +8,12 @@ DOCUMENTATION = r"""
 module: tcp_congestion
 short_description: Make TCP congestion controls available, and prove which build is loaded
 description:
-  - Loads the modules of congestion controls that the kernel does not have yet, sets their parameters, and allows
-    them to sockets of any user.
-  - A control whose loaded build is not the one in its module's file is loaded anew; if it is in use, that fails.
-  - A control that this host neither has nor can load, and a parameter that a control does not have, are refused,
-    naming what there is, before any change.
+  - Loads the modules of congestion controls that the kernel does not have yet, sets their parameters, and
+    allows them to sockets of any user.
+  - A control whose loaded build is not the one in its module's file is loaded anew; while it is in use
+    that fails.
+  - A control that this host neither has nor can load, and a parameter that a control does not have, are
+    refused, naming what there is, before any change.
 options:
   controls:
     description: Names of congestion controls, as sockets name them.
@@ -21,14 +22,14 @@ options:
     required: true
   parameters:
     description:
-      - Control to names and values of its module's parameters. One that can be given only when the module is loaded
-        is set by loading it anew.
+      - Control to names and values of its module's parameters. One that can be given only when the module is
+        loaded is set by loading it anew.
     type: dict
     default: {}
   allowed:
     description:
-      - Exactly which controls unprivileged sockets may choose (net.ipv4.tcp_allowed_congestion_control). When empty,
-        those of O(controls) are added to what is allowed.
+      - Exactly which controls unprivileged sockets may choose (net.ipv4.tcp_allowed_congestion_control). When
+        empty, those of O(controls) are added to what is allowed.
     type: list
     elements: str
     default: []
@@ -55,16 +56,16 @@ before:
   type: dict
 after:
   description:
-    - The same as read back, or as it would be in check mode. The build id (the note of the linker in the module that
-      is loaded) identifies the very build; srcversion identifies its source, and is null for a kernel built without
-      CONFIG_MODULE_SRCVERSION_ALL. Both are null for a control built into the kernel, whose build is the kernel's.
+    - The same as read back, or as it would be in check mode. The build id (the linker's note in the module
+      that is loaded) identifies the very build; srcversion identifies its source, and is null for a kernel
+      built without CONFIG_MODULE_SRCVERSION_ALL. Both are null for a control built into the kernel.
   returned: always
   type: dict
   sample:
     available: [reno, cubic, bbr]
     allowed: [reno, cubic, bbr]
     congestion_controls:
-      bbr: {srcversion: 4E9F7AAA65BA6C93BE9E3A4, build_id: b161a4ee078eb9f8d913d176615bce559dc33738, parameters: {}}
+      bbr: {srcversion: null, build_id: b161a4ee078eb9f8d913d176615bce559dc33738, parameters: {}}
       cubic: {srcversion: null, build_id: null, parameters: {hystart: "0"}}
 commands:
   description: Commands executed, or to be executed in check mode; sysctls are written to their files.

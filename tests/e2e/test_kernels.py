@@ -1,0 +1,364 @@
+"""Kernels and modules of hosts, in a small lab of its own: one host of each machine kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+REPOSITORY = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+# Disks and keys of its own; the image of the virtual lab will do.
+LAB = REPOSITORY / ".lab" / "kernel-tests"
+MODULE = Path(__file__).parents[1] / "modules" / "tcp_constant"
+ADDRESSES = {"uml1": "198.19.10.11", "qemu1": "198.19.10.12"}
+FIRST = {"uml1": "user-mode-linux", "qemu1": "linux-image-cloud-amd64"}
+OTHER = {"uml1": "kernels/lab.yml", "qemu1": "linux-image-6.12-cloud-amd64"}
+TIMEOUT_S = 3600
+BOOT_S = 240
+
+
+@dataclass
+class Result:
+    """What a playbook said, with runs of white space as one space, and changes by host."""
+
+    code: int
+    said: str
+    changed: dict[str, int]
+
+
+@dataclass
+class Lab:
+    """The hosts, and the inventory as it stands."""
+
+    folder: Path
+    hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def playbook(self, name: str, *arguments: str) -> Result:
+        """Run a playbook as users do, with the variables of `hosts` in the inventory."""
+        inventory = self.folder / "hosts.json"
+        inventory.write_text(json.dumps(self.inventory(), indent=2))
+        done = subprocess.run(
+            [BIN / "ansible-playbook", "--inventory", inventory, name, *arguments],
+            cwd=REPOSITORY,
+            env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        recap = [
+            line.split() for line in done.stdout.rpartition("PLAY RECAP")[2].splitlines() if "ok=" in line
+        ]
+        changed = {words[0]: int(next(w for w in words if w.startswith("changed="))[8:]) for words in recap}
+        return Result(done.returncode, " ".join(done.stdout.split()), changed)
+
+    def inventory(self) -> dict[str, Any]:
+        known = f"-o UserKnownHostsFile={LAB}/ssh/known_hosts -o StrictHostKeyChecking=yes"
+        connection = {
+            "ansible_user": "root",
+            "ansible_ssh_private_key_file": f"{LAB}/ssh/id_ed25519",
+            "ansible_ssh_common_args": known,
+            "management_interface": "vec0",
+            "experiment_interfaces": {},
+            "kernel_boot_method": "lab",
+            "kernel_boot_timeout": BOOT_S,
+            "modules_build_method": "controller",
+            "modules_build_dir": f"{REPOSITORY}/.build/modules",
+            "modules_kernels_dir": f"{REPOSITORY}/.build/kernels",
+        }
+        hosts = {name: {"ansible_host": ADDRESSES[name], **own} for name, own in self.hosts.items()}
+        return {
+            "all": {
+                "vars": {
+                    "lab_name": "kernlab",
+                    "lab_dir": str(LAB),
+                    "lab_controller_address": "198.19.10.1/24",
+                },
+                "children": {
+                    "testbed": {"hosts": hosts, "vars": connection},
+                    "controllers": {"hosts": {"localhost": {"ansible_connection": "local"}}},
+                },
+            }
+        }
+
+    def name_kernels(self, kernels: dict[str, str]) -> None:
+        """Change the one line of each host."""
+        for host, kernel in kernels.items():
+            self.hosts[host]["kernel_image"] = kernel
+
+    def ssh(self, host: str, command: str) -> str:
+        done = subprocess.run(
+            [
+                *("ssh", "-F", "none", "-i", LAB / "ssh" / "id_ed25519"),
+                *("-o", f"UserKnownHostsFile={LAB}/ssh/known_hosts", "-o", "StrictHostKeyChecking=yes"),
+                *("-o", "BatchMode=yes", "-o", "ConnectTimeout=60", f"root@{ADDRESSES[host]}", command),
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{host}: {command}: {done.stderr}"
+        return done.stdout.strip()
+
+    def releases(self) -> dict[str, str]:
+        return {host: self.ssh(host, "uname -r") for host in self.hosts}
+
+
+def release(kernel: str) -> str:
+    """What `uname -r` says of a kernel that the lab has made ready."""
+    if kernel.endswith(".yml"):
+        (deb,) = (REPOSITORY / ".build" / "kernels" / Path(kernel).stem).glob("linux-image-*.deb")
+        return deb.name.removeprefix("linux-image-").partition("_")[0]
+    return (LAB / "kernels" / kernel / "release").read_text().strip()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    LAB.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for image in LAB.parent.glob("image-*.img"):
+        if not (LAB / image.name).exists():
+            os.link(image, LAB / image.name)
+    shutil.rmtree(LAB / "hosts", ignore_errors=True)  # no kernel and no module of an earlier session
+    made = Lab(tmp_path_factory.mktemp("inventory"))
+    made.hosts = {"uml1": {}, "qemu1": {"lab_machine": "qemu", "lab_memory": "512M", "lab_core": 1}}
+    try:
+        up = made.playbook("playbooks/lab_up.yml")
+        assert up.code == 0, up.said[-4000:]
+        yield made
+    finally:
+        down = made.playbook("playbooks/lab_down.yml")
+    assert down.code == 0, down.said[-4000:]
+    assert not Path("/run/netns/kernlab").exists()
+    assert not Path("/run/dumbbell/kernlab").exists()
+
+
+def test_a_host_boots_first_what_its_machine_kind_has(lab: Lab) -> None:
+    assert lab.releases() == {host: release(kernel) for host, kernel in FIRST.items()}
+    assert all(found.startswith("6.1.") for found in lab.releases().values())
+
+
+def test_no_kernel_named_leaves_the_host_alone(lab: Lab) -> None:
+    done = lab.playbook("playbooks/kernel.yml")
+    assert (done.code, done.changed["uml1"], done.changed["qemu1"]) == (0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def other(lab: Lab) -> Result:
+    """Both hosts on 6.12: a distribution's on qemu, the project's own on User-Mode Linux."""
+    lab.name_kernels(OTHER)
+    return lab.playbook("playbooks/kernel.yml")
+
+
+def test_one_line_of_the_inventory_changes_the_kernel(lab: Lab, other: Result) -> None:
+    assert other.code == 0, other.said[-4000:]
+    assert lab.releases() == {host: release(kernel) for host, kernel in OTHER.items()}
+    assert all(found.startswith("6.12.") for found in lab.releases().values())
+
+
+def test_it_changes_nothing_the_second_time(lab: Lab, other: Result) -> None:
+    assert other.code == 0
+    boots = {host: lab.ssh(host, "cat /proc/sys/kernel/random/boot_id") for host in lab.hosts}
+    again = lab.playbook("playbooks/kernel.yml")
+    assert (again.code, set(again.changed.values())) == (0, {0}), again.said[-4000:]
+    assert boots == {host: lab.ssh(host, "cat /proc/sys/kernel/random/boot_id") for host in lab.hosts}
+
+
+def test_a_reboot_keeps_the_kernel(lab: Lab, other: Result) -> None:
+    assert other.code == 0
+    before = lab.ssh("uml1", "cat /proc/sys/kernel/random/boot_id")
+    lab.ssh("uml1", "systemctl --no-block reboot")
+    deadline = time.monotonic() + BOOT_S
+    while True:  # it answers for a moment longer, then not, then again
+        try:
+            if lab.ssh("uml1", "cat /proc/sys/kernel/random/boot_id") != before:
+                break
+        except AssertionError:
+            assert time.monotonic() < deadline
+        time.sleep(1)
+    assert lab.releases()["uml1"] == release(OTHER["uml1"])
+
+
+def test_the_own_kernel_has_what_debians_lacks(lab: Lab, other: Result) -> None:
+    assert other.code == 0
+    found = lab.ssh(
+        "uml1",
+        "mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null; "
+        "ls /sys/kernel/tracing/events/tcp; modprobe --all sch_fq sch_cake sch_netem ifb; "
+        "tc qdisc add dev lo root netem delay 1ms seed 7 && tc qdisc show dev lo; tc qdisc del dev lo root",
+    )
+    assert {"tcp_probe", "tcp_retransmit_skb", "tcp_cong_state_set"} <= set(found.split())
+
+
+# --- modules --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def modules(lab: Lab, other: Result, tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """The own kernel with an out-of-tree congestion control."""
+    assert other.code == 0
+    source = tmp_path_factory.mktemp("source") / MODULE.name
+    shutil.copytree(MODULE, source)
+    lab.hosts["uml1"] |= {
+        "modules_sources": [str(source)],
+        "modules_congestion_controls": ["cubic", "bbr", "constant"],
+        "modules_loaded": ["sch_fq"],
+        "modules_blacklist": ["tcp_vegas"],
+        "modules_parameters": {"tcp_constant": {"window": 20, "scale": 2}},
+    }
+    return lab
+
+
+def play_modules(lab: Lab, *arguments: str) -> Result:
+    return lab.playbook("tests/e2e/modules.yml", "--limit", "uml1", *arguments)
+
+
+def parameters(lab: Lab) -> dict[str, str]:
+    folder = "/sys/module/tcp_constant/parameters"
+    return {name: lab.ssh("uml1", f"cat {folder}/{name}") for name in ("window", "scale")}
+
+
+def build_id(lab: Lab) -> str:
+    note = lab.ssh("uml1", "od -An -v -tx1 /sys/module/tcp_constant/notes/.note.gnu.build-id")
+    return "".join(note.split())[-40:]
+
+
+def test_modules_are_built_loaded_and_set(modules: Lab) -> None:
+    done = play_modules(modules, "--diff")
+    assert done.code == 0, done.said[-4000:]
+    assert "constant" in modules.ssh("uml1", "sysctl -n net.ipv4.tcp_allowed_congestion_control").split()
+    assert parameters(modules) == {"window": "20", "scale": "2"}
+    assert build_id(modules) in done.said  # the diff tells which build is loaded
+    again = play_modules(modules)
+    assert (again.code, again.changed["uml1"]) == (0, 0), again.said[-4000:]
+
+
+def test_what_was_undone_by_hand_is_seen_and_repaired(modules: Lab) -> None:
+    modules.ssh("uml1", "modprobe --remove tcp_constant sch_fq && modprobe --ignore-install tcp_vegas")
+    checked = play_modules(modules, "--check")
+    assert checked.code == 0, checked.said[-4000:]
+    assert checked.changed["uml1"] == 3  # unloading, loading, congestion controls
+    assert "tcp_constant" not in modules.ssh("uml1", "cut -d' ' -f1 /proc/modules").split()
+    assert play_modules(modules).code == 0
+    loaded = modules.ssh("uml1", "cut -d' ' -f1 /proc/modules").split()
+    assert {"tcp_constant", "sch_fq"} <= set(loaded)
+    assert "tcp_vegas" not in loaded
+
+
+def test_another_build_takes_the_place_of_the_one_that_is_loaded(modules: Lab) -> None:
+    (source,) = modules.hosts["uml1"]["modules_sources"]
+    before = build_id(modules)
+    file = Path(source) / "tcp_constant.c"
+    file.write_text(file.read_text().replace("return window * scale;", "return 2 + window * scale;"))
+    done = play_modules(modules)
+    assert done.code == 0, done.said[-4000:]
+    assert build_id(modules) != before
+    assert parameters(modules) == {"window": "20", "scale": "2"}
+
+
+def test_parameters_of_a_loaded_module_are_set(modules: Lab) -> None:
+    modules.hosts["uml1"]["modules_parameters"] = {"tcp_constant": {"window": 30, "scale": 3}}
+    done = play_modules(modules)
+    assert done.code == 0, done.said[-4000:]
+    assert parameters(modules) == {"window": "30", "scale": "3"}
+
+
+def test_an_unknown_parameter_is_refused_by_name(modules: Lab) -> None:
+    asked = modules.hosts["uml1"]["modules_parameters"]
+    modules.hosts["uml1"]["modules_parameters"] = {"tcp_constant": {"windwo": 30}}
+    done = play_modules(modules)
+    modules.hosts["uml1"]["modules_parameters"] = asked
+    assert done.code != 0
+    assert (
+        "asked for parameter windwo of congestion control constant, which lacks it; it has scale, window"
+        in done.said
+    )
+
+
+# --- kernels that do not come up ------------------------------------------------------------------
+
+
+def package(folder: Path, name: str, files: dict[str, bytes]) -> Path:
+    root = folder / name
+    (root / "DEBIAN").mkdir(parents=True)
+    (root / "DEBIAN" / "control").write_text(
+        f"Package: linux-image-{name}\nVersion: 1\nArchitecture: all\nMaintainer: nobody <root@localhost>\n"
+        "Description: kernel that does not come up\n"
+    )
+    for path, content in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+        (root / path).chmod(0o755)
+    deb = folder / f"{name}.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", root, deb], check=True, capture_output=True)
+    return deb
+
+
+@pytest.fixture(scope="module")
+def broken(modules: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, dict[str, str]]:
+    """One that hangs on User-Mode Linux, one that panics on qemu; and what ran before."""
+    folder = tmp_path_factory.mktemp("broken")
+    hangs = package(
+        folder,
+        "6.1.0-hangs",
+        {
+            "usr/bin/linux.uml": b'#!/bin/sh\nexec /usr/bin/linux.uml "$@" systemd.unit=emergency.target\n',
+            "usr/lib/uml/modules/6.1.0-hangs/modules.order": b"",
+        },
+    )
+    panics = package(
+        folder,
+        "6.12.0-panics",
+        {
+            "boot/vmlinuz-6.12.0-panics": (LAB / "kernels" / OTHER["qemu1"] / "linux").read_bytes(),
+            "lib/modules/6.12.0-panics/modules.order": b"",
+        },
+    )
+    before = modules.releases()
+    modules.name_kernels({"uml1": str(hangs), "qemu1": str(panics)})
+    return modules.playbook("playbooks/kernel.yml", "-e", "kernel_boot_timeout=120"), before
+
+
+def test_the_host_goes_back_to_the_former_kernel(broken: tuple[Result, dict[str, str]], lab: Lab) -> None:
+    assert broken[0].code != 0
+    assert lab.releases() == broken[1]
+
+
+def test_the_play_says_what_was_asked_what_runs_and_why(
+    broken: tuple[Result, dict[str, str]], lab: Lab
+) -> None:
+    done, former = broken
+    for host, asked in {"uml1": "6.1.0-hangs", "qemu1": "6.12.0-panics"}.items():
+        assert (
+            f"{host} was to run {asked} ({lab.hosts[host]['kernel_image']}) and did not come up" in done.said
+        )
+        assert f"It runs {former[host]}. The last lines of its console:" in done.said
+    assert "Kernel panic - not syncing: Attempted to kill init!" in done.said
+
+
+def test_and_back_to_the_first_kernel(broken: tuple[Result, dict[str, str]], lab: Lab) -> None:
+    assert broken[0].code != 0
+    lab.name_kernels(FIRST)
+    asked = {host: release(kernel) for host, kernel in FIRST.items()}
+    checked = lab.playbook("playbooks/kernel.yml", "--check")
+    assert checked.code == 0, checked.said[-4000:]
+    assert checked.changed["uml1"] > 0
+    assert lab.releases() == broken[1]
+    done = lab.playbook("playbooks/kernel.yml")
+    assert done.code == 0, done.said[-4000:]
+    assert lab.releases() == asked
