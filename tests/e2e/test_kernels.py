@@ -199,10 +199,11 @@ def test_the_own_kernel_has_what_debians_lacks(lab: Lab, other: Result) -> None:
     found = lab.ssh(
         "uml1",
         "mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null; "
-        "ls /sys/kernel/tracing/events/tcp; modprobe --all sch_fq sch_cake sch_netem ifb; "
-        "tc qdisc add dev lo root netem delay 1ms seed 7 && tc qdisc show dev lo; tc qdisc del dev lo root",
+        "ls /sys/kernel/tracing/events/tcp; modprobe --all sch_fq sch_cake sch_fq_pie sch_netem ifb tcp_bbr; "
+        "cut -d' ' -f1 /proc/modules; ls /sys/module/tcp_bbr",
     )
     assert {"tcp_probe", "tcp_retransmit_skb", "tcp_cong_state_set"} <= set(found.split())
+    assert {"sch_fq", "sch_cake", "sch_fq_pie", "sch_netem", "ifb", "srcversion"} <= set(found.split())
 
 
 # --- modules --------------------------------------------------------------------------------------
