@@ -1,9 +1,16 @@
-"""Offload features: parse `ethtool -k`, compare, and render `ethtool -K`."""
+"""What ethtool sets on an interface, in groups: parse what it shows, compare, and render the command that sets it."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+Value = bool | int
+
+# Group to the option that shows it, and option that sets it to the group.
+SHOW = {"features": "-k", "rings": "-g", "coalescing": "-c", "pause": "-a", "channels": "-l"}
+SET = {option.upper(): group for group, option in SHOW.items()}
 
 # ethtool's short names for groups of kernel features (off_flag_def in its source), as -K takes them.
 SHORT_NAMES = {
@@ -19,45 +26,119 @@ SHORT_NAMES = {
     "ntuple": "ntuple-filters",
     "rxhash": "receive-hashing",
 }
-LINE = re.compile(r"^\s*(?P<name>[\w-]+): (?P<value>on|off)(?: \[(?P<note>[^]]+)\])?\s*$", re.MULTILINE)
+SHORT = {kernel: name for name, kernel in SHORT_NAMES.items()}
+# Lines of `ethtool -k` that sum up the features below them.
+SUMMARIES = {"tx-checksumming", "scatter-gather", "tcp-segmentation-offload"}
+# Where a name that is shown is not the one that sets.
+SETTING_NAMES = {"autonegotiate": "autoneg"} | {
+    f"{side}-frame-{level}": f"{side}-frames-{level}" for side in ("rx", "tx") for level in ("low", "high")
+}
+
+# vector_get_ringparam() reads a queue that a tap does not have, and the kernel panics (seen with Linux 6.1).
+NOT_TO_BE_READ = {("uml-vector", "rings")}
+
+FEATURE = re.compile(r"^\s*(?P<name>[\w-]+): (?P<value>on|off)(?: \[(?P<note>[^]]+)\])?\s*$", re.MULTILINE)
+PAIR = re.compile(r"^(?P<name>Adaptive|CQE mode) RX: (?P<rx>\S+)\s+TX: (?P<tx>\S+)\s*$", re.MULTILINE)
+PARAMETER = re.compile(r"^(?P<name>[\w -]+):[ \t]*(?P<value>on|off|\d+|n/a)\s*$", re.MULTILINE)
+DRIVER = re.compile(r"^driver: (.*)$", re.MULTILINE)
 
 
-class Feature(NamedTuple):
-    """One line of `ethtool -k`."""
+class Parameter(NamedTuple):
+    """One value of a group; `fixed` if the driver does not let it be changed, `most` where the hardware has a limit."""
 
-    on: bool
-    fixed: bool
+    value: Value
+    fixed: bool = False
+    most: int | None = None
 
 
-def parse(text: str) -> dict[str, Feature]:
-    """Kernel's feature names to their values."""
-    return {
-        line["name"]: Feature(line["value"] == "on", line["note"] == "fixed") for line in LINE.finditer(text)
+Group = dict[str, Parameter]
+
+
+def parse(group: str, text: str) -> Group:
+    """Names to values, as `ethtool` shows a group. What it calls n/a, the device does not have."""
+    if group == "features":
+        return {
+            line["name"]: Parameter(line["value"] == "on", line["note"] == "fixed")
+            for line in FEATURE.finditer(text)
+        }
+    maxima, heading, current = text.partition("Current hardware settings:")
+    if heading:
+        most = _parameters(maxima)
+        return {name: Parameter(value, most=most.get(name)) for name, value in _parameters(current).items()}
+    pairs = {
+        f"{pair['name'].lower().replace(' ', '-')}-{side}": pair[side]
+        for pair in PAIR.finditer(text)
+        for side in ("rx", "tx")
     }
+    values = {name: _value(text) for name, text in pairs.items() if text != "n/a"} | _parameters(text)
+    return {name: Parameter(value) for name, value in values.items() if not name.endswith("negotiated")}
 
 
-def find(asked: dict[str, bool], features: dict[str, Feature]) -> dict[str, Feature]:
-    """The features asked for under the names they were asked by; ValueError names one that does not exist."""
-    unknown = [name for name in asked if SHORT_NAMES.get(name, name) not in features]
+def _parameters(text: str) -> dict[str, Value]:
+    named = ((line["name"].lower().replace(" ", "-"), line["value"]) for line in PARAMETER.finditer(text))
+    return {SETTING_NAMES.get(name, name): _value(value) for name, value in named if value != "n/a"}
+
+
+def _value(text: str) -> Value:
+    return int(text) if text.isdecimal() else text == "on"
+
+
+def driver(text: str) -> str:
+    """Name of the driver that `ethtool -i` shows; empty if it shows none."""
+    match = DRIVER.search(text)
+    return match[1] if match else ""
+
+
+def canonical(name: str, value: Any) -> Value:
+    """A value as the inventory may write it; ValueError on one that is neither a number nor on or off."""
+    text = str(value).lower()
+    if text in ("on", "true", "yes"):
+        return True
+    if text in ("off", "false", "no"):
+        return False
+    if text.isdecimal():
+        return int(text)
+    raise ValueError(f"{name}: {value!r} is neither a number nor on or off")
+
+
+def changeable(group: str, text: str) -> dict[str, Value]:
+    """The values of a group that can be set back, under the names that set them."""
+    found = parse(group, text)
+    return {name: each.value for name, each in found.items() if not each.fixed and name not in SUMMARIES}
+
+
+def find(group: str, asked: Mapping[str, Value], found: Group) -> Group:
+    """What is asked for, under the names it was asked by; ValueError names what the device does not have."""
+    names = {name: SHORT_NAMES.get(name, name) if group == "features" else name for name in asked}
+    unknown = [name for name, full in names.items() if full not in found]
     if unknown:
-        raise ValueError(f"no such feature: {', '.join(unknown)}")
-    return {name: features[SHORT_NAMES.get(name, name)] for name in asked}
+        had = f"; it has {', '.join(found)}" if found and group != "features" else ""
+        raise ValueError(f"no {group} {', '.join(unknown)}{had}")
+    return {name: found[full] for name, full in names.items()}
 
 
-def mismatches(asked: dict[str, bool], found: dict[str, Feature]) -> dict[str, tuple[bool, bool]]:
+def mismatches(asked: Mapping[str, Value], found: Group) -> dict[str, tuple[Value, Value]]:
     """Name to (asked, found)."""
-    return {name: (on, found[name].on) for name, on in asked.items() if found[name].on != on}
+    return {name: (value, found[name].value) for name, value in asked.items() if found[name].value != value}
 
 
-def plan(device: str, asked: dict[str, bool], found: dict[str, Feature]) -> list[list[str]]:
-    """One `ethtool -K` for all that differs, so that features which depend on each other change together.
+def plan(device: str, group: str, asked: Mapping[str, Value], found: Group) -> list[list[str]]:
+    """One command for all of a group that differs, so that values which depend on each other change together.
 
-    ValueError names features that the driver holds fixed at another value.
+    ValueError names what the driver holds fixed at another value, and what is more than the hardware has.
     """
     wrong = mismatches(asked, found)
-    fixed = [f"{name} is fixed {'on' if found[name].on else 'off'}" for name in wrong if found[name].fixed]
-    if fixed:
-        raise ValueError(f"{device} cannot change: {', '.join(fixed)}")
-    short = {kernel: name for name, kernel in SHORT_NAMES.items()}
-    settings = [word for name in wrong for word in (short.get(name, name), "on" if asked[name] else "off")]
-    return [["ethtool", "-K", device, *settings]] if settings else []
+    refused = [f"{name} is fixed at {_word(found[name].value)}" for name in wrong if found[name].fixed]
+    refused += [
+        f"{name} is at most {found[name].most}, asked {asked[name]}"
+        for name in wrong
+        if (most := found[name].most) is not None and asked[name] > most
+    ]
+    if refused:
+        raise ValueError(f"cannot change {group}: {', '.join(refused)}")
+    words = [word for name in wrong for word in (SHORT.get(name, name), _word(asked[name]))]
+    return [["ethtool", SHOW[group].upper(), device, *words]] if words else []
+
+
+def _word(value: Value) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils import dumbbell_baseline as baseline
+
 State = dict[str, Any]
 Command = list[str]
 
@@ -43,18 +45,22 @@ def converge(
     `plan` gives the commands that lead from a state just read to the one asked for, none when it is reached;
     `mismatches` gives (asked, found) by name; `report` makes of a state what users see, `predict` what they
     would see after the commands, for check mode. `preflight` refuses commands that this host, as found,
-    cannot execute. `also` gives results of the module's own, from the state found first.
+    cannot execute. `also` gives results of the module's own, from the state found first. What the commands are
+    about to change is recorded before they change it, for `playbooks/restore.yml`.
     """
     found = read()
     before = after = report(found)
     commands = plan(found)
+    loaded = baseline.read(baseline.MODULES, module.run_command)
     if commands and preflight:
         preflight(found, commands)
     result = {"before": before, "commands": [shlex.join(command) for command in commands]}
     result |= also(found) if also else {}
     if commands and module.check_mode:
         after = predict(found)
+        unload(module, loaded)
     elif commands:
+        record(module, commands, loaded)
         for command in commands:
             (perform or (lambda argv: run(module, argv)))(command)
         found = read()
@@ -65,6 +71,28 @@ def converge(
             module.fail_json(msg=f"the kernel did not take what was asked: {words}", after=after, **result)
     diff = {"before": before, "after": after}
     module.exit_json(changed=bool(commands), after=after, diff=diff, **result)
+
+
+def record(module: Any, commands: list[Command], loaded: list[str]) -> None:
+    """Write down what the commands are about to change, if it was not written down before."""
+    settings = [baseline.MODULES]
+    for command in commands:
+        try:
+            settings += baseline.touched(command)
+        except ValueError as error:
+            module.warn(f"{error} by restore.yml")
+    known = {baseline.MODULES: loaded}
+    baseline.record(
+        settings,
+        lambda setting: known[setting] if setting in known else baseline.read(setting, module.run_command),
+    )
+
+
+def unload(module: Any, loaded: list[str]) -> None:
+    """Unload modules of the kernel that are not among `loaded`: a look at a feature loads what has it."""
+    more = [name for name in baseline.read(baseline.MODULES, module.run_command) if name not in loaded]
+    if more:
+        run(module, ["modprobe", "-r", "-a", *more])
 
 
 def ssh_connection() -> str | None:

@@ -13,12 +13,13 @@ DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 def parse(link: Mapping[str, Any], routes: Sequence[Mapping[str, Any]]) -> State:
-    """State of an interface from its element of `ip -j address` and from `ip -j route show dev NAME`."""
+    """State of an interface from its element of `ip -j -d address` and from `ip -j route show dev NAME`."""
     return {
         "name": link["ifname"],
         "up": "UP" in link["flags"],
         "mtu": link["mtu"],
         "txqueuelen": link.get("txqlen", 0),
+        "gso_max_segs": link.get("gso_max_segs"),
         "addresses": sorted(f"{info['local']}/{info['prefixlen']}" for info in link.get("addr_info", [])),
         "routes": sorted(
             (canonical_route(route["dst"], route["gateway"]) for route in routes if "gateway" in route),
@@ -65,7 +66,7 @@ def plan(asked: State, found: State) -> list[Command]:
     name = found["name"]
     wrong = mismatches(asked, found)
     commands = []
-    for key in ("txqueuelen", "mtu"):
+    for key in ("txqueuelen", "mtu", "gso_max_segs"):
         if key in wrong:
             commands.append(["ip", "link", "set", "dev", name, key, str(asked[key])])
     for address in asked.get("addresses", []):
@@ -77,6 +78,20 @@ def plan(asked: State, found: State) -> list[Command]:
         if route not in found["routes"]:
             commands.append(["ip", "route", "replace", route["to"], "via", route["via"], "dev", name])
     return commands
+
+
+def undo(was: State, now: State) -> list[Command]:
+    """Commands from `now` back to `was`: what has come since is removed, too."""
+    name = now["name"]
+    commands = []
+    for route in now["routes"]:
+        if route not in was["routes"]:
+            commands.append(["ip", "route", "del", route["to"], "via", route["via"], "dev", name])
+    for address in now["addresses"]:
+        # The kernel makes and removes link-local addresses by itself.
+        if address not in was["addresses"] and not ip_interface(address).is_link_local:
+            commands.append(["ip", "address", "del", address, "dev", name])
+    return commands + plan(was, now)
 
 
 def predict(asked: State, found: State) -> State:

@@ -26,6 +26,12 @@ def canonical(value: Any) -> str:
     return " ".join(str(value).split())
 
 
+def read(name: str) -> str | None:
+    """Value of a sysctl in its canonical form; None if this kernel does not have it."""
+    file = ROOT / path(name)
+    return canonical(file.read_text()) if file.exists() else None
+
+
 def mismatches(asked: dict[str, str], found: dict[str, str]) -> dict[str, tuple[str, str]]:
     """Name to (asked, found)."""
     return {name: (value, found[name]) for name, value in asked.items() if found[name] != value}

@@ -25,6 +25,9 @@ options:
   txqueuelen:
     description: Transmit queue length in packets. A pfifo takes it when created, so set it before.
     type: int
+  gso_max_segs:
+    description: Most segments that the device is given as one packet.
+    type: int
   addresses:
     description: Addresses with prefix lengths.
     type: list
@@ -73,7 +76,7 @@ after:
   description: The interface as read back, or as it would be in check mode.
   returned: always
   type: dict
-  sample: {name: vec1, up: true, mtu: 1500, txqueuelen: 1000, addresses: [198.18.1.11/24], routes: []}
+  sample: {name: vec1, up: true, mtu: 1500, txqueuelen: 1000, gso_max_segs: 65535, addresses: [], routes: []}
 commands:
   description: Commands executed, or to be executed in check mode.
   returned: always
@@ -87,7 +90,7 @@ from ansible.module_utils.dumbbell_link import canonical, mismatches, parse, pla
 
 
 def read(module, name):
-    (link,) = read_json(module, ["ip", "-j", "address", "show", "dev", name])
+    (link,) = read_json(module, ["ip", "-j", "-d", "address", "show", "dev", name])
     routes = [
         route
         for family in ("-4", "-6")
@@ -104,6 +107,7 @@ def main():
             "up": {"type": "bool"},
             "mtu": {"type": "int"},
             "txqueuelen": {"type": "int"},
+            "gso_max_segs": {"type": "int"},
             "addresses": {"type": "list", "elements": "str"},
             "routes": {"type": "list", "elements": "dict", "options": route},
         },

@@ -273,6 +273,10 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         state("sender2", lambda s: s["clock"].update(offset_ns=-49_000_000_000)),
         "sender2: clock offset is -49 s, more than 1 ms",
     ),
+    "a clock may have drifted": (
+        state("sender2", lambda s: s["clock"].update(root_dispersion_ns=2_500_000)),
+        "sender2: clock root dispersion is 2.5 ms, more than 1 ms",
+    ),
     "a clock is not synchronised": (
         state("sender2", lambda s: s["clock"].update(synchronised=False)),
         "sender2: clock offset not known: the clock is not synchronised",

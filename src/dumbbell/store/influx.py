@@ -1,9 +1,13 @@
-"""A small client of InfluxDB's 1.x interface: ``POST /write`` and ``GET /query`` work from 1.6 to 3."""
+"""A small client of InfluxDB's 1.x interface, ``POST /write`` and ``GET /query``, which 2.x and 3 have kept.
+
+A bucket of 2.x is a database of its name there.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import ssl
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -20,12 +24,17 @@ class InfluxError(Exception):
 
 @dataclass(frozen=True)
 class InfluxTarget:
-    """Where the counters of a run are stored."""
+    """Where the counters of a run are stored, and a token (2.x, 3) or an account (1.x) for it.
+
+    ``ca`` is a file with the authority of an https server, if it is none of the system's.
+    """
 
     url: str
     database: str
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    ca: str | None = None
 
 
 class Influx:
@@ -33,10 +42,21 @@ class Influx:
 
     def __init__(self, target: InfluxTarget, transport: httpx.BaseTransport | None = None) -> None:
         self.target = target
-        auth = httpx.BasicAuth(target.username, target.password or "") if target.username else None
-        # The testbed's database is never behind the environment's proxy.
+        auth = None
+        if target.username and not target.token:
+            auth = httpx.BasicAuth(target.username, target.password or "")
+        try:
+            verify = ssl.create_default_context(cafile=target.ca)
+        except OSError as error:
+            raise InfluxError(f"{target.ca} cannot be used to check InfluxDB's certificate: {error}") from error
         self._http = httpx.Client(
-            base_url=target.url, auth=auth, timeout=30, transport=transport, trust_env=False
+            base_url=target.url,
+            auth=auth,
+            headers={"Authorization": f"Token {target.token}"} if target.token else {},
+            verify=verify,
+            timeout=30,
+            transport=transport,
+            trust_env=False,  # the testbed's database is never behind the environment's proxy
         )
 
     def __enter__(self) -> Self:

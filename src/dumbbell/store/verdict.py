@@ -213,20 +213,20 @@ class _Judge:
     def clocks(self) -> None:
         for host in self.point.hosts:
             clock = dig(self.run.states[host], "clock")
-            offset = dig(clock, "offset_ns")
             missing = "the clock was not read"
             if clock is not None and dig(clock, "synchronised") is not True:
-                offset, missing = None, "the clock is not synchronised"
-            self.close(
-                "clock offset",
-                host,
-                0,
-                offset,
-                tolerance=self.point.validity.clock_offset_ns,
-                unit="ns",
-                what="clock offset",
-                missing=missing,
-            )
+                clock, missing = None, "the clock is not synchronised"
+            for fact in ("offset", "root dispersion"):
+                self.close(
+                    f"clock {fact}",
+                    host,
+                    0,
+                    dig(clock, f"{fact.replace(' ', '_')}_ns"),
+                    tolerance=self.point.validity.clock_offset_ns,
+                    unit="ns",
+                    what=f"clock {fact}",
+                    missing=missing,
+                )
 
     # path
 

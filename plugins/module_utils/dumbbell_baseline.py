@@ -1,0 +1,291 @@
+"""What a host had before Dumbbell's first change of it, so that a borrowed host can be given back as it was.
+
+A setting is recorded once, right before the first command that changes it, and never again: later changes, also
+those that others make by hand, do not alter what the host is returned to. Settings are known by a kind and a
+subject, for example ("link", "vec1").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from ansible.module_utils import dumbbell_ethtool as ethtool
+from ansible.module_utils import dumbbell_link as link
+from ansible.module_utils import dumbbell_sysctl as sysctl
+
+PLACE = Path("/var/lib/dumbbell/baseline")
+
+Command = list[str]
+Qdiscs = list[dict[str, Any]]
+Execute = Callable[[Command], tuple[int, str, str]]
+
+# Modules that the kernel or Dumbbell loads for a path, a congestion control or a look at sockets.
+LOADED = re.compile(r"(sch|cls|act|em|tcp)_\w+|ifb|(inet|udp|tcp|unix|netlink)_diag")
+WRITE = re.compile(r"echo (?P<value>\S+) >(?P<file>/\S+)")
+
+
+class Setting(NamedTuple):
+    """What is recorded and returned as one."""
+
+    kind: str
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.subject}".strip()
+
+
+Values = dict[Setting, Any]
+MODULES = Setting("modules", "")  # names of modules that are loaded, of those that Dumbbell may cause to be
+
+
+# Which settings a command changes
+
+
+def touched(command: Command) -> list[Setting]:
+    """Settings that the command may change, in the words of ip, tc, ethtool, sysctl, modprobe and sh.
+
+    ValueError on a command that is not known: what it changes could not be returned.
+    """
+    match command:
+        case ["ip", *_] if device := _device(command):
+            return [Setting("link", device)]
+        case ["tc", *_] if device := _device(command):
+            return [Setting("qdisc", device)]
+        case ["ethtool", option, device, *_] if option in ethtool.SET:
+            return [Setting(ethtool.SET[option], device)]
+        case ["sysctl", "-w", assignment]:
+            return [Setting("sysctl", assignment.partition("=")[0])]
+        case ["sh", "-c", text] if write := WRITE.fullmatch(text):
+            return [Setting("sysfs", write["file"])]
+        case ["modprobe" | "insmod" | "rmmod", *_]:
+            return []  # modules are recorded whatever is executed: the kernel loads them by itself, too
+    raise ValueError(f"`{' '.join(command)}` cannot be undone")
+
+
+def _device(command: Command) -> str | None:
+    for word in ("dev", "name"):
+        if word in command[:-1]:
+            return command[command.index(word) + 1]
+    return None
+
+
+# Reading
+
+
+def read(setting: Setting, execute: Execute) -> Any:
+    """Value of a setting as the host has it now, in JSON's types; None for what does not exist."""
+    kind, subject = setting
+    match kind:
+        case "link":
+            code, out, _ = execute(["ip", "-j", "-d", "address", "show", "dev", subject])
+            if code:
+                return None
+            routes = [
+                route
+                for family in ("-4", "-6")
+                for route in _json(execute(["ip", "-j", family, "route", "show", "dev", subject]))
+            ]
+            return link.parse(json.loads(out)[0], routes)
+        case "qdisc":
+            return own_qdiscs(_json(execute(["tc", "-j", "-d", "qdisc", "show", "dev", subject])))
+        case "sysctl":
+            return sysctl.read(subject)
+        case "sysfs":
+            return sysctl.canonical(Path(subject).read_text()) if Path(subject).exists() else None
+        case "modules":
+            lines = Path("/proc/modules").read_text().splitlines()
+            return sorted(name for name in (line.split()[0] for line in lines) if LOADED.fullmatch(name))
+        case "file":
+            return _stat(Path(subject))
+        case "directory":
+            return True if Path(subject).is_dir() else None
+        case "user":
+            return True if execute(["id", "--user", subject])[0] == 0 else None
+        case "service":
+            enabled, active = (execute(["systemctl", verb, subject])[1] for verb in ("is-enabled", "is-active"))
+            known = enabled.strip() not in ("", "not-found")
+            return {"enabled": enabled.strip(), "active": active.strip()} if known else None
+    code, out, _ = execute(["ethtool", ethtool.SHOW[kind], subject])
+    return None if code else ethtool.changeable(kind, out)
+
+
+def _stat(file: Path) -> dict[str, Any] | None:
+    """Owner, mode and a fingerprint of the content of a file."""
+    if not file.is_file():
+        return None
+    stat = file.stat()
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return {"owner": [stat.st_uid, stat.st_gid], "mode": f"{stat.st_mode & 0o7777:04o}", "sha256": digest}
+
+
+def _json(executed: tuple[int, str, str]) -> Any:
+    code, out, _ = executed
+    return json.loads(out or "[]") if code == 0 else []
+
+
+def own_qdiscs(dump: Qdiscs) -> Qdiscs:
+    """Qdiscs at the root and the ingress that somebody chose; the kernel's own have the handle 0."""
+    return [
+        {key: value for key, value in qdisc.items() if key not in ("dev", "refcnt")}
+        for qdisc in dump
+        if qdisc["handle"] != "0:" or qdisc["kind"] == "noop"
+    ]
+
+
+# Recording
+
+
+def copy_of(file: str, place: Path = PLACE) -> Path:
+    """Where the copy of a file is kept."""
+    return place / "files" / quote(file, safe="")
+
+
+def load(place: Path = PLACE) -> Values:
+    """The settings recorded on this host."""
+    file = place / "settings.json"
+    if not file.exists():
+        return {}
+    kinds = json.loads(file.read_text())
+    return {Setting(kind, subject): value for kind, of in kinds.items() for subject, value in of.items()}
+
+
+def save(values: Values, place: Path = PLACE) -> None:
+    """Replace the record, or remove it when nothing is left; a crash leaves the old one or the new one."""
+    if not values:
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    kinds: dict[str, dict[str, Any]] = {}
+    for (kind, subject), value in values.items():
+        kinds.setdefault(kind, {})[subject] = value
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = place / "settings.part"
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(kinds, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(place / "settings.json")
+
+
+def record(settings: Iterable[Setting], read: Callable[[Setting], Any], place: Path = PLACE) -> list[Setting]:
+    """Write down what these settings are, of those that are not written down yet; returns which these were."""
+    values = load(place)
+    missing = [setting for setting in dict.fromkeys(settings) if setting not in values]
+    found = {setting: read(setting) for setting in missing}
+    for (kind, subject), value in found.items():
+        if kind == "file" and value is not None:
+            copy = copy_of(subject, place)
+            copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.copy2(subject, copy)
+            os.chown(copy, *value["owner"])
+    if missing:
+        save(values | found, place)
+    return missing
+
+
+# Returning
+
+# Services stop before their files go. Queue lengths count when a qdisc is made, so links come before qdiscs.
+ORDER = ("service", "file", "sysctl", "sysfs", "features", "coalescing", "pause", "rings", "channels", "link")
+ORDER += ("qdisc", "directory", "user", "modules")
+
+
+def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
+    """Commands that return every setting to what it was."""
+    gone = [subject for (kind, subject), value in was.items() if kind == "link" and value is None]
+    changed = [
+        setting
+        for setting in sorted(was, key=lambda setting: ORDER.index(setting.kind))
+        if differs(setting, was[setting], now[setting]) and not (setting.kind == "qdisc" and setting.subject in gone)
+    ]
+    commands = [c for setting in changed for c in _undo(setting, was[setting], now[setting], place)]
+    services = {setting.subject: value for setting, value in was.items() if setting.kind == "service" and value}
+    if any(setting.kind == "file" for setting in changed):
+        again = [name for name, value in services.items() if value["active"] == "active"]
+        commands.append(["systemctl", "daemon-reload"])
+        commands += [["systemctl", "restart", name] for name in again]
+    commands += [["ip", "link", "del", "dev", device] for device in gone if now[Setting("link", device)]]
+    # A module may use another: the last that came goes first, whichever that was.
+    loaded = [name for name in now.get(MODULES) or [] if name not in was[MODULES]]
+    return commands + ([["modprobe", "-r", "-a", *loaded]] if loaded else [])
+
+
+def differs(setting: Setting, was: Any, now: Any) -> bool:
+    """Whether a setting is other than it was; modules that others have unloaded are no difference."""
+    return bool(set(now) - set(was)) if setting.kind == "modules" else bool(was != now)
+
+
+def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:
+    kind, subject = setting
+    match kind:
+        case "service":
+            return _undo_service(subject, was, now)
+        case "file" if was is None:
+            return [["rm", subject]]
+        case "file":
+            return [["cp", "--preserve=all", str(copy_of(subject, place)), subject]]
+        case "directory":
+            return [["rmdir", subject]]
+        case "user":
+            return [["userdel", subject]]
+        case _ if was is None or now is None:
+            return []  # was not there, or is not there any more
+        case "link":
+            return list(link.undo(was, now))
+        case "qdisc":
+            return undo_qdiscs(subject, was, now)
+        case "sysctl":
+            return [["sysctl", "-w", f"{subject}={was}"]]
+        case "sysfs":
+            return [["sh", "-c", f"echo {was} >{subject}"]]
+        case "modules":
+            return []
+    found = {name: ethtool.Parameter(value) for name, value in now.items()}
+    asked = {name: value for name, value in was.items() if name in found}
+    return list(ethtool.plan(subject, kind, asked, found))
+
+
+def _undo_service(name: str, was: dict[str, str] | None, now: dict[str, str] | None) -> list[Command]:
+    """Stop what did not run, and enable it as it was. What ran is started again when its files are back."""
+    before, after = was or {"enabled": "disabled", "active": "inactive"}, now or {}
+    commands = []
+    if before["active"] != "active" and after.get("active") == "active":
+        commands.append(["systemctl", "stop", name])
+    if before["enabled"] != after.get("enabled") and before["enabled"] in ("enabled", "disabled"):
+        commands.append(["systemctl", before["enabled"].removesuffix("d"), name])
+    return commands
+
+
+def undo_qdiscs(device: str, was: Qdiscs, now: Qdiscs) -> list[Command]:
+    """Remove what has come, and make again what has gone."""
+    commands: list[Command] = []
+    tc = ["tc", "qdisc"]
+    before, after = (_at(qdiscs, parent="ffff:fff1") for qdiscs in (was, now))
+    if before != after:
+        commands += [[*tc, "del", "dev", device, after["kind"]]] if after else []
+        commands += [[*tc, "add", "dev", device, before["kind"]]] if before else []
+    before, after = (_at(qdiscs, root=True) for qdiscs in (was, now))
+    if before != after:
+        if before and before["kind"] != "noop":
+            made = [*tc, "replace", "dev", device, "root", "handle", before["handle"], before["kind"]]
+            return [*commands, [*made, *_limit(before)]]
+        if after is None:  # a device that was never up had noop: the kernel's default cannot be deleted
+            commands.append([*tc, "replace", "dev", device, "root", "handle", "1:", "pfifo"])
+        commands.append([*tc, "del", "dev", device, "root"])
+    return commands
+
+
+def _at(qdiscs: Qdiscs, **place: Any) -> dict[str, Any] | None:
+    return next((each for each in qdiscs if place.items() <= each.items()), None)
+
+
+def _limit(qdisc: dict[str, Any]) -> list[str]:
+    limit = qdisc["options"].get("limit")
+    return ["limit", str(limit)] if isinstance(limit, int) else []

@@ -1,0 +1,99 @@
+"""Files of the kernel that hold a host's CPU governors, idle states and interrupt affinities.
+
+Sources: Documentation/admin-guide/pm/cpufreq.rst and cpuidle.rst, Documentation/core-api/irq/irq-affinity.rst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+Files = dict[str, str]
+
+CPUS = "sys/devices/system/cpu"
+ROOT = Path("/")
+
+
+def cpus(text: str) -> set[int]:
+    """The CPUs of a list such as 0-3,8; ValueError on what is none."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"{text!r} is no list of CPUs such as 0-3,8")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def governors(governor: str, root: Path = ROOT) -> Files:
+    """Every CPU's file of its governor, with the one asked for; ValueError if the host does not have it."""
+    policies = sorted((root / CPUS).glob("cpu[0-9]*/cpufreq"))
+    if not policies:
+        raise ValueError(f"governor {governor} was asked, but this host does not scale the frequency of its CPUs")
+    for policy in policies:
+        available = (policy / "scaling_available_governors").read_text().split()
+        if governor not in available:
+            raise ValueError(f"no governor {governor}; this host has {', '.join(available)}")
+    return {str(policy / "scaling_governor"): governor for policy in policies}
+
+
+def idle_states(latency_max_us: int, root: Path = ROOT) -> Files:
+    """Every idle state's file that disables it: 1 if leaving the state takes longer than asked."""
+    states = sorted((root / CPUS).glob("cpu[0-9]*/cpuidle/state[0-9]*"))
+    if not states:
+        raise ValueError(f"idle states of at most {latency_max_us} us were asked, but this host has none")
+    return {
+        str(state / "disable"): str(int(int((state / "latency").read_text()) > latency_max_us))
+        for state in states
+    }
+
+
+def interrupts(device: str, cpu_list: str, root: Path = ROOT) -> Files:
+    """Every interrupt's file of the CPUs that may handle it, for those of a network interface."""
+    asked = cpus(cpu_list)
+    # A virtio device has them at its parent, the PCI device.
+    folders = [root / f"sys/class/net/{device}/device" / place for place in ("msi_irqs", "../msi_irqs")]
+    numbers = next((sorted(map(int, names)) for names in map(_names, folders) if names), [])
+    if not numbers:
+        raise ValueError(f"interrupts of {device} on CPUs {cpu_list} were asked, but it has none of its own")
+    there = cpus((root / CPUS / "online").read_text())
+    if not asked <= there:
+        raise ValueError(f"no CPUs {cpu_list}; this host has {(root / CPUS / 'online').read_text().strip()}")
+    return {str(root / f"proc/irq/{number}/smp_affinity_list"): cpu_list for number in numbers}
+
+
+def _names(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir()] if folder.is_dir() else []
+
+
+def read(files: Iterable[str]) -> Files:
+    """What the files hold."""
+    return {file: Path(file).read_text().strip() for file in files}
+
+
+def mismatches(asked: Files, found: Files) -> dict[str, tuple[str, str]]:
+    """File to (asked, found); lists of CPUs are equal if they name the same."""
+    return {
+        file: (value, found[file])
+        for file, value in asked.items()
+        if value != found[file]
+        and not (file.endswith("smp_affinity_list") and cpus(value) == cpus(found[file]))
+    }
+
+
+def plan(asked: Files, found: Files) -> list[list[str]]:
+    """What a shell would be told."""
+    return [["sh", "-c", f"echo {value} >{file}"] for file, (value, _) in mismatches(asked, found).items()]
+
+
+def summary(root: Path = ROOT) -> dict[str, Any]:
+    """What the host does now, without regard to what was asked; null for what it does not have."""
+    governors = {file.read_text().strip() for file in (root / CPUS).glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    states = {
+        (state / "name").read_text().strip()
+        for state in (root / CPUS).glob("cpu[0-9]*/cpuidle/state[0-9]*")
+        if (state / "disable").read_text().strip() == "0"
+    }
+    idle = any((root / CPUS).glob("cpu[0-9]*/cpuidle/state[0-9]*"))
+    return {"governors": sorted(governors) or None, "idle_states": sorted(states) if idle else None}

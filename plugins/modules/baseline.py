@@ -1,0 +1,82 @@
+#!/usr/bin/python
+"""Record what a host has, once, before it is changed for the first time."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: baseline
+short_description: Record what a host has before it is changed for the first time
+description:
+  - Keeps a copy of files, and the state of services, users and directories, for M(restore). What is recorded
+    already stays as it is.
+  - Settings of the running kernel need no task, since the modules that change them record them.
+options:
+  files:
+    description: Files that are going to be written.
+    type: list
+    elements: path
+    default: []
+  services:
+    description: Services that are going to be enabled and started.
+    type: list
+    elements: str
+    default: []
+  directories:
+    description: Directories that are going to be made. When returned, one that holds data by then stays.
+    type: list
+    elements: path
+    default: []
+  users:
+    description: Users that are going to be made.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+author:
+  - Dumbbell
+"""
+
+EXAMPLES = r"""
+- name: Record what the host has
+  baseline:
+    files: [/etc/chrony/chrony.conf]
+    services: [chrony]
+"""
+
+RETURN = r"""
+recorded:
+  description: What was recorded now.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils import dumbbell_baseline as baseline
+from ansible.module_utils.basic import AnsibleModule
+
+KINDS = {"files": "file", "services": "service", "directories": "directory", "users": "user"}
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            name: {"type": "list", "elements": "path" if kind in ("file", "directory") else "str", "default": []}
+            for name, kind in KINDS.items()
+        },
+        supports_check_mode=True,
+    )
+    settings = [baseline.Setting(kind, each) for name, kind in KINDS.items() for each in module.params[name]]
+    if module.check_mode:
+        recorded = [setting for setting in settings if setting not in baseline.load()]
+    else:
+        recorded = baseline.record(settings, lambda setting: baseline.read(setting, module.run_command))
+    module.exit_json(changed=bool(recorded), recorded=[str(setting) for setting in recorded])
+
+
+if __name__ == "__main__":
+    main()

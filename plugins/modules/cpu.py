@@ -1,0 +1,120 @@
+#!/usr/bin/python
+"""Governor and idle states of a host's CPUs, and which of them handle a NIC's interrupts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: cpu
+short_description: Set CPU governor, idle states and interrupt affinity at runtime
+description:
+  - Writes the kernel's files below C(/sys) and C(/proc/irq), and reads them back. Nothing is persistent.
+  - What is left out is left alone. What this host does not have, as a virtual machine, is refused by name if it
+    is asked for.
+options:
+  governor:
+    description: Governor of every CPU's frequency, for example V(performance).
+    type: str
+  idle_latency_max_us:
+    description: Idle states that take longer to leave are disabled, the others enabled.
+    type: int
+  irq_cpus:
+    description: Network interface to the CPUs that may handle its interrupts, for example C({eth1 - "2-3"}).
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+author:
+  - Dumbbell
+"""
+
+EXAMPLES = r"""
+- name: Keep CPUs awake, and interrupts on the NIC's own node
+  cpu:
+    governor: performance
+    idle_latency_max_us: 2
+    irq_cpus: {enp65s0f0np0: 0-7}
+"""
+
+RETURN = r"""
+before:
+  description: Governors and idle states in use (null for none), and the files asked about, as found.
+  returned: always
+  type: dict
+after:
+  description: The same as read back, or as it would be in check mode.
+  returned: always
+  type: dict
+  sample: {governors: [performance], idle_states: [POLL, C1], files: {}}
+commands:
+  description: Commands that do the same, for those files that were written.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.dumbbell_cpu import (
+    governors,
+    idle_states,
+    interrupts,
+    mismatches,
+    plan,
+    read,
+    summary,
+)
+from ansible.module_utils.dumbbell_host import converge, require_devices
+
+
+def wanted(params):
+    files = {}
+    if params["governor"]:
+        files |= governors(params["governor"])
+    if params["idle_latency_max_us"] is not None:
+        files |= idle_states(params["idle_latency_max_us"])
+    for device, cpu_list in params["irq_cpus"].items():
+        files |= interrupts(device, str(cpu_list))
+    return files
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "governor": {"type": "str"},
+            "idle_latency_max_us": {"type": "int"},
+            "irq_cpus": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    if module.params["irq_cpus"]:
+        require_devices(module, *module.params["irq_cpus"])
+    try:
+        asked = wanted(module.params)
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+
+    def write(command):
+        value, _, file = command[-1].removeprefix("echo ").partition(" >")
+        try:
+            Path(file).write_text(value)
+        except OSError as error:
+            module.fail_json(msg=f"{file}: the kernel refuses {value!r}: {error.strerror}")
+
+    converge(
+        module,
+        read=lambda: read(asked),
+        plan=lambda found: plan(asked, found),
+        mismatches=lambda found: mismatches(asked, found),
+        report=lambda found: summary() | {"files": found},
+        predict=lambda found: summary() | {"files": asked},
+        perform=write,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+#!/usr/bin/python
+"""Give a borrowed host back as it was."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: restore
+short_description: Return every recorded setting to what it was
+description:
+  - Returns what Dumbbell's modules have recorded before their first change of this host, reads it back, and
+    forgets the record. What could not be returned stays on record and is named.
+  - Directories that hold data by then, and the users that own it, stay.
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+author:
+  - Dumbbell
+"""
+
+EXAMPLES = r"""
+- name: Give the host back
+  restore:
+"""
+
+RETURN = r"""
+before:
+  description: The settings that differ from the record, as found.
+  returned: always
+  type: dict
+after:
+  description: The same settings as they were before Dumbbell, which is how they are again.
+  returned: always
+  type: dict
+kept:
+  description: Directories with data, and users, that stay.
+  returned: always
+  type: list
+  elements: str
+commands:
+  description: Commands executed, or to be executed in check mode.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import os
+import shlex
+
+from ansible.module_utils import dumbbell_baseline as baseline
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.dumbbell_host import run
+
+
+def main():
+    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+
+    def read(settings):
+        return {setting: baseline.read(setting, module.run_command) for setting in settings}
+
+    def differing(was, now):
+        return {setting: now[setting] for setting in was if baseline.differs(setting, was[setting], now[setting])}
+
+    recorded = baseline.load()
+    kept = [s for s in recorded if s.kind == "directory" and os.path.isdir(s.subject) and os.listdir(s.subject)]
+    if kept:
+        kept += [setting for setting in recorded if setting.kind == "user"]
+    was = {setting: value for setting, value in recorded.items() if setting not in kept}
+    now = read(was)
+    found = differing(was, now)
+    commands = baseline.undo(was, now)
+    result = {
+        "before": {str(setting): value for setting, value in found.items()},
+        "after": {str(setting): was[setting] for setting in found},
+        "kept": [str(setting) for setting in kept],
+        "commands": [shlex.join(command) for command in commands],
+    }
+    if not module.check_mode:
+        for command in commands:
+            if command[0] == "modprobe":  # one that others use by now stays
+                module.run_command(command)
+            else:
+                run(module, command)
+        left = differing(was, read(was))
+        baseline.save({setting: was[setting] for setting in left})
+        if left:
+            words = "; ".join(f"{setting}: was {was[setting]}, is {value}" for setting, value in left.items())
+            module.fail_json(msg=f"not returned: {words}", **result)
+    diff = {"before": result["before"], "after": result["after"]}
+    module.exit_json(changed=bool(found), diff=diff, **result)
+
+
+if __name__ == "__main__":
+    main()
