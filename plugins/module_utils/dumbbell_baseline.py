@@ -56,7 +56,8 @@ def touched(command: Command) -> list[Setting]:
     """
     match command:
         case ["ip", *_] if device := _device(command):
-            return [Setting("link", device)]
+            # A device gets its first qdisc when it comes up for the first time.
+            return [Setting("link", device), Setting("qdisc", device)]
         case ["tc", *_] if device := _device(command):
             return [Setting("qdisc", device)]
         case ["ethtool", option, device, *_] if option in ethtool.SET:

@@ -1,0 +1,186 @@
+"""The client and Telegraf's configuration against real servers of InfluxDB, 1.x by password and TLS, 2.x by token."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jinja2
+import pytest
+
+from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
+
+REPOSITORY = Path(__file__).parents[2]
+BUILT = REPOSITORY / ".build/bin"
+ROWS = b"".join(b"tcp_info,run=r1,flow=it's\\ 1 mono_ns=%di,snd_cwnd=10i %d\n" % (i, i) for i in range(1, 7001))
+STARTUP_S = 60
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def await_ping(url: str, verify: Any = True) -> None:
+    deadline = time.monotonic() + STARTUP_S
+    while True:
+        try:
+            if httpx.get(f"{url}/ping", verify=verify, trust_env=False).status_code == 204:
+                return
+        except httpx.HTTPError:
+            pass
+        assert time.monotonic() < deadline, f"{url} does not answer"
+        time.sleep(0.2)
+
+
+def render(template: str, **variables: Any) -> str:
+    """A role's template, as Ansible renders it."""
+    environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
+    text = (REPOSITORY / "roles" / template).read_text()
+    return environment.from_string(text).render(ansible_managed="a test", **variables)
+
+
+@pytest.fixture(scope="module")
+def version_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget]:
+    """The server that the role installs, with its configuration but for paths, behind TLS."""
+    folder = tmp_path_factory.mktemp("influxdb1")
+    key, certificate = folder / "influxdb.key", folder / "influxdb.crt"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", key, "-out", certificate),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    url = f"https://localhost:{(port := free_port())}"
+    text = render(
+        "influxdb/templates/influxdb.conf.j2",
+        __influxdb_address="127.0.0.1",
+        __influxdb_port=port,
+        __influxdb_tls=True,
+    )
+    text = text.replace("127.0.0.1:8088", f"127.0.0.1:{free_port()}")
+    text = text.replace("/var/lib/influxdb", str(folder)).replace(
+        "/run/credentials/influxdb.service", str(folder)
+    )
+    (folder / "influxdb.conf").write_text(text)
+    with subprocess.Popen(
+        [BUILT / "influxd", "-config", folder / "influxdb.conf"],
+        stdout=subprocess.DEVNULL,
+        stderr=(folder / "log").open("w"),
+    ) as server:
+        try:
+            verify = ssl.create_default_context(cafile=str(certificate))
+            await_ping(url, verify)
+            for query in (
+                "CREATE USER admin WITH PASSWORD 'pass word' WITH ALL PRIVILEGES",
+                "CREATE DATABASE dumbbell; CREATE USER telegraf WITH PASSWORD 'writes'; "
+                "GRANT WRITE ON dumbbell TO telegraf",
+            ):
+                httpx.post(
+                    f"{url}/query", data={"q": query}, auth=("admin", "pass word"), verify=verify, trust_env=False
+                ).raise_for_status()
+            yield InfluxTarget(url, "dumbbell", "admin", "pass word", ca=str(certificate))
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="module")
+def version_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget]:
+    program = os.environ.get("INFLUXD2")
+    if not program:
+        pytest.skip("INFLUXD2 names no InfluxDB 2.x server")
+    folder = tmp_path_factory.mktemp("influxdb2")
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    with subprocess.Popen(
+        [
+            *(program, "--http-bind-address", f"127.0.0.1:{port}", "--reporting-disabled"),
+            *("--bolt-path", folder / "bolt", "--sqlite-path", folder / "sqlite"),
+            *("--engine-path", folder / "engine"),
+        ],
+        stdout=(folder / "log").open("w"),
+        stderr=subprocess.STDOUT,
+    ) as server:
+        try:
+            await_ping(url)
+            made = httpx.post(
+                f"{url}/api/v2/setup",
+                json={"username": "admin", "password": "password", "org": "site", "bucket": "dumbbell"},
+                trust_env=False,
+            )
+            yield InfluxTarget(url, "dumbbell", token=made.raise_for_status().json()["auth"]["token"])
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(params=["version_1", "version_2"])
+def target(request: pytest.FixtureRequest) -> InfluxTarget:
+    found: InfluxTarget = request.getfixturevalue(request.param)
+    return found
+
+
+def test_rows_are_written_counted_and_read(target: InfluxTarget) -> None:
+    with Influx(target) as influx:
+        assert influx.count("tcp_info", "no such run") == 0
+        for _ in range(2):  # writing again changes nothing
+            influx.write([ROWS])
+        assert influx.count("tcp_info", "r1") == 7000
+        rows = influx.query(
+            'SELECT snd_cwnd FROM tcp_info WHERE "flow" = $flow AND time < 3 GROUP BY "run"', flow="it's 1"
+        )
+    assert rows == [{"run": "r1", "time": time_ns, "snd_cwnd": 10} for time_ns in (1, 2)]
+
+
+def test_telegraf_delivers(target: InfluxTarget, version_1: InfluxTarget, tmp_path: Path) -> None:
+    text = render(
+        "telegraf/templates/telegraf.conf.j2",
+        influxdb_url=target.url,
+        influxdb_database=target.database,
+        __telegraf_token=target.token,
+        influxdb_writer_username="telegraf",
+        influxdb_writer_password="writes",
+        __telegraf_ca=target.ca,
+        telegraf_interval="1s",
+        inventory_hostname="sender1",
+    )
+    text = text.replace("/run/credentials/telegraf.service/telegraf-ca.pem", version_1.ca or "")
+    text = text.replace("/var/lib/telegraf", str(tmp_path)).replace("/var/lib/dumbbell", str(tmp_path))
+    (tmp_path / "telegraf.conf").write_text(text)
+    done = subprocess.run(
+        [BUILT / "telegraf", "--config", tmp_path / "telegraf.conf", "--once"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with Influx(target) as influx:
+        rows = influx.query("SELECT last(total) FROM mem WHERE host = $host", host="sender1")
+    assert rows[0]["last"] > 0
+
+
+def test_a_wrong_token_or_password_is_said(target: InfluxTarget) -> None:
+    wrong = replace(target, token="no") if target.token else replace(target, password="no")
+    with Influx(wrong) as influx, pytest.raises(InfluxError, match="answered 401"):
+        influx.count("tcp_info", "r1")
+
+
+def test_a_server_of_another_authority_is_refused(version_1: InfluxTarget) -> None:
+    with Influx(replace(version_1, ca=None)) as influx, pytest.raises(InfluxError, match="certificate"):
+        influx.count("tcp_info", "r1")
+
+
+def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InfluxError, match=r"ca\.pem cannot be used"):
+        Influx(InfluxTarget("https://localhost:1", "dumbbell", ca=str(tmp_path / "ca.pem")))
