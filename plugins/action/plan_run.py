@@ -20,6 +20,7 @@ class ActionModule(ActionBase):
     """Arguments: ``scenario``, ``results_dir``, ``profile``, ``point``.
 
     Returns run_id, run_dir, plan (of the point), and each host's phases.
+    In check mode it only plans, and makes no run directory.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -42,6 +43,8 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from None
         point = _chosen(planned, args["point"])
         planned = planned.model_copy(update={"points": [point]})
+        if self._task.check_mode:
+            return result | {"changed": False, "plan": point.model_dump(mode="json")}
         run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{planned.scenario}"
         run_dir = Path(args["results_dir"]).absolute() / run_id
         run_dir.mkdir(parents=True)

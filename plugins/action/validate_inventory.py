@@ -1,0 +1,42 @@
+"""Check the inventory of the testbed without asking any host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from dumbbell.inventory import known_variables, problems
+
+
+class ActionModule(ActionBase):
+    """Argument: ``roles_dir``. Fails with every problem, one a line."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Read the variables of every host of the group testbed, templated, and judge them."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec({"roles_dir": {"type": "path", "required": True}})
+        assert task_vars is not None
+        groups = {name: list(members) for name, members in task_vars["groups"].items()}
+        roles = known_variables(Path(args["roles_dir"]))
+        hosts = {name: _variables(task_vars["hostvars"][name]) for name in groups.get("testbed", [])}
+        store = {name: self._templar.template(task_vars.get(name)) for name in ("influxdb_url", "influxdb_database")}
+        found = problems(groups, hosts, store, roles)
+        if found:
+            return result | {"failed": True, "msg": "\n".join(["the inventory is no testbed:", *found])}
+        return result | {"changed": False}
+
+
+# Secrets are not looked at: a Vault may be closed, and a generated password is made when it is first read.
+_READ = {
+    "management_interface",
+    "experiment_interfaces",
+    "experiment_routes",
+    "ansible_host",
+    "sysctl_settings",
+}
+
+
+def _variables(of: Any) -> dict[str, Any]:
+    return {name: of[name] if name in _READ else None for name in of}
