@@ -41,6 +41,10 @@ lint: setup .build/bin/staticcheck ## check style and types of everything
 	test -z "$$(gofmt -l agent collectors traffic)"
 	go vet ./... && staticcheck ./...
 
+.PHONY: docs
+docs: setup ## renew the tables of variables in the roles' READMEs
+	python -m dumbbell.role_docs roles
+
 .PHONY: lab
 lab: preflight setup ## boot the virtual lab
 	ansible-playbook playbooks/lab_up.yml
