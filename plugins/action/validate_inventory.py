@@ -21,7 +21,10 @@ class ActionModule(ActionBase):
         groups = {name: list(members) for name, members in task_vars["groups"].items()}
         roles = known_variables(Path(args["roles_dir"]))
         hosts = {name: _variables(task_vars["hostvars"][name]) for name in groups.get("testbed", [])}
-        store = {name: self._templar.template(task_vars.get(name)) for name in ("influxdb_url", "influxdb_database")}
+        store = {
+            name: self._templar.template(task_vars.get(name))
+            for name in ("influxdb_url", "influxdb_database")
+        }
         found = problems(groups, hosts, store, roles)
         if found:
             return result | {"failed": True, "msg": "\n".join(["the inventory is no testbed:", *found])}

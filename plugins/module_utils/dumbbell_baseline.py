@@ -1,7 +1,7 @@
 """What a host had before Dumbbell's first change of it, so that a borrowed host can be given back as it was.
 
-A setting is recorded once, right before the first command that changes it, and never again: later changes, also
-those that others make by hand, do not alter what the host is returned to. Settings are known by a kind and a
+A setting is recorded once, right before the first command that changes it, and never again: later changes,
+also those made by hand, do not alter what the host is returned to. Settings are known by a kind and a
 subject, for example ("link", "vec1").
 """
 
@@ -81,7 +81,7 @@ def _device(command: Command) -> str | None:
 # Reading
 
 
-def read(setting: Setting, execute: Execute) -> Any:
+def read(setting: Setting, execute: Execute) -> Any:  # noqa: PLR0911
     """Value of a setting as the host has it now, in JSON's types; None for what does not exist."""
     kind, subject = setting
     match kind:
@@ -111,7 +111,9 @@ def read(setting: Setting, execute: Execute) -> Any:
         case "user":
             return True if execute(["id", "--user", subject])[0] == 0 else None
         case "service":
-            enabled, active = (execute(["systemctl", verb, subject])[1] for verb in ("is-enabled", "is-active"))
+            enabled, active = (
+                execute(["systemctl", verb, subject])[1] for verb in ("is-enabled", "is-active")
+            )
             known = enabled.strip() not in ("", "not-found")
             return {"enabled": enabled.strip(), "active": active.strip()} if known else None
     code, out, _ = execute(["ethtool", ethtool.SHOW[kind], subject])
@@ -176,7 +178,7 @@ def save(values: Values, place: Path = PLACE) -> None:
 
 
 def record(settings: Iterable[Setting], read: Callable[[Setting], Any], place: Path = PLACE) -> list[Setting]:
-    """Write down what these settings are, of those that are not written down yet; returns which these were."""
+    """Write down what these settings are, if not written down yet; returns which were not."""
     values = load(place)
     missing = [setting for setting in dict.fromkeys(settings) if setting not in values]
     found = {setting: read(setting) for setting in missing}
@@ -204,10 +206,13 @@ def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
     changed = [
         setting
         for setting in sorted(was, key=lambda setting: ORDER.index(setting.kind))
-        if differs(setting, was[setting], now[setting]) and not (setting.kind == "qdisc" and setting.subject in gone)
+        if differs(setting, was[setting], now[setting])
+        and not (setting.kind == "qdisc" and setting.subject in gone)
     ]
     commands = [c for setting in changed for c in _undo(setting, was[setting], now[setting], place)]
-    services = {setting.subject: value for setting, value in was.items() if setting.kind == "service" and value}
+    services = {
+        setting.subject: value for setting, value in was.items() if setting.kind == "service" and value
+    }
     if any(setting.kind == "file" for setting in changed):
         again = [name for name, value in services.items() if value["active"] == "active"]
         commands.append(["systemctl", "daemon-reload"])
@@ -223,7 +228,7 @@ def differs(setting: Setting, was: Any, now: Any) -> bool:
     return bool(set(now) - set(was)) if setting.kind == "modules" else bool(was != now)
 
 
-def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:
+def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  # noqa: PLR0911
     kind, subject = setting
     match kind:
         case "service":

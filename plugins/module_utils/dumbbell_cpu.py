@@ -1,6 +1,6 @@
 """Files of the kernel that hold a host's CPU governors, idle states and interrupt affinities.
 
-Sources: Documentation/admin-guide/pm/cpufreq.rst and cpuidle.rst, Documentation/core-api/irq/irq-affinity.rst.
+Sources: Documentation/admin-guide/pm/cpufreq.rst and cpuidle.rst, core-api/irq/irq-affinity.rst.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def governors(governor: str, root: Path = ROOT) -> Files:
     """Every CPU's file of its governor, with the one asked for; ValueError if the host does not have it."""
     policies = sorted((root / CPUS).glob("cpu[0-9]*/cpufreq"))
     if not policies:
-        raise ValueError(f"governor {governor} was asked, but this host does not scale the frequency of its CPUs")
+        raise ValueError(
+            f"governor {governor} was asked, but this host does not scale the frequency of its CPUs"
+        )
     for policy in policies:
         available = (policy / "scaling_available_governors").read_text().split()
         if governor not in available:
@@ -89,7 +91,9 @@ def plan(asked: Files, found: Files) -> list[list[str]]:
 
 def summary(root: Path = ROOT) -> dict[str, Any]:
     """What the host does now, without regard to what was asked; null for what it does not have."""
-    governors = {file.read_text().strip() for file in (root / CPUS).glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    governors = {
+        file.read_text().strip() for file in (root / CPUS).glob("cpu[0-9]*/cpufreq/scaling_governor")
+    }
     states = {
         (state / "name").read_text().strip()
         for state in (root / CPUS).glob("cpu[0-9]*/cpuidle/state[0-9]*")

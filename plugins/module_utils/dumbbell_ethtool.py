@@ -1,4 +1,4 @@
-"""What ethtool sets on an interface, in groups: parse what it shows, compare, and render the command that sets it."""
+"""What ethtool sets, in groups: parse what it shows, compare, and render the command that sets it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DRIVER = re.compile(r"^driver: (.*)$", re.MULTILINE)
 
 
 class Parameter(NamedTuple):
-    """One value of a group; `fixed` if the driver does not let it be changed, `most` where the hardware has a limit."""
+    """One value of a group; `fixed` if the driver holds it, `most` where the hardware has a limit."""
 
     value: Value
     fixed: bool = False

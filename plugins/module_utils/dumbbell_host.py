@@ -45,8 +45,8 @@ def converge(
     `plan` gives the commands that lead from a state just read to the one asked for, none when it is reached;
     `mismatches` gives (asked, found) by name; `report` makes of a state what users see, `predict` what they
     would see after the commands, for check mode. `preflight` refuses commands that this host, as found,
-    cannot execute. `also` gives results of the module's own, from the state found first. What the commands are
-    about to change is recorded before they change it, for `playbooks/restore.yml`.
+    cannot execute. `also` gives results of the module's own, from the state found first. What the commands
+    are about to change is recorded before they change it, for `playbooks/restore.yml`.
     """
     found = read()
     before = after = report(found)

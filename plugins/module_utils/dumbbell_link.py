@@ -88,10 +88,12 @@ def undo(was: State, now: State) -> list[Command]:
         if route not in was["routes"]:
             commands.append(["ip", "route", "del", route["to"], "via", route["via"], "dev", name])
     for address in now["addresses"]:
-        # The kernel makes and removes link-local addresses by itself.
-        if address not in was["addresses"] and not ip_interface(address).is_link_local:
+        interface = ip_interface(address)
+        # The kernel makes and removes these by itself.
+        own = interface.version == 6 and interface.is_link_local  # noqa: PLR2004
+        if address not in was["addresses"] and not own:
             commands.append(["ip", "address", "del", address, "dev", name])
-    return commands + plan(was, now)
+    return commands + plan({key: value for key, value in was.items() if value is not None}, now)
 
 
 def predict(asked: State, found: State) -> State:

@@ -65,7 +65,11 @@ KINDS = {"files": "file", "services": "service", "directories": "directory", "us
 def main():
     module = AnsibleModule(
         argument_spec={
-            name: {"type": "list", "elements": "path" if kind in ("file", "directory") else "str", "default": []}
+            name: {
+                "type": "list",
+                "elements": "path" if kind in ("file", "directory") else "str",
+                "default": [],
+            }
             for name, kind in KINDS.items()
         },
         supports_check_mode=True,

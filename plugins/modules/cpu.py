@@ -9,8 +9,8 @@ module: cpu
 short_description: Set CPU governor, idle states and interrupt affinity at runtime
 description:
   - Writes the kernel's files below C(/sys) and C(/proc/irq), and reads them back. Nothing is persistent.
-  - What is left out is left alone. What this host does not have, as a virtual machine, is refused by name if it
-    is asked for.
+  - What is left out is left alone. What this host does not have, as a virtual machine, is refused by name if
+    it is asked for.
 options:
   governor:
     description: Governor of every CPU's frequency, for example V(performance).

@@ -9,8 +9,8 @@ module: ethtool
 short_description: Set what ethtool sets of a network interface
 description:
   - Sets features, rings, coalescing, pause frames and the number of queues at runtime, and reads them back.
-  - A group that is left out is neither read nor changed. What the device does not have, holds fixed at another
-    value, or has less of, is refused by name before anything is changed.
+  - A group that is left out is neither read nor changed. What the device does not have, holds fixed at
+    another value, or has less of, is refused by name before anything is changed.
   - An interface that carries the SSH session is refused.
 options:
   name:

@@ -61,10 +61,14 @@ def main():
         return {setting: baseline.read(setting, module.run_command) for setting in settings}
 
     def differing(was, now):
-        return {setting: now[setting] for setting in was if baseline.differs(setting, was[setting], now[setting])}
+        return {
+            setting: now[setting] for setting in was if baseline.differs(setting, was[setting], now[setting])
+        }
 
     recorded = baseline.load()
-    kept = [s for s in recorded if s.kind == "directory" and os.path.isdir(s.subject) and os.listdir(s.subject)]
+    kept = [
+        s for s in recorded if s.kind == "directory" and os.path.isdir(s.subject) and os.listdir(s.subject)
+    ]
     if kept:
         kept += [setting for setting in recorded if setting.kind == "user"]
     was = {setting: value for setting, value in recorded.items() if setting not in kept}

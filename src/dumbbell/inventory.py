@@ -76,8 +76,8 @@ def _host(name: str, of: Variables, groups: Groups) -> Iterator[str]:
             yield f"experiment_interfaces.{side} has no device"
         if _interface(each) is None:
             yield (
-                f"experiment_interfaces.{side}.address: {each.get('address')!r} is no address with prefix length, "
-                "such as 198.18.1.11/24"
+                f"experiment_interfaces.{side}.address: {each.get('address')!r} is no address with prefix "
+                "length, such as 198.18.1.11/24"
             )
     for group in ("senders", "receivers"):
         if name in groups.get(group, []) and not interfaces:
@@ -131,7 +131,10 @@ def _networks(testbed: Mapping[str, Variables]) -> Iterator[str]:
             named[f"experiment_interfaces.{side}"] = str(address.ip)
             first, other = sides.setdefault(side, (host, address))
             if address.network != other.network:
-                yield f"{host}: {side} is {address.network}, but {other.network} on {first}: all of one name share a network"
+                yield (
+                    f"{host}: {side} is {address.network}, but {other.network} on {first}: "
+                    "all of one name share a network"
+                )
         for key, text in named.items():
             if text and (owner := owners.setdefault(text, f"{host} ({key})")) != f"{host} ({key})":
                 yield f"{host}: {key} is {text}, which is the address of {owner}"
@@ -143,7 +146,10 @@ def _networks(testbed: Mapping[str, Variables]) -> Iterator[str]:
     for host, of in testbed.items():
         for side, network in networks:
             if _is_in(str(of.get("ansible_host", "")), network):
-                yield f"{host}: its management address {of['ansible_host']} is in the network {side} ({network}) of the experiment"
+                yield (
+                    f"{host}: its management address {of['ansible_host']} is in the network {side} ({network}) "
+                    "of the experiment"
+                )
 
 
 def _is_in(text: str, network: Any) -> bool:
@@ -162,18 +168,25 @@ def _pairs(groups: Groups, testbed: Mapping[str, Variables]) -> Iterator[str]:
 
 
 def _reaches(of: Variables, peer: Variables) -> bool:
-    own = [address.network for each in of.get("experiment_interfaces", {}).values() if (address := _interface(each))]
+    own = [
+        address.network
+        for each in of.get("experiment_interfaces", {}).values()
+        if (address := _interface(each))
+    ]
     try:
         reached = own + [ip_network(route["to"]) for route in of.get("experiment_routes") or []]
     except (KeyError, ValueError):
         return True  # said already
-    theirs = [address for each in peer.get("experiment_interfaces", {}).values() if (address := _interface(each))]
+    theirs = [
+        address for each in peer.get("experiment_interfaces", {}).values() if (address := _interface(each))
+    ]
     return not own or not theirs or any(address.ip in network for address in theirs for network in reached)
 
 
 def _store(store: Variables) -> Iterator[str]:
     url = urlsplit(str(store.get("influxdb_url")))
     if url.scheme not in ("http", "https") or not url.hostname:
-        yield f"influxdb_url is {store.get('influxdb_url')!r}; it says where samples are kept, as http://192.0.2.3:8086"
+        found = store.get("influxdb_url")
+        yield f"influxdb_url is {found!r}; it says where samples are kept, as http://192.0.2.3:8086"
     if not store.get("influxdb_database"):
         yield "influxdb_database is not named: the database or bucket of the samples"

@@ -1,4 +1,4 @@
-"""The table of variables in every role's README, from its ``meta/argument_specs.yml`` and defaults (``make docs``)."""
+"""Tables of variables in the roles' READMEs, from argument_specs and defaults (``make docs``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def table(role: Path) -> str:
         default = "required" if option.get("required") else ""
         if name in given:
             text = _text(given[name])
-            default = f"`{text}`" if len(text) <= MOST and "{{" not in text else "[defaults](defaults/main.yml)"
+            default = (
+                f"`{text}`" if len(text) <= MOST and "{{" not in text else "[defaults](defaults/main.yml)"
+            )
         description = option["description"]
         words = " ".join(description if isinstance(description, list) else [description])
         words = re.sub(r"[CVOM]\(([^)]*)\)", r"`\1`", words).replace("|", "\\|")
@@ -47,7 +49,11 @@ def _text(value: Any) -> str:
         return "{" + ", ".join(f"{key}: {_text(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_text, value)) + "]"
-    return {None: "null", True: "true", False: "false"}[value] if value is None or value is True or value is False else str(value)
+    return (
+        {None: "null", True: "true", False: "false"}[value]
+        if value is None or value is True or value is False
+        else str(value)
+    )
 
 
 def documented(role: Path) -> str:

@@ -1,4 +1,4 @@
-"""The client and Telegraf's configuration against real servers of InfluxDB, 1.x by password and TLS, 2.x by token."""
+"""Client and Telegraf's configuration with real servers: InfluxDB 1.x by password and TLS, 2.x by token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 
 REPOSITORY = Path(__file__).parents[2]
 BUILT = REPOSITORY / ".build/bin"
-ROWS = b"".join(b"tcp_info,run=r1,flow=it's\\ 1 mono_ns=%di,snd_cwnd=10i %d\n" % (i, i) for i in range(1, 7001))
+ROWS = b"".join(
+    b"tcp_info,run=r1,flow=it's\\ 1 mono_ns=%di,snd_cwnd=10i %d\n" % (i, i) for i in range(1, 7001)
+)
 STARTUP_S = 60
 
 
@@ -89,7 +91,11 @@ def version_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget
                 "GRANT WRITE ON dumbbell TO telegraf",
             ):
                 httpx.post(
-                    f"{url}/query", data={"q": query}, auth=("admin", "pass word"), verify=verify, trust_env=False
+                    f"{url}/query",
+                    data={"q": query},
+                    auth=("admin", "pass word"),
+                    verify=verify,
+                    trust_env=False,
                 ).raise_for_status()
             yield InfluxTarget(url, "dumbbell", "admin", "pass word", ca=str(certificate))
         finally:

@@ -19,6 +19,7 @@ def test_a_real_dump_is_parsed() -> None:
         "up": True,
         "mtu": 1400,
         "txqueuelen": 500,
+        "gso_max_segs": LEFT.get("gso_max_segs"),
         "addresses": ["198.18.1.1/24"],
         "routes": [
             {"to": "0.0.0.0/0", "via": "198.18.1.8"},
@@ -43,6 +44,7 @@ wishes = st.fixed_dictionaries(
         "up": st.booleans(),
         "mtu": st.integers(68, 9000),
         "txqueuelen": st.integers(0, 100_000),
+        "gso_max_segs": st.integers(1, 65535),
         "addresses": st.lists(addresses, max_size=3),
         "routes": st.lists(routes, max_size=3, unique_by=lambda route: route["to"]),
     },
@@ -59,6 +61,12 @@ def execute(command: list[str], dump: dict[str, Any], table: list[dict[str, Any]
         case ["ip", "address", "add", address, "dev", _]:
             interface = IPv4Interface(address)
             dump["addr_info"].append({"local": str(interface.ip), "prefixlen": interface.network.prefixlen})
+        case ["ip", "address", "del", address, "dev", _]:
+            local = address.partition("/")[0]
+            dump["addr_info"] = [each for each in dump["addr_info"] if each["local"] != local]
+        case ["ip", "route", "del", to, "via", _, "dev", _]:
+            bare = {"0.0.0.0/0": "default"}.get(to, to.removesuffix("/32"))
+            table[:] = [route for route in table if route["dst"] != bare]
         case ["ip", "route", "replace", to, "via", via, "dev", _]:
             bare = {"0.0.0.0/0": "default"}.get(to, to.removesuffix("/32"))
             table[:] = [route for route in table if route["dst"] != bare]
@@ -81,6 +89,18 @@ def test_what_is_rendered_is_parsed_back(first: dict[str, Any], second: dict[str
         found = link.parse(dump, table)
         assert link.mismatches(asked, found) == {}
         assert link.plan(asked, found) == []
+
+
+@given(wishes)
+def test_what_has_come_is_removed_again(wish: dict[str, Any]) -> None:
+    dump = json.loads(json.dumps(LEFT)) | {"gso_max_segs": 65535}
+    table: list[dict[str, Any]] = [{"dst": "default", "gateway": "198.18.1.8"}]
+    was = link.parse(dump, table)
+    for command in link.plan(link.canonical(wish | {"name": "left"}), was):
+        execute(command, dump, table)
+    for command in link.undo(was, link.parse(dump, table)):
+        execute(command, dump, table)
+    assert link.parse(dump, table) == was
 
 
 def test_the_queue_length_is_set_first_and_routes_last() -> None:

@@ -21,7 +21,11 @@ def test_every_role_says_what_it_takes(role: Path) -> None:
 def test_defaults_are_arguments_and_optional_arguments_have_defaults(role: Path) -> None:
     options, defaults = role_docs.options(role), role_docs.defaults(role)
     assert set(defaults) <= set(options)
-    own = {name for name, option in options.items() if name.startswith(f"{role.name}_") and not option.get("required")}
+    own = {
+        name
+        for name, option in options.items()
+        if name.startswith(f"{role.name}_") and not option.get("required")
+    }
     secret = {name for name in own if options[name].get("no_log")}
     assert own - secret <= set(defaults)
     for name, option in options.items():
@@ -38,13 +42,15 @@ def test_the_table_is_put_in_its_place(tmp_path: Path) -> None:
     for folder in ("meta", "defaults"):
         (tmp_path / folder).mkdir()
     (tmp_path / "meta/argument_specs.yml").write_text(
-        "argument_specs: {main: {options: {a: {description: A C(b)., required: true}, c: {description: [D., E.]}}}}"
+        "argument_specs: {main: {options: "
+        "{a: {description: A C(b)., required: true}, c: {description: [D., E.]}}}}"
     )
     (tmp_path / "defaults/main.yml").write_text("c: [1, true, null]\n")
     readme = tmp_path / "README.md"
     readme.write_text("# role\n\n| variable | default | |\n|---|---|---|\n| old | | |\n\nMore.\n")
     expected = (
-        "# role\n\n| variable | default | |\n|---|---|---|\n| `a` | required | A `b`. |\n| `c` | `[1, true, null]` | D. E. |\n\nMore.\n"
+        "# role\n\n| variable | default | |\n|---|---|---|\n"
+        "| `a` | required | A `b`. |\n| `c` | `[1, true, null]` | D. E. |\n\nMore.\n"
     )
     assert role_docs.documented(tmp_path) == expected
     readme.write_text("# role\n")

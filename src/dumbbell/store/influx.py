@@ -48,7 +48,9 @@ class Influx:
         try:
             verify = ssl.create_default_context(cafile=target.ca)
         except OSError as error:
-            raise InfluxError(f"{target.ca} cannot be used to check InfluxDB's certificate: {error}") from error
+            raise InfluxError(
+                f"{target.ca} cannot be used to check InfluxDB's certificate: {error}"
+            ) from error
         self._http = httpx.Client(
             base_url=target.url,
             auth=auth,
