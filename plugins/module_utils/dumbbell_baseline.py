@@ -196,8 +196,11 @@ def record(settings: Iterable[Setting], read: Callable[[Setting], Any], place: P
 # Returning
 
 # Services stop before their files go. Queue lengths count when a qdisc is made, so links come before qdiscs.
-ORDER = ("service", "file", "sysctl", "sysfs", "features", "coalescing", "pause", "rings", "channels", "link")
-ORDER += ("qdisc", "directory", "user", "modules")
+ORDER = (
+    *("service", "file", "sysctl", "sysfs"),
+    *("features", "coalescing", "pause", "rings", "channels", "link", "qdisc"),
+    *("directory", "user", "modules"),
+)
 
 
 def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:

@@ -147,8 +147,8 @@ def _networks(testbed: Mapping[str, Variables]) -> Iterator[str]:
         for side, network in networks:
             if _is_in(str(of.get("ansible_host", "")), network):
                 yield (
-                    f"{host}: its management address {of['ansible_host']} is in the network {side} ({network}) "
-                    "of the experiment"
+                    f"{host}: its management address {of['ansible_host']} is in the network {side} "
+                    f"({network}) of the experiment"
                 )
 
 
