@@ -454,9 +454,9 @@ def offloads_on(module, *devices):
         code, out, err = module.run_command(["ethtool", "-k", device])
         if code:
             module.warn(f"whether offloads of {device} are on is not known: {err.strip()}")
-        features = parse_features(out)
+        features = parse_features("features", out)
         found[device] = [
-            name for name in OFFLOADS if (feature := features.get(SHORT_NAMES[name])) and feature.on
+            name for name in OFFLOADS if (feature := features.get(SHORT_NAMES[name])) and feature.value
         ]
     return found
 
