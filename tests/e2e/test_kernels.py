@@ -226,7 +226,7 @@ def modules(lab: Lab, other: Result, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def play_modules(lab: Lab, *arguments: str) -> Result:
-    return lab.playbook("tests/e2e/modules.yml", "--limit", "uml1", *arguments)
+    return lab.playbook("tests/e2e/playbooks/modules.yml", "--limit", "uml1", *arguments)
 
 
 def parameters(lab: Lab) -> dict[str, str]:
