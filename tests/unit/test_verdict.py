@@ -156,6 +156,24 @@ def option(**options: Any) -> Callable[[Path], None]:
     return change
 
 
+def netem(drops: int) -> Callable[[Path], None]:
+    """The router has a delay line, which drops this many packets between two samples."""
+
+    def change(run_dir: Path) -> None:
+        spool = run_dir / "raw/router/measurement/spool.lp"
+        rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
+        lines = [row.replace("kind=htb", "kind=netem") for row in rows]
+        late = len(rows) // 2
+        lines[late:] = [
+            re.sub(r"(?<=,drops=)\d+", str(drops), row) if "kind=netem" in row else row
+            for row in lines[late:]
+        ]
+        early = [re.sub(r"(?<=,drops=)\d+", "0", r) if "kind=netem" in r else r for r in lines[:late]]
+        write_spool(spool, early + lines[late:])
+
+    return change
+
+
 def paced(found_Bps: int, asked_bps: int) -> Callable[[Path], None]:
     """Pacing asked of flow1, and a rate that the kernel reports for it."""
 
@@ -269,6 +287,10 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         paced(100_000_001, asked_bps=800_000_000),
         "flow1: pacing is 800 Mbit/s, asked 800 Mbit/s",
     ),
+    "a delay line overflowed": (
+        netem(drops=40),
+        "router measurement: share of packets that a delay line dropped is ",
+    ),
     "a clock is off": (
         state("sender2", lambda s: s["clock"].update(offset_ns=-49_000_000_000)),
         "sender2: clock offset is -49 s, more than 1 ms",
@@ -302,6 +324,15 @@ def test_each_validity_check_can_fail(run_dir: Path, damage: Callable[[Path], No
     verdict = collect(run_dir, None)
     assert verdict.state == "invalid"
     assert any(said.startswith(reason) for said in verdict.reasons), verdict.reasons
+
+
+def test_drops_are_expected_where_loss_is(run_dir: Path) -> None:
+    netem(drops=0)(run_dir)
+    (check,) = (c for c in collect(run_dir, None).checks if c.name == "unexpected drops")
+    assert (check.measured, check.ok) == (0, True)
+    netem(drops=40)(run_dir)
+    edit(run_dir / "plan.json", lambda plan: plan["points"][0]["path"]["forward"].update(loss=0.01))
+    assert all(c.name != "unexpected drops" for c in collect(run_dir, None).checks)
 
 
 def test_options_as_asked_are_valid(run_dir: Path) -> None:

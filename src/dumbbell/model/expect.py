@@ -26,6 +26,11 @@ class Validity(Strict):
         description="of a flow's first data, against its planned start",
         json_schema_extra={"default": "50ms"},
     )
+    unexpected_drops: Ratio = Field(
+        default=0.0,
+        description="of the packets of a delay line, where no loss was asked for",
+        json_schema_extra={"default": "0%"},
+    )
     missed_samples: Ratio = Field(
         default=0.05, description="of a host's samples", json_schema_extra={"default": "5%"}
     )

@@ -100,6 +100,7 @@ class CaseResolver:
                 rate_tolerance=validity.rate_tolerance,
                 clock_offset_ns=validity.clock_offset,
                 start_error_ns=validity.start_error,
+                unexpected_drops=validity.unexpected_drops,
                 missed_samples=validity.missed_samples,
             ),
             expect=expect,

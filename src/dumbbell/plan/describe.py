@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from dumbbell.plan.document import Action, Flow, Phase, PingAction, Plan, Point
 from dumbbell.plan.inventory import InventoryError
@@ -57,12 +58,22 @@ def _detail(point: Point) -> Iterator[str]:
 
 
 def _direction(direction: Direction) -> str:
-    queue = ", ".join(
-        f"{value} {key.removeprefix('limit_')}" if key.startswith("limit_") else str(value)
-        for key, value in direction.queue.model_dump(exclude_none=True).items()
+    asked = direction.model_dump(exclude_none=True)
+    queue = asked.pop("queue")
+    first = f"{human(asked.pop('rate_bps'), 'bps')}, {human(asked.pop('delay_us') * 1000, 'ns')}"
+    others = [_asked(key, value) for key, value in asked.items() if value]
+    return ", ".join(
+        [first, *others, queue.pop("kind"), *(_asked(key, value) for key, value in queue.items())]
     )
-    loss = f", loss {human(direction.loss, 'share')}" if direction.loss else ""
-    return f"{human(direction.rate_bps, 'bps')}, {human(direction.delay_us * 1000, 'ns')}{loss}, {queue}"
+
+
+def _asked(key: str, value: Any) -> str:
+    """``limit_packets: 166`` as ``166 packets``, ``loss: 0.01`` as ``loss 1 %``."""
+    if key.startswith("limit_"):
+        return f"{value} {key.removeprefix('limit_')}"
+    if key.endswith("_us"):
+        return f"{key.removesuffix('_us')} {human(value * 1000, 'ns')}"
+    return f"{key} {human(value, 'share' if isinstance(value, float) else '')}"
 
 
 def _action(action: Action) -> str:

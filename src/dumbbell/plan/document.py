@@ -143,6 +143,7 @@ class Validity(Part):
     rate_tolerance: float
     clock_offset_ns: int
     start_error_ns: int
+    unexpected_drops: float
     missed_samples: float
 
 

@@ -248,6 +248,7 @@ class _Judge:
                     self.same("path", f"{host} {name}", wanted, found, what="emulated path")
         self.idle_rtt(path.rtt_ns, validity.rtt_tolerance * path.rtt_ns)
         self.rate(path, validity.rate_tolerance)
+        self.unexpected_drops(path)
 
     def idle_rtt(self, asked_ns: int, tolerance: float) -> None:
         for host, ping in self.run.pings("calibration"):
@@ -280,6 +281,32 @@ class _Judge:
                 unit="bps",
                 what="rate of the path",
                 missing="the receiver of the calibration's flow left no counts",
+            )
+
+    def unexpected_drops(self, path: PlannedPath) -> None:
+        """Drops behind the bottleneck: of a path without loss, its delay lines overflowed."""
+        asked = [(key, value) for way in (path.forward, path.reverse) for key, value in way]
+        if any(value for key, value in asked if key.startswith("loss")):
+            return
+        netems = self.tables["qdisc"].filter(pl.col("kind") == "netem")
+        for (host, phase), rows in netems.group_by("host", "phase", maintain_order=True):
+            grown = {
+                name: analysis.unwrap_u32(pl.col(name)).over("dev", "handle", order_by="t_ns")
+                for name in ("drops", "packets")
+            }
+            totals = (
+                rows.with_columns(**grown).group_by("dev", "handle").agg(pl.col("drops", "packets").max())
+            )
+            dropped, passed = totals.select(pl.col("drops", "packets").sum()).row(0)
+            self.close(
+                "unexpected drops",
+                f"{host} {phase}",
+                0,
+                dropped / (dropped + passed) if dropped else 0.0,
+                tolerance=self.point.validity.unexpected_drops,
+                unit="share",
+                what="share of packets that a delay line dropped",
+                missing="",
             )
 
     # flows and samples
