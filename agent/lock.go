@@ -33,8 +33,8 @@ type Hold struct {
 func takeHost(path string, hold Hold) error {
 	return withHold(path, func(now Hold) (Hold, error) {
 		if hold.BootID = bootID(); now.valid() && now.RunID != hold.RunID {
-			return now, fmt.Errorf("the host belongs to run %s of %s until %s", now.RunID, now.Owner,
-				time.Unix(0, now.UntilUnixNs).UTC().Format(time.RFC3339))
+			return now, fmt.Errorf("the host belongs to run %s of %s until %s (dumbbell-agent unlock --run %s gives it back)",
+				now.RunID, now.Owner, time.Unix(0, now.UntilUnixNs).UTC().Format(time.RFC3339), now.RunID)
 		}
 		if now.valid() && hold.Owner == "" {
 			hold.Owner = now.Owner
