@@ -19,7 +19,7 @@ import (
 
 const (
 	receiveMessageCount = 32
-	receiveBufferBytes  = 8 << 20
+	receiveBufferBytes  = 16 << 20
 	controlBytes        = 128
 
 	// linger is how long after the first end marker late datagrams are awaited.

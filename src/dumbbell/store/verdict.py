@@ -28,6 +28,7 @@ from dumbbell.store.run import (
 from dumbbell.units import human
 
 RATE_FILL_NS = 500_000_000  # until the blast of the calibration has filled the bottleneck's queue
+RATE_WINDOW_NS = 1_000_000_000  # the best one counts: a host that is kept waiting makes the path no slower
 TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut to whole microseconds
 
 
@@ -270,8 +271,10 @@ class _Judge:
         arrived = analysis.datagram_counters(rows, UDP_HEADER_BYTES)
         for flow in self.point.phase("calibration").flows:
             asked_bps = path.rate_bps(flow.direction)
-            start_ns = flow.start_ns + RATE_FILL_NS
-            measured = analysis.mean_goodput(arrived, start_ns, flow.end_ns).get(flow.name)
+            first_ns, last_ns = flow.start_ns + RATE_FILL_NS, flow.end_ns - RATE_WINDOW_NS
+            starts = range(first_ns, last_ns + 1, RATE_WINDOW_NS // 8)
+            windows = (analysis.mean_goodput(arrived, at, at + RATE_WINDOW_NS) for at in starts)
+            measured = max((rates[flow.name] for rates in windows if flow.name in rates), default=None)
             self.close(
                 "rate",
                 f"{flow.src_host}-{flow.dst_host}",
