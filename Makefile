@@ -14,7 +14,7 @@ STATICCHECK_VERSION := 0.8.2
 TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
-GO_SOURCES := go.mod go.sum $(shell find agent collectors traffic -name '*.go')
+GO_SOURCES := go.mod go.sum $(shell find agent cmd collectors traffic -name '*.go')
 
 .PHONY: help
 help: ## list the targets
@@ -38,7 +38,7 @@ lint: setup .build/bin/staticcheck ## check style and types of everything
 	mypy
 	yamllint --strict .
 	ansible-lint --offline --profile production
-	test -z "$$(gofmt -l agent collectors traffic)"
+	test -z "$$(gofmt -l agent cmd collectors traffic)"
 	go vet ./... && staticcheck ./...
 
 .PHONY: docs
@@ -73,8 +73,12 @@ fidelity: lab build ## measure emulated paths in the lab; write docs/fidelity.md
 	$(MAKE) --no-print-directory .lab/provisioned
 	ansible-playbook playbooks/fidelity.yml
 
+.PHONY: bench-collect
+bench-collect: build ## measure what the collectors cost beside ss and flent, for 35 minutes, into bench/collect.json
+	python bench/collect.py
+
 .PHONY: build
-build: .build/bin/dumbbell-agent .build/bin/telegraf .build/bin/influxd ## build agent, Telegraf and InfluxDB
+build: .build/bin/dumbbell-agent .build/bin/dumbbell-collect .build/bin/telegraf .build/bin/influxd ## build agent, collectors, Telegraf and InfluxDB
 
 .PHONY: setup
 setup: .venv/.installed ## make the Python environment
@@ -94,8 +98,13 @@ lock: setup ## renew requirements.lock from pyproject.toml
 	uv pip compile --quiet --upgrade --group dev --generate-hashes --no-annotate --no-header \
 	    --no-emit-find-links --no-emit-index-url --output-file requirements.lock pyproject.toml
 
+GO_BUILD = go build -trimpath -ldflags "-s -w -X main.version=$$(git describe --always --dirty 2>/dev/null || echo unknown)"
+
 .build/bin/dumbbell-agent: $(GO_SOURCES)
-	go build -trimpath -ldflags "-s -w -X main.version=$$(git describe --always --dirty 2>/dev/null || echo unknown)" -o $@ ./agent
+	$(GO_BUILD) -o $@ ./agent
+
+.build/bin/dumbbell-collect: $(GO_SOURCES)
+	$(GO_BUILD) -o $@ ./cmd/dumbbell-collect
 
 # Rebuilt when the versions above change.
 .build/bin/influxd: Makefile

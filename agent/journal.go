@@ -9,39 +9,15 @@ import (
 	"sync"
 	"time"
 
+	"dumbbell/collectors/sample"
+
 	"golang.org/x/sys/unix"
 )
-
-// A Clock reads wall time and CLOCK_MONOTONIC with one call to the kernel:
-// Go's own monotonic clock is CLOCK_MONOTONIC from another origin.
-type Clock struct {
-	origin     time.Time
-	originMono time.Duration
-}
-
-// NewClock relates Go's monotonic clock to the kernel's.
-func NewClock() (Clock, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return Clock{}, fmt.Errorf("reading CLOCK_MONOTONIC: %w", err)
-	}
-	return Clock{origin: time.Now(), originMono: time.Duration(ts.Nano())}, nil
-}
-
-// Mono is CLOCK_MONOTONIC at a time that this process has read.
-func (c Clock) Mono(t time.Time) time.Duration { return c.originMono + t.Sub(c.origin) }
-
-// At turns a moment of the wall clock into a deadline of the monotonic clock.
-// Done once for a run, it makes the run immune to steps of the wall clock.
-func (c Clock) At(unixNs int64) time.Time {
-	now := time.Now()
-	return now.Add(time.Duration(unixNs - now.UnixNano()))
-}
 
 // A Journal is what a run directory says about the run while it goes on:
 // events.jsonl and status.json.
 type Journal struct {
-	clock  Clock
+	clock  sample.Clock
 	dir    string
 	status Status
 
@@ -77,7 +53,7 @@ func readStatus(dir string) (s Status) {
 type Attributes map[string]any
 
 // OpenJournal opens events.jsonl in a run directory, to append.
-func OpenJournal(dir, version string, clock Clock) (*Journal, error) {
+func OpenJournal(dir, version string, clock sample.Clock) (*Journal, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "events.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the events: %w", err)

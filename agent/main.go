@@ -50,8 +50,8 @@ func main() {
 }
 
 func mainRun(ctx context.Context, dir, lock string) int {
-	// A sampler and a few sleepers need no more, and idle threads cost wake-ups.
-	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	// One for the sampler, which sleeps on it, and one for all others; idle threads cost wake-ups.
+	runtime.GOMAXPROCS(2)
 	preferAgent()
 	state, err := Run(ctx, dir, lock, version)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"dumbbell/collectors/sample"
 	"dumbbell/collectors/tcpinfo"
 	"dumbbell/traffic/udp"
 )
@@ -86,6 +87,11 @@ type HostPlan struct {
 	Sample  struct {
 		TCP   []string `json:"tcp"` // names of flows
 		Qdisc bool     `json:"qdisc"`
+		Link  bool     `json:"link"`
+		SNMP  bool     `json:"snmp"`
+		CPU   bool     `json:"cpu"`
+		Clock bool     `json:"clock"`
+		Trace bool     `json:"trace"` // of the flows of tcp
 	} `json:"sample"`
 }
 
@@ -139,6 +145,11 @@ func (p *Plan) Flow(name string) *Flow {
 		}
 	}
 	return nil
+}
+
+// Tags are those of every row of this host's run.
+func (p *Plan) Tags() sample.Tags {
+	return sample.Tags{"run": p.RunID, "point": p.Point, "phase": p.Phase, "host": p.Host}
 }
 
 // Own is the part of the plan that this host executes.

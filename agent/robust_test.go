@@ -124,7 +124,7 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := spool.Scan(bytes.NewReader(b)); err != nil || done.Rows == 0 {
+	if done, err := spool.Scan(bytes.NewReader(b), 1); err != nil || done.Rows == 0 {
 		t.Errorf("spool %+v, %v", done, err)
 	}
 }
@@ -177,7 +177,7 @@ func TestDiskFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := spool.Scan(bytes.NewReader(b)); err != nil || done.Rows == 0 {
+	if done, err := spool.Scan(bytes.NewReader(b), 1); err != nil || done.Rows == 0 {
 		t.Errorf("spool %+v, %v", done, err)
 	}
 }

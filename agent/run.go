@@ -14,10 +14,9 @@ import (
 	"sync"
 	"time"
 
+	"dumbbell/collectors/sample"
 	"dumbbell/collectors/spool"
 	"dumbbell/collectors/tcpinfo"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -43,7 +42,7 @@ type run struct {
 	dir     string
 	lock    string // of the host; empty for none
 	plan    *Plan
-	clock   Clock
+	clock   sample.Clock
 	journal *Journal
 	t0      time.Time // with Go's monotonic reading
 
@@ -55,7 +54,7 @@ type run struct {
 // error says why that is not "done".
 func Run(ctx context.Context, dir, lock, version string) (state string, err error) {
 	before := readStatus(dir)
-	clock, err := NewClock()
+	clock, err := sample.NewClock()
 	if err != nil {
 		return "failed", err
 	}
@@ -101,7 +100,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 		return fmt.Errorf("%s: %w", r.plan.Host, err)
 	}
 	defer func() { err = errors.Join(err, r.holdHost(0)) }()
-	rows, tornBytes, err := spool.Open(filepath.Join(r.dir, "spool.lp"))
+	rows, tornBytes, err := spool.Open(filepath.Join(r.dir, "spool.lp"), r.clock)
 	if err != nil {
 		return err
 	}
@@ -168,7 +167,7 @@ func (r *run) mendSpool() error {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	rows, tornBytes, err := spool.Open(path)
+	rows, tornBytes, err := spool.Open(path, r.clock)
 	if err != nil {
 		return err
 	}
@@ -216,6 +215,7 @@ func (r *run) perform(ctx context.Context, samples *sampler, udpEnds map[string]
 	}
 	all.Wait()
 	r.fail(r.restorePath())
+	r.fail(samples.finish(ctx))
 	sleepUntil(ctx, r.t0.Add(r.plan.Duration))
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -343,22 +343,5 @@ func (r *run) awaitStart(ctx context.Context) (int64, error) {
 }
 
 // sleepUntil sleeps to a moment of the monotonic clock, or until the context
-// ends, whose error it then returns. Go's timers can be a millisecond late,
-// since epoll_wait counts milliseconds; the kernel wakes us for the rest.
-func sleepUntil(ctx context.Context, t time.Time) error {
-	const rest = 2 * time.Millisecond
-	if d := time.Until(t) - rest; d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-		}
-	}
-	for d := time.Until(t); d > 0; d = time.Until(t) {
-		ts := unix.NsecToTimespec(d.Nanoseconds())
-		unix.Nanosleep(&ts, nil) // cut short by a signal, it is repeated
-	}
-	return ctx.Err()
-}
+// ends, whose error it then returns.
+var sleepUntil = sample.SleepUntil

@@ -13,11 +13,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"dumbbell/collectors/sample"
 	"dumbbell/collectors/spool"
+	"dumbbell/collectors/trace"
 	"dumbbell/traffic/udp"
 
 	"github.com/influxdata/line-protocol/v2/lineprotocol"
@@ -41,30 +44,32 @@ func needIperf3(t *testing.T) {
 }
 
 // freePort returns a port that nobody uses and that nobody will be given.
-func freePort(t *testing.T) uint16 {
+func freePort(t *testing.T) uint16 { return freePorts(t, 1) }
+
+// freePorts returns the first of n consecutive ones.
+func freePorts(t *testing.T, n uint16) uint16 {
 	t.Helper()
-	for port := uint16(20000 + os.Getpid()%8000); port < 32000; port++ {
-		portsMu <- struct{}{}
-		used := ports[port]
-		ports[port] = true
-		<-portsMu
-		if used {
-			continue
-		}
+	portsMu.Lock()
+	defer portsMu.Unlock()
+	for port, free := nextPort, uint16(0); port < 32000; port++ {
 		l, err := net.Listen("tcp", fmt.Sprint(":", port))
 		if err != nil {
+			free = 0
 			continue
 		}
 		l.Close()
-		return port
+		if free++; free == n {
+			nextPort = port + 1
+			return port + 1 - n
+		}
 	}
 	t.Fatal("no free port")
 	return 0
 }
 
 var (
-	ports   = make(map[uint16]bool)
-	portsMu = make(chan struct{}, 1)
+	portsMu  sync.Mutex
+	nextPort = uint16(20000 + os.Getpid()%8000)
 )
 
 // loopbackPlan has one flow from this host to itself.
@@ -87,10 +92,21 @@ func loopbackPlan(t *testing.T) *Plan {
 		{At: 0, Kind: "iperf3_client", Flow: "flow1"},
 	}
 	own.Sample.TCP = []string{"flow1"}
-	own.Sample.Qdisc = true
+	own.Sample.Qdisc, own.Sample.Link, own.Sample.SNMP, own.Sample.CPU, own.Sample.Clock = true, true, true, true, true
+	own.Sample.Trace = canTrace()
 	plan.Hosts = map[string]HostPlan{"here": own}
 	return plan
 }
+
+// canTrace tells whether this process may trace the kernel.
+var canTrace = sync.OnceValue(func() bool {
+	clock, err := sample.NewClock()
+	if err != nil {
+		return false
+	}
+	t, err := trace.NewSource(nil, nil, clock)
+	return err == nil && t.Close() == nil
+})
 
 // writePlan omits the keys that an action does not have, as a planner does.
 func writePlan(t *testing.T, dir string, plan *Plan) {
@@ -298,9 +314,7 @@ func TestRunTCP(t *testing.T) {
 			needIperf3(t)
 			plan := loopbackPlan(t)
 			plan.Flows[0].Streams = streams
-			for range streams - 1 {
-				freePort(t) // those that follow are taken too
-			}
+			plan.Flows[0].ClientPort = freePorts(t, uint16(streams))
 			a := startAgent(t, plan)
 			t0 := a.start(6 * time.Second)
 			a.end("done", 0)
@@ -357,11 +371,12 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := spool.Scan(bytes.NewReader(b)); err != nil || done.Bytes != int64(len(b)) {
+	if done, err := spool.Scan(bytes.NewReader(b), 1); err != nil || done.Bytes != int64(len(b)) {
 		t.Fatalf("spool: %+v, %v", done, err)
 	}
 	rows := make(map[string]int)
 	most := make(map[string]int64)
+	finals := make(map[string]int)
 	d := lineprotocol.NewDecoderWithBytes(b)
 	for d.Next() {
 		measurement, err := d.Measurement()
@@ -384,7 +399,7 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 		}
 		key := string(measurement) + " " + tags["side"] + " " + tags["stream"]
 		rows[key]++
-		mono := false
+		mono, isFinal := false, false
 		for {
 			k, v, err := d.NextField()
 			if err != nil {
@@ -397,10 +412,33 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 				most[key] = max(most[key], v.IntV())
 			}
 			mono = mono || string(k) == "mono_ns"
+			isFinal = isFinal || string(k) == "final"
 		}
 		stamp, err := d.Time(lineprotocol.Nanosecond, time.Time{})
-		if err != nil || !mono || stamp.UnixNano() < t0 || stamp.UnixNano() > t0+int64(3*time.Second) {
+		end := t0 + int64(3*time.Second)
+		if isFinal {
+			finals[key]++
+			end += int64(gracePeriod) // connections are closed after the last tick
+		}
+		begin := t0
+		if strings.HasPrefix(key, "tcp_probe") || strings.HasPrefix(key, "tcp_event") {
+			begin -= int64(launchLead) // a held client has connected
+			end += int64(gracePeriod)
+		}
+		if strings.HasPrefix(key, "trace") {
+			end += int64(gracePeriod)
+		}
+		if err != nil || !mono || stamp.UnixNano() < begin || stamp.UnixNano() > end {
 			t.Fatalf("stamp %v (t0 %v), mono_ns %v, error %v", stamp, time.Unix(0, t0), mono, err)
+		}
+	}
+	want := []string{"qdisc  ", "link  ", "snmp  ", "cpu_core  ", "clock  ", "sampler  "}
+	if canTrace() {
+		want = append(want, "tcp_probe sender 0", "tcp_probe receiver 0", "tcp_event sender 0", "trace  ")
+	}
+	for _, key := range want {
+		if rows[key] == 0 && key != "qdisc  " { // this machine may have none
+			t.Errorf("no row of %s: %v", key, rows)
 		}
 	}
 	for stream := range streams {
@@ -408,6 +446,9 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 			key := fmt.Sprintf("tcp_info %s %d", side, stream)
 			if rows[key] < 20 || most[key] < 500_000 {
 				t.Errorf("%s: %d rows up to %d bytes", key, rows[key], most[key])
+			}
+			if finals[key] != 1 {
+				t.Errorf("%s: %d final rows", key, finals[key])
 			}
 		}
 	}
@@ -581,7 +622,7 @@ func TestRunUDPFlow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := spool.Scan(bytes.NewReader(b)); err != nil || done.Bytes != int64(len(b)) {
+	if done, err := spool.Scan(bytes.NewReader(b), 1); err != nil || done.Bytes != int64(len(b)) {
 		t.Fatalf("spool: %+v, %v", done, err)
 	}
 	tags := "flow=datagrams,host=here,phase=measurement,point=point,run=run"

@@ -7,206 +7,168 @@ import (
 	"strconv"
 	"time"
 
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/cpu"
+	"dumbbell/collectors/link"
 	"dumbbell/collectors/qdisc"
+	"dumbbell/collectors/sample"
+	"dumbbell/collectors/snmp"
 	"dumbbell/collectors/spool"
 	"dumbbell/collectors/tcpinfo"
-
-	"github.com/influxdata/line-protocol/v2/lineprotocol"
+	"dumbbell/collectors/trace"
 )
 
-// A sampler writes one row for each socket and qdisc of the plan at each tick:
-// the multiples of the sampling interval from t0 to the end of the phase.
+const (
+	// endWait is how long sockets of flows may need to end once all processes
+	// have: their last data and FIN are on the way. Their final totals are
+	// waited for so long.
+	endWait = 2 * time.Second
+
+	endPoll = 10 * time.Millisecond
+
+	// hostInterval is that of counters of the whole host, which cost more than
+	// those of a flow.
+	hostInterval = time.Second
+
+	// reportInterval is that of rows about the sampler itself.
+	reportInterval = time.Second
+)
+
+// A sampler writes rows of all that the plan wants sampled at each tick: the
+// multiples of the sampling interval from t0 to the end of the phase.
 type sampler struct {
 	plan    *Plan
-	clock   Clock
 	journal *Journal
 	spool   *spool.Writer
-	diag    *tcpinfo.Conn // nil if no flow is sampled
-	qdisc   *qdisc.Conn   // nil if no qdisc is sampled
-	sockets []*socket
+	sources sample.Sources
+	flows   *tcpinfo.Flows // one of the sources; nil if no flow is sampled
+	trace   *trace.Source  // one of the sources; nil if nothing is traced
+	self    sample.Series
+
+	reported time.Time
 }
 
-// A socket is one end of one stream of a flow.
-type socket struct {
-	flow, side, stream string
-	tuple              tcpinfo.Tuple
-	sample             tcpinfo.Sample
-	seen, gone         bool
-}
-
-func newSampler(plan *Plan, clock Clock, journal *Journal, spool *spool.Writer) (*sampler, error) {
-	s := &sampler{plan: plan, clock: clock, journal: journal, spool: spool}
+func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Writer) (*sampler, error) {
+	tags := plan.Tags()
+	s := &sampler{plan: plan, journal: journal, spool: spool, self: sample.NewSeries("sampler", tags)}
+	var flows []tcpinfo.Flow
 	for _, name := range plan.Own().Sample.TCP {
 		f := plan.Flow(name)
 		for stream := range f.Streams {
+			tags := tags.With("flow", name, "stream", strconv.Itoa(stream))
 			if f.SrcHost == plan.Host {
-				s.sockets = append(s.sockets, &socket{flow: name, side: "sender", stream: strconv.Itoa(stream), tuple: f.Tuple(stream)})
+				flows = append(flows, tcpinfo.Flow{Tags: tags.With("side", "sender"), Tuple: f.Tuple(stream)})
 			}
 			if f.DstHost == plan.Host {
-				s.sockets = append(s.sockets, &socket{flow: name, side: "receiver", stream: strconv.Itoa(stream), tuple: f.Tuple(stream).Mirror()})
+				flows = append(flows, tcpinfo.Flow{Tags: tags.With("side", "receiver"), Tuple: f.Tuple(stream).Mirror()})
 			}
 		}
 	}
-	var err error
-	if len(s.sockets) > 0 {
-		if s.diag, err = tcpinfo.Dial(); err != nil {
+	if len(flows) > 0 {
+		var err error
+		if s.flows, err = tcpinfo.NewFlows(flows); err != nil {
 			return nil, err
 		}
+		s.sources = append(s.sources, s.flows)
 	}
-	if plan.Own().Sample.Qdisc {
-		if s.qdisc, err = qdisc.Dial(); err != nil {
-			return nil, errors.Join(err, s.close())
+	asked := plan.Own().Sample
+	for _, c := range []struct {
+		name  string
+		asked bool
+		open  func() (sample.Source, error)
+	}{
+		{"qdisc", asked.Qdisc, func() (sample.Source, error) { return qdisc.NewSource(tags) }},
+		{"link", asked.Link, func() (sample.Source, error) { return slow(link.NewSource(tags)) }},
+		{"snmp", asked.SNMP, func() (sample.Source, error) { return slow(snmp.NewSource(tags)) }},
+		{"cpu", asked.CPU, func() (sample.Source, error) { return slow(cpu.NewSource(tags)) }},
+		{"clock", asked.Clock, func() (sample.Source, error) { return clock.NewSource(tags, clock.Chrony), nil }},
+		{"trace", asked.Trace, func() (sample.Source, error) { return s.openTrace(flows, clk) }},
+	} {
+		if !c.asked {
+			continue
 		}
+		source, err := c.open()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("sampling %s: %w", c.name, err), s.close())
+		}
+		s.sources = append(s.sources, source)
 	}
 	return s, nil
 }
 
-func (s *sampler) close() error {
-	var err error
-	if s.diag != nil {
-		err = s.diag.Close()
-	}
-	if s.qdisc != nil {
-		err = errors.Join(err, s.qdisc.Close())
-	}
-	return err
+// slow samples a source of the whole host once a second.
+func slow[S sample.Source](s S, err error) (sample.Source, error) {
+	return sample.Every(hostInterval, s), err
 }
 
+// openTrace traces flows, and says which events this kernel does not have.
+func (s *sampler) openTrace(flows []tcpinfo.Flow, clk sample.Clock) (sample.Source, error) {
+	t, err := trace.NewSource(flows, s.plan.Tags(), clk)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range t.Events() {
+		if e.Unavailable != nil {
+			s.journal.Event("collector_unavailable", "", Attributes{"name": e.Name, "reason": e.Unavailable.Error()})
+		}
+	}
+	s.trace = t
+	return t, nil
+}
+
+func (s *sampler) close() error { return s.sources.Close() }
+
 // run samples from t0 to the end of the phase and records how well it kept
-// time. What goes wrong with one socket or qdisc is returned at the end and
-// stops nothing; only a spool that cannot be written does.
+// time. What goes wrong with one source is returned at the end and stops
+// nothing; only a spool that cannot be written does.
 func (s *sampler) run(ctx context.Context, t0 time.Time) error {
 	var (
-		interval  = s.plan.SamplingInterval
-		ticks     = int64((s.plan.Duration + interval - 1) / interval) // the end itself is no tick
-		intervals = newHistogram(interval)
-		sampled   int64
-		lateMax   time.Duration
-		previous  time.Time
-		failure   error // the first; one that lasts would repeat at every tick
-		spoolErr  error
+		pace     = sample.NewPace(t0, s.plan.SamplingInterval, s.plan.Duration)
+		failure  error // the first; one that lasts would repeat at every tick
+		spoolErr error
 	)
-	for tick := int64(0); tick < ticks; {
-		due := t0.Add(time.Duration(tick) * interval)
-		if sleepUntil(ctx, due) != nil {
-			break
+	tick := func(rows *sample.Rows) error {
+		err := s.sources.Sample(rows)
+		if now := time.Now(); now.Sub(s.reported) >= reportInterval {
+			s.reported = now
+			rows.Begin(s.self)
+			pace.Report().AddFields(rows)
+			rows.End(now)
 		}
-		now := time.Now()
-		lateMax = max(lateMax, now.Sub(due))
-		if sampled > 0 {
-			intervals.add(now.Sub(previous))
-		}
-		previous = now
-		if err := s.sampleAll(); err != nil && failure == nil {
-			failure = err
-		}
-		sampled++
-		if spoolErr = s.spool.FlushDue(interval); spoolErr != nil {
-			break
-		}
-		tick = max(tick+1, int64(time.Since(t0)/interval)) // late is not missed until the next tick is due
+		return err
 	}
-	elapsed := min(ticks, max(0, int64(time.Since(t0)/interval)+1)) // all of them, unless aborted
+	for spoolErr == nil && pace.Next(ctx) {
+		if err := s.spool.Add(tick); err != nil && failure == nil {
+			failure = fmt.Errorf("sampling: %w", err)
+		}
+		spoolErr = s.spool.FlushDue(s.plan.SamplingInterval)
+	}
+	report := pace.Report()
 	s.journal.Event("sampler", "", Attributes{
-		"sampled": sampled, "ticks": elapsed, "missed": elapsed - sampled,
-		"achieved_interval_ns": intervals.median().Nanoseconds(), "late_max_ns": lateMax.Nanoseconds(),
+		"sampled": report.Sampled, "ticks": report.Ticks, "missed": report.Missed(),
+		"achieved_interval_ns": report.AchievedInterval.Nanoseconds(), "late_max_ns": report.LateMax.Nanoseconds(),
 	})
 	return errors.Join(failure, spoolErr)
 }
 
-func (s *sampler) sampleAll() error {
-	var failure error
-	for _, k := range s.sockets {
-		if k.gone {
-			continue
-		}
-		if err := s.sampleSocket(k); err != nil && failure == nil {
-			failure = fmt.Errorf("sampling %s: %w", k.flow, err)
-		}
-	}
-	if s.qdisc != nil {
-		if err := s.sampleQdiscs(); err != nil && failure == nil {
-			failure = fmt.Errorf("sampling qdiscs: %w", err)
-		}
-	}
-	return failure
-}
-
-func (s *sampler) sampleSocket(k *socket) error {
-	err := s.diag.Get(tcpinfo.TCP, k.tuple, &k.sample)
-	now := time.Now()
-	if errors.Is(err, tcpinfo.ErrNotFound) {
-		k.gone = k.seen
+// finish gathers the final totals of sockets that end with their processes.
+func (s *sampler) finish(ctx context.Context) error {
+	if s.flows == nil {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	k.seen = true
-	row := s.spool.Row("tcp_info")
-	row.AddTag("flow", k.flow)
-	row.AddTag("host", s.plan.Host)
-	row.AddTag("phase", s.plan.Phase)
-	row.AddTag("point", s.plan.Point)
-	row.AddTag("run", s.plan.RunID)
-	row.AddTag("side", k.side)
-	row.AddTag("stream", k.stream)
-	k.sample.AddFields(row)
-	row.AddField("mono_ns", lineprotocol.IntValue(s.clock.Mono(now).Nanoseconds()))
-	return s.spool.End(now)
-}
-
-func (s *sampler) sampleQdiscs() error {
-	list, err := s.qdisc.List()
-	now := time.Now()
-	if err != nil {
-		return err
-	}
-	for i := range list {
-		q := &list[i]
-		row := s.spool.Row("qdisc")
-		row.AddTag("dev", q.Device)
-		row.AddTag("handle", q.Handle)
-		row.AddTag("host", s.plan.Host)
-		row.AddTag("kind", q.Kind)
-		row.AddTag("parent", q.Parent)
-		row.AddTag("phase", s.plan.Phase)
-		row.AddTag("point", s.plan.Point)
-		row.AddTag("run", s.plan.RunID)
-		q.AddFields(row)
-		row.AddField("mono_ns", lineprotocol.IntValue(s.clock.Mono(now).Nanoseconds()))
-		if err := s.spool.End(now); err != nil {
-			return err
+	open := 1
+	for giveUp := time.Now().Add(endWait); open > 0 && time.Now().Before(giveUp); {
+		s.spool.Add(func(rows *sample.Rows) error { open = s.flows.Finish(rows); return nil })
+		if open > 0 && sleepUntil(ctx, time.Now().Add(endPoll)) != nil {
+			break
 		}
 	}
-	return nil
-}
-
-// A histogram finds the median of intervals near an expected one to 0.1 % of
-// it, in constant memory however long a run is.
-type histogram struct {
-	width  time.Duration
-	counts [4096]uint32 // the last one also counts what is longer
-	total  uint32
-}
-
-func newHistogram(expected time.Duration) *histogram {
-	return &histogram{width: max(expected/1000, 1)}
-}
-
-func (h *histogram) add(d time.Duration) {
-	h.counts[min(int(d/h.width), len(h.counts)-1)]++
-	h.total++
-}
-
-// median is 0 for an empty histogram.
-func (h *histogram) median() time.Duration {
-	var below uint32
-	for i, n := range h.counts {
-		below += n
-		if n > 0 && below >= (h.total+1)/2 {
-			return time.Duration(i)*h.width + h.width/2
+	if s.trace != nil {
+		if err := s.spool.Add(s.trace.Sample); err != nil {
+			return fmt.Errorf("sampling: %w", err)
 		}
+		s.journal.Event("trace", "", Attributes{"lost": s.trace.Lost()})
 	}
-	return 0
+	s.journal.Event("finals", "", Attributes{"open": open, "lost": s.flows.FinalsLost()})
+	return s.spool.Flush()
 }

@@ -10,10 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"dumbbell/collectors/sample"
 	"dumbbell/collectors/spool"
 	"dumbbell/traffic/udp"
-
-	"github.com/influxdata/line-protocol/v2/lineprotocol"
 )
 
 const (
@@ -40,7 +39,7 @@ type udpEnd struct {
 // A udpReport is the state of one end at a moment.
 type udpReport interface {
 	Time() time.Time
-	AddFields(row *lineprotocol.Encoder)
+	AddFields(rows *sample.Rows)
 }
 
 // openUDP makes the sockets of this host's ends of UDP flows, by their actions.
@@ -155,6 +154,7 @@ func (r *run) runUDP(ctx context.Context, a Action, e *udpEnd, rows *spool.Write
 // its first datagram left, until both channels are closed. It has a goroutine of
 // its own, so that a slow disk delays no datagram.
 func (r *run) writeReports(e *udpEnd, rows *spool.Writer) (failure error) {
+	series := sample.NewSeries("udp", r.plan.Tags().With("flow", e.flow.Name, "side", e.side))
 	started := e.started
 	for reports := e.reports; reports != nil || started != nil; {
 		select {
@@ -170,16 +170,13 @@ func (r *run) writeReports(e *udpEnd, rows *spool.Writer) (failure error) {
 				reports = nil
 				continue
 			}
-			row := rows.Row("udp")
-			row.AddTag("flow", e.flow.Name)
-			row.AddTag("host", r.plan.Host)
-			row.AddTag("phase", r.plan.Phase)
-			row.AddTag("point", r.plan.Point)
-			row.AddTag("run", r.plan.RunID)
-			row.AddTag("side", e.side)
-			report.AddFields(row)
-			row.AddField("mono_ns", lineprotocol.IntValue(r.clock.Mono(r.clock.At(report.Time().UnixNano())).Nanoseconds()))
-			err := errors.Join(rows.End(report.Time()), rows.FlushDue(r.plan.SamplingInterval))
+			err := rows.Add(func(rows *sample.Rows) error {
+				rows.Begin(series)
+				report.AddFields(rows)
+				rows.End(report.Time())
+				return nil
+			})
+			err = errors.Join(err, rows.FlushDue(r.plan.SamplingInterval))
 			if failure == nil {
 				failure = err
 			}

@@ -1,26 +1,32 @@
-// Package qdisc reads the statistics of queueing disciplines over rtnetlink,
-// as "tc -s qdisc" does.
+// Package qdisc reads the statistics of queueing disciplines and their classes
+// over rtnetlink, as "tc -s qdisc" and "tc -s class" do.
 package qdisc
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"net"
+	"slices"
+	"time"
 
-	"github.com/influxdata/line-protocol/v2/lineprotocol"
+	"dumbbell/collectors/sample"
+
 	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Numbers of include/uapi/linux/rtnetlink.h, pkt_sched.h and gen_stats.h.
 const (
 	netlinkRoute = 0
 	getQdisc     = 38 // RTM_GETQDISC
+	getClass     = 42 // RTM_GETTCLASS
 
 	attrKind   = 1 // TCA_KIND
 	attrStats2 = 7 // TCA_STATS2
 
 	statsBasic     = 1 // TCA_STATS_BASIC: u64 bytes, u32 packets
 	statsQueue     = 3 // TCA_STATS_QUEUE: u32 qlen, backlog, drops, requeues, overlimits
+	statsKind      = 4 // TCA_STATS_APP: what its kind adds
 	statsPackets64 = 8 // TCA_STATS_PKT64
 
 	messageLength = 20 // struct tcmsg
@@ -28,12 +34,13 @@ const (
 	handleRoot = 0xffffffff
 )
 
-// Stats are the counters of one qdisc. All but QueueLength and Backlog only
-// grow.
+// Stats are the counters of one qdisc or class. All but QueueLength and
+// Backlog only grow.
 type Stats struct {
 	Device         string
 	Kind           string
 	Handle, Parent string // as tc writes them: "1:", "root", "1:10"
+	Class          bool
 
 	QueueLength uint32 // packets now queued
 	Backlog     uint32 // bytes now queued
@@ -42,26 +49,37 @@ type Stats struct {
 	Drops       uint32
 	Overlimits  uint32
 	Requeues    uint32
+
+	kind []byte // what its kind adds
 }
 
-// AddFields writes the counters to a line that already has its measurement
-// and tags.
-func (s *Stats) AddFields(line *lineprotocol.Encoder) {
-	line.AddField("backlog_bytes", lineprotocol.IntValue(int64(s.Backlog)))
-	line.AddField("qlen_packets", lineprotocol.IntValue(int64(s.QueueLength)))
-	line.AddField("bytes", lineprotocol.IntValue(int64(s.Bytes)))
-	line.AddField("packets", lineprotocol.IntValue(int64(s.Packets)))
-	line.AddField("drops", lineprotocol.IntValue(int64(s.Drops)))
-	line.AddField("overlimits", lineprotocol.IntValue(int64(s.Overlimits)))
-	line.AddField("requeues", lineprotocol.IntValue(int64(s.Requeues)))
+// AddFields writes the counters to a row.
+func (s *Stats) AddFields(rows *sample.Rows) {
+	rows.Int("backlog_bytes", int64(s.Backlog))
+	rows.Int("qlen_packets", int64(s.QueueLength))
+	rows.Int("bytes", int64(s.Bytes))
+	rows.Int("packets", int64(s.Packets))
+	rows.Int("drops", int64(s.Drops))
+	rows.Int("overlimits", int64(s.Overlimits))
+	rows.Int("requeues", int64(s.Requeues))
+	if s.Kind == "fq_codel" && len(s.kind) >= 4 && binary.NativeEndian.Uint32(s.kind) != 0 {
+		return // TCA_FQ_CODEL_XSTATS_CLASS: of one flow
+	}
+	for i := range extras[s.Kind] {
+		e := &extras[s.Kind][i]
+		if v, ok := e.value(s.kind); ok {
+			rows.Int(e.name, v)
+		}
+	}
 }
 
 // A Conn is a netlink socket in the network namespace where it was opened.
 // It is not safe for concurrent use.
 type Conn struct {
-	netlink *netlink.Conn
-	devices map[uint32]string
-	stats   []Stats
+	netlink  *netlink.Conn
+	devices  sample.Devices
+	stats    []Stats
+	classful []uint32 // devices with classes
 }
 
 // Dial opens a connection to the kernel.
@@ -70,58 +88,70 @@ func Dial() (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening an rtnetlink socket: %w", err)
 	}
-	return &Conn{netlink: c, devices: make(map[uint32]string)}, nil
+	return &Conn{netlink: c, devices: make(sample.Devices)}, nil
 }
 
 // Close releases the connection.
 func (c *Conn) Close() error { return c.netlink.Close() }
 
-// List returns all qdiscs that hold packets of their own. Left out are
-// "noqueue", "ingress" and "clsact", which have no queue, and the unnamed leaves
-// that mq makes for each transmit queue of a device: mq's row is their sum. The
-// result is valid until the next call.
+// List returns all qdiscs that hold packets of their own, and the classes of
+// those of kind htb, hfsc, drr and ets. Left out are "noqueue", "ingress" and
+// "clsact", which have no queue, and the unnamed leaves that mq makes for each
+// transmit queue of a device: mq's row is their sum. The result is valid until
+// the next call.
 func (c *Conn) List() ([]Stats, error) {
-	replies, err := c.netlink.Execute(netlink.Message{
-		Header: netlink.Header{Type: getQdisc, Flags: netlink.Request | netlink.Dump},
-		Data:   make([]byte, messageLength),
-	})
-	if err != nil {
+	c.stats, c.classful = c.stats[:0], c.classful[:0]
+	if err := c.dump(getQdisc, 0); err != nil {
 		return nil, fmt.Errorf("listing qdiscs: %w", err)
 	}
-	c.stats = c.stats[:0]
-	for _, reply := range replies {
-		q, err := decode(reply.Data)
-		if err != nil {
-			return nil, fmt.Errorf("listing qdiscs: %w", err)
+	for _, device := range c.classful {
+		if err := c.dump(getClass, device); err != nil && !errors.Is(err, unix.ENODEV) {
+			return nil, fmt.Errorf("listing classes: %w", err)
 		}
-		switch {
-		case q.Kind == "noqueue", q.Kind == "ingress", q.Kind == "clsact":
-			continue
-		case q.handle == 0 && q.parent != handleRoot:
-			continue
-		}
-		q.Device, err = c.device(q.device)
-		if err != nil {
-			continue // the device has gone since the kernel answered
-		}
-		c.stats = append(c.stats, q.Stats)
 	}
 	return c.stats, nil
 }
 
-// device returns the name of an interface, remembered because a name costs a
-// dump of all interfaces.
-func (c *Conn) device(index uint32) (string, error) {
-	if name, ok := c.devices[index]; ok {
-		return name, nil
-	}
-	i, err := net.InterfaceByIndex(int(index))
+// dump appends the answer to a request for all qdiscs, or for the classes of a device.
+func (c *Conn) dump(kind netlink.HeaderType, device uint32) error {
+	request := make([]byte, messageLength)
+	binary.NativeEndian.PutUint32(request[4:], device)
+	replies, err := c.netlink.Execute(netlink.Message{
+		Header: netlink.Header{Type: kind, Flags: netlink.Request | netlink.Dump},
+		Data:   request,
+	})
 	if err != nil {
-		return "", err
+		return err
 	}
-	c.devices[index] = i.Name
-	return i.Name, nil
+	for _, reply := range replies {
+		var ok bool
+		q, err := decode(reply.Data)
+		if err != nil {
+			return err
+		}
+		q.Class = kind == getClass
+		switch classful := slices.Contains(withClasses, q.Kind); {
+		case q.Kind == "noqueue", q.Kind == "ingress", q.Kind == "clsact":
+			continue
+		case q.Class && !classful:
+			continue
+		case q.Class:
+			q.Handle = parentName(q.handle)
+		case q.handle == 0 && q.parent != handleRoot:
+			continue
+		case classful && !slices.Contains(c.classful, q.device):
+			c.classful = append(c.classful, q.device)
+		}
+		if q.Device, ok = c.devices.Name(q.device); !ok {
+			continue // the device has gone since the kernel answered
+		}
+		c.stats = append(c.stats, q.Stats)
+	}
+	return nil
 }
+
+// withClasses are the kinds whose classes count what qdiscs do not.
+var withClasses = []string{"htb", "hfsc", "drr", "ets"}
 
 // message is a decoded RTM_NEWQDISC.
 type message struct {
@@ -179,6 +209,8 @@ func (m *message) decodeStats(attributes *netlink.AttributeDecoder) error {
 			m.Drops = binary.NativeEndian.Uint32(b[8:])
 			m.Requeues = binary.NativeEndian.Uint32(b[12:])
 			m.Overlimits = binary.NativeEndian.Uint32(b[16:])
+		case statsKind:
+			m.kind = b
 		case statsPackets64: // sent only once the 32-bit count has overflowed
 			if len(b) < 8 {
 				return fmt.Errorf("packet statistics have %d bytes, not 8", len(b))
@@ -200,3 +232,55 @@ func parentName(h uint32) string {
 	}
 	return fmt.Sprintf("%x:%x", h>>16, h&0xffff)
 }
+
+// A Source samples all qdiscs and classes.
+type Source struct {
+	conn   *Conn
+	tags   sample.Tags
+	series map[name]sample.Series
+}
+
+// A name is what tells a qdisc or class from others.
+type name struct {
+	device, kind, handle, parent string
+	class                        bool
+}
+
+// NewSource opens a connection to the kernel.
+func NewSource(tags sample.Tags) (*Source, error) {
+	conn, err := Dial()
+	if err != nil {
+		return nil, err
+	}
+	return &Source{conn: conn, tags: tags, series: make(map[name]sample.Series)}, nil
+}
+
+// Sample writes a row for each qdisc and class.
+func (s *Source) Sample(rows *sample.Rows) error {
+	list, err := s.conn.List()
+	now := time.Now()
+	for i := range list {
+		q := &list[i]
+		rows.Begin(s.find(q))
+		q.AddFields(rows)
+		rows.End(now)
+	}
+	return err
+}
+
+func (s *Source) find(q *Stats) sample.Series {
+	key := name{q.Device, q.Kind, q.Handle, q.Parent, q.Class}
+	series, ok := s.series[key]
+	if !ok {
+		measurement := "qdisc"
+		if q.Class {
+			measurement = "tc_class"
+		}
+		series = sample.NewSeries(measurement, s.tags.With("dev", q.Device, "kind", q.Kind, "handle", q.Handle, "parent", q.Parent))
+		s.series[key] = series
+	}
+	return series
+}
+
+// Close releases the connection.
+func (s *Source) Close() error { return s.conn.Close() }

@@ -1,16 +1,19 @@
 package qdisc
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"os/exec"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/influxdata/line-protocol/v2/lineprotocol"
+	"dumbbell/collectors/sample"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -101,7 +104,7 @@ func TestAgainstTC(t *testing.T) {
 	}
 	w := want[0]
 	if expected := (Stats{Device: "left", Kind: "tbf", Handle: "1:", Parent: "root", Bytes: w.Bytes, Packets: w.Packets,
-		Drops: uint32(w.Drops), Overlimits: uint32(w.Overlimits), Requeues: uint32(w.Requeues)}); got[0] != expected {
+		Drops: uint32(w.Drops), Overlimits: uint32(w.Overlimits), Requeues: uint32(w.Requeues)}); !reflect.DeepEqual(got[0], expected) {
 		t.Errorf("%+v, tc says %+v", got[0], expected)
 	}
 	if got[0].Drops == 0 || got[0].Bytes == 0 || got[0].Overlimits == 0 {
@@ -129,14 +132,92 @@ func TestMultiqueue(t *testing.T) {
 	}
 }
 
-func TestLine(t *testing.T) {
-	var e lineprotocol.Encoder
-	e.StartLine("qdisc")
-	(&Stats{QueueLength: 1, Backlog: 2, Bytes: 1 << 40, Packets: 4, Drops: 5, Overlimits: 6, Requeues: 7}).AddFields(&e)
-	e.EndLine(time.Time{})
-	const want = "qdisc backlog_bytes=2i,qlen_packets=1i,bytes=1099511627776i,packets=4i,drops=5i,overlimits=6i,requeues=7i\n"
-	if string(e.Bytes()) != want || e.Err() != nil {
-		t.Errorf("%q, %v, want %q", e.Bytes(), e.Err(), want)
+// TestClasses: of an htb tree each class has a row, with what htb adds, and
+// the bytes that went through it.
+func TestClasses(t *testing.T) {
+	namespace(t)
+	run(t, "ip link add name left type veth peer name right")
+	run(t, "ip address add 198.18.0.1/24 dev left")
+	run(t, "ip link set left up")
+	run(t, "ip link set right up")
+	run(t, "ip neighbour add 198.18.0.2 lladdr 02:00:00:00:00:02 dev left")
+	run(t, "tc qdisc add dev left root handle 1: htb default 10")
+	run(t, "tc class add dev left parent 1: classid 1:1 htb rate 100mbit")
+	run(t, "tc class add dev left parent 1:1 classid 1:10 htb rate 100mbit")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for range 10 {
+		unix.Sendto(fd, make([]byte, 1000), 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{198, 18, 0, 2}})
+	}
+	clock, err := sample.NewClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := NewSource(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	rows := sample.NewRows(clock)
+	if err := source.Sample(rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"qdisc,dev=left,handle=1:,kind=htb,parent=root backlog_bytes=",
+		"tc_class,dev=left,handle=1:1,kind=htb,parent=root ",
+		"tc_class,dev=left,handle=1:10,kind=htb,parent=1:1 ",
+		"packets=10i", "lends=10i", "ctokens=",
+	} {
+		if !strings.Contains(string(rows.Bytes()), want) {
+			t.Errorf("no %q in\n%s", want, rows.Bytes())
+		}
+	}
+}
+
+func TestFields(t *testing.T) {
+	clock, err := sample.NewClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	codel := make([]byte, 32) // without ce_mark, as an older kernel sends it
+	for i := range codel {
+		codel[i] = byte(i)
+	}
+	for want, s := range map[string]Stats{
+		"qdisc backlog_bytes=2i,qlen_packets=1i,bytes=1099511627776i,packets=4i,drops=5i,overlimits=6i,requeues=7i,mono_ns=": {
+			QueueLength: 1, Backlog: 2, Bytes: 1 << 40, Packets: 4, Drops: 5, Overlimits: 6, Requeues: 7},
+		"requeues=0i,maxpacket=50462976i,count=117835012i,lastcount=185207048i,ldelay_us=252579084i," +
+			"drop_overlimit=387323156i,ecn_mark=454695192i,dropping=522067228i,mono_ns=": {Kind: "codel", kind: codel},
+		"requeues=0i,lends=0i,borrows=0i,tokens=-1i,ctokens=0i,mono_ns=": {
+			Kind: "htb", kind: append(binary.NativeEndian.AppendUint32(make([]byte, 12), 1<<32-1), 0, 0, 0, 0)},
+	} {
+		rows := sample.NewRows(clock)
+		rows.Begin(sample.NewSeries("qdisc", nil))
+		s.AddFields(rows)
+		rows.End(time.Now())
+		if !strings.Contains(string(rows.Bytes()), want) {
+			t.Errorf("%s: no %q in %q", s.Kind, want, rows.Bytes())
+		}
+	}
+}
+
+// TestLayouts: where members of 8 bytes begin, and where structures end, in Linux 6.1.
+func TestLayouts(t *testing.T) {
+	for kind, want := range map[string]int{"codel": 36, "fq_codel": 40, "pie": 40, "fq_pie": 36, "red": 16, "sfb": 36, "htb": 20, "dualpi2": 48} {
+		last := extras[kind][len(extras[kind])-1]
+		if last.offset+last.width != want {
+			t.Errorf("%s ends at %d, not %d", kind, last.offset+last.width, want)
+		}
+	}
+	for kind, list := range extras {
+		for _, e := range list {
+			if e.offset%e.width != 0 {
+				t.Errorf("%s: %s is at %d", kind, e.name, e.offset)
+			}
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package spool writes samples as InfluxDB line protocol to an append-only
-// file, the record of truth of a run.
+// Package spool writes rows of InfluxDB line protocol to append-only files,
+// the record of truth of a run.
 //
 // Rows are written in batches. A batch is some rows and a comment line
 //
@@ -7,93 +7,123 @@
 //
 // whose checksum (IEEE, 8 digits) covers the bytes of its rows. Batches count
 // from 1. Readers of line protocol skip the comments.
+//
+// A spool begins in one file, spool.lp, and goes on in spool-2.lp, spool-3.lp
+// and so on when one is full. The newest stay as they are, for whoever follows
+// them; older ones are compressed (spool.lp.gz).
 package spool
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/influxdata/line-protocol/v2/lineprotocol"
+	"dumbbell/collectors/sample"
 )
 
-// flushBytes bounds the memory of a batch.
-const flushBytes = 64 << 10
+const (
+	// flushBytes bounds the memory of a batch.
+	flushBytes = 64 << 10
 
-// A Writer appends batches of rows to a spool file. It is safe for concurrent
-// use: a row belongs to its caller from Row to End, while others wait.
+	// segmentBytes is the size at which a file is full.
+	segmentBytes = 64 << 20
+
+	// plainSegments are left uncompressed, so that delivery may be behind by so much.
+	plainSegments = 8
+)
+
+// A Writer appends batches of rows to a spool. It is safe for concurrent use.
 type Writer struct {
-	mu      sync.Mutex
-	file    *os.File
-	encoder lineprotocol.Encoder
-	start   int // of the row begun last, in the encoder's buffer
-	rows    int
-	size    int64 // of the file, up to the last complete batch
-	lost    int   // rows that could not be written
-	lostFor error // why
-	batch   int   // number of the last batch written
-	flushed time.Time
+	mu        sync.Mutex
+	rows      *sample.Rows
+	path      string
+	file      *os.File
+	segment   int   // number of the file, from 1
+	size      int64 // of the file, up to the last complete batch
+	lost      int   // rows that could not be written
+	lostFor   error // why
+	rotateErr error // the first
+	batch     int   // number of the last batch written
+	flushed   time.Time
+	packer    packer
+	trailer   []byte
+
+	segmentBytes  int64
+	plainSegments int
 }
 
-// Open opens or creates a spool. An incomplete batch at the end of an existing
-// file was cut short by a crash: it is removed, and its size is returned, so
-// that the loss can be reported. A spool damaged elsewhere is refused.
-func Open(path string) (w *Writer, tornBytes int64, err error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+// Open opens or creates the spool whose first file has the given path. An
+// incomplete batch at the end of an existing spool was cut short by a crash: it
+// is removed, and its size is returned, so that the loss can be reported. A
+// spool damaged elsewhere in its last file is refused.
+func Open(path string, clock sample.Clock) (w *Writer, tornBytes int64, err error) {
+	w = &Writer{
+		rows: sample.NewRows(clock), path: path, segment: 1, flushed: time.Now(),
+		segmentBytes: segmentBytes, plainSegments: plainSegments,
+	}
+	segments, err := Segments(path)
 	if err != nil {
-		return nil, 0, fmt.Errorf("opening the spool: %w", err)
+		return nil, 0, err
+	}
+	if n := len(segments); n > 0 {
+		w.segment = segments[n-1].Number
+	}
+	if tornBytes, err = w.open(); err != nil {
+		return nil, 0, err
+	}
+	return w, tornBytes, nil
+}
+
+// open opens the last file and goes on after its last complete batch.
+func (w *Writer) open() (tornBytes int64, err error) {
+	file, err := os.OpenFile(w.segmentPath(w.segment), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return 0, fmt.Errorf("opening the spool: %w", err)
 	}
 	defer func() {
 		if err != nil {
 			file.Close()
 		}
 	}()
-	complete, err := Scan(file)
+	first := 0
+	if w.segment == 1 {
+		first = 1
+	}
+	complete, err := Scan(file, first)
 	if err != nil && !errors.Is(err, ErrTorn) {
-		return nil, 0, fmt.Errorf("reading the spool %s: %w", path, err)
+		return 0, fmt.Errorf("reading the spool %s: %w", file.Name(), err)
 	}
 	stat, err := file.Stat()
 	if err != nil {
-		return nil, 0, fmt.Errorf("opening the spool: %w", err)
+		return 0, fmt.Errorf("opening the spool: %w", err)
 	}
 	if tornBytes = stat.Size() - complete.Bytes; tornBytes > 0 {
 		if err := file.Truncate(complete.Bytes); err != nil {
-			return nil, 0, fmt.Errorf("removing an incomplete batch from the spool: %w", err)
+			return 0, fmt.Errorf("removing an incomplete batch from the spool: %w", err)
 		}
 	}
-	return &Writer{file: file, batch: complete.Batch, size: complete.Bytes, flushed: time.Now()}, tornBytes, nil
+	if w.segment > 1 && complete.Batch == 0 {
+		return 0, fmt.Errorf("the spool %s has no complete batch to go on from", file.Name())
+	}
+	w.file, w.size, w.batch = file, complete.Bytes, complete.Batch
+	return tornBytes, nil
 }
 
-// Row starts a row: the caller adds tags in alphabetical order and fields to
-// the encoder and then, in all cases, calls End.
-func (w *Writer) Row(measurement string) *lineprotocol.Encoder {
+// Add lets a function add rows, while others wait.
+func (w *Writer) Add(add func(*sample.Rows) error) error {
 	w.mu.Lock()
-	w.start = len(w.encoder.Bytes())
-	w.encoder.StartLine(measurement)
-	return &w.encoder
-}
-
-// End ends the row begun last and stamps it. A row that line protocol cannot
-// express is left out and reported; the rows before it stay.
-func (w *Writer) End(t time.Time) error {
 	defer w.mu.Unlock()
-	w.encoder.EndLine(t)
-	err := w.encoder.Err()
-	if row := w.encoder.Bytes()[w.start:]; err == nil && bytes.Count(row, []byte("\n")) != 1 {
-		err = errors.New("a text contains a line break") // allowed by line protocol, but a row is a line here
-	}
-	if err != nil {
-		w.encoder.SetBuffer(w.encoder.Bytes()[:w.start])
-		return fmt.Errorf("encoding a row: %w", err)
-	}
-	w.rows++
-	return nil
+	return add(w.rows)
 }
 
 // FlushDue writes the batch if one second would have passed before the next
@@ -101,7 +131,7 @@ func (w *Writer) End(t time.Time) error {
 func (w *Writer) FlushDue(next time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.flushed)+next < time.Second && len(w.encoder.Bytes()) < flushBytes {
+	if time.Since(w.flushed)+next < time.Second && len(w.rows.Bytes()) < flushBytes {
 		return nil
 	}
 	return w.flush()
@@ -117,26 +147,45 @@ func (w *Writer) Flush() error {
 
 func (w *Writer) flush() error {
 	w.flushed = time.Now()
-	if w.rows == 0 {
+	if w.rows.Len() == 0 {
 		return nil
 	}
-	rows := w.encoder.Bytes()
-	batch := fmt.Appendf(rows, "# batch=%d rows=%d crc32=%08x\n", w.batch+1, w.rows, crc32.ChecksumIEEE(rows))
-	n, err := w.file.Write(batch)
+	if w.size >= w.segmentBytes {
+		w.rotate()
+	}
+	rows := w.rows.Bytes()
+	w.trailer = fmt.Appendf(w.trailer[:0], "# batch=%d rows=%d crc32=%08x\n", w.batch+1, w.rows.Len(), crc32.ChecksumIEEE(rows))
+	n, err := w.file.Write(append(rows, w.trailer...)) // in the room that the buffer has left, most often
 	if err == nil {
 		w.batch++
 		w.size += int64(n)
 	} else {
 		// A full disk is no reason to disturb a run: its rows are counted as lost, and Close says so.
-		w.lost, w.lostFor = w.lost+w.rows, err
+		w.lost, w.lostFor = w.lost+w.rows.Len(), err
 		err = w.file.Truncate(w.size) // what was written of the batch
 	}
-	w.rows = 0
-	w.encoder.SetBuffer(batch[:0])
+	w.rows.Reset()
 	if err != nil {
 		return fmt.Errorf("writing the spool: %w", err)
 	}
 	return nil
+}
+
+// rotate goes on in another file, and lets an old one be compressed. Where that
+// fails the spool stays in the file that it has.
+func (w *Writer) rotate() {
+	next, err := os.OpenFile(w.segmentPath(w.segment+1), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	if err == nil {
+		err = w.file.Close()
+		w.file, w.size = next, 0
+		w.segment++
+		if old := w.segment - w.plainSegments; old > 0 {
+			err = errors.Join(err, w.packer.pack(w.segmentPath(old)))
+		}
+	}
+	if err != nil && w.rotateErr == nil {
+		w.rotateErr = fmt.Errorf("continuing the spool in another file: %w", err)
+	}
 }
 
 // Close flushes, waits until the spool is on disk, and closes it. Its error
@@ -149,10 +198,47 @@ func (w *Writer) Close() error {
 	if syncErr := w.file.Sync(); syncErr != nil {
 		err = errors.Join(err, fmt.Errorf("syncing the spool: %w", syncErr))
 	}
-	return errors.Join(err, w.file.Close())
+	return errors.Join(err, w.file.Close(), w.rotateErr, w.packer.wait())
 }
 
-// Complete tells of the complete batches at the start of a spool.
+func (w *Writer) segmentPath(number int) string {
+	if number == 1 {
+		return w.path
+	}
+	return fmt.Sprintf("%s-%d.lp", strings.TrimSuffix(w.path, ".lp"), number)
+}
+
+// A Segment is one file of a spool.
+type Segment struct {
+	Number int
+	Path   string // ends in .lp, or in .lp.gz if it is compressed
+}
+
+// Segments lists the files of the spool whose first one has the given path, in order.
+func Segments(path string) ([]Segment, error) {
+	stem := strings.TrimSuffix(path, ".lp")
+	found, err := filepath.Glob(stem + "*.lp*")
+	if err != nil {
+		return nil, fmt.Errorf("looking for the spool %s: %w", path, err)
+	}
+	var segments []Segment
+	for _, p := range found {
+		middle := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(p, stem), ".gz"), ".lp")
+		number := 1
+		if middle != "" {
+			if number, err = strconv.Atoi(strings.TrimPrefix(middle, "-")); err != nil {
+				continue
+			}
+		}
+		if !strings.HasSuffix(p, packing) {
+			segments = append(segments, Segment{number, p})
+		}
+	}
+	slices.SortFunc(segments, func(a, b Segment) int { return cmp.Compare(a.Number, b.Number) })
+	return segments, nil
+}
+
+// Complete tells of the complete batches at the start of a file of a spool.
 type Complete struct {
 	Batch int   // number of the last one
 	Rows  int   // rows in all of them
@@ -163,16 +249,18 @@ type Complete struct {
 // still writing.
 var ErrTorn = errors.New("the spool ends within a batch")
 
-// Scan reads a spool from the start and checks numbers, row counts and
-// checksums. What it returns covers the batches before the first that is not
-// complete and correct; the error is ErrTorn if only the end is missing.
-func Scan(r io.Reader) (Complete, error) {
+// Scan reads a file of a spool from the start and checks numbers, row counts
+// and checksums. Its first batch has the given number, or any for 0. What Scan
+// returns covers the batches before the first that is not complete and correct;
+// the error is ErrTorn if only the end is missing.
+func Scan(r io.Reader, first int) (Complete, error) {
 	var (
 		done   Complete
 		offset int64
 		rows   int
 		crc    uint32
 		lines  = bufio.NewReader(r)
+		due    = first
 	)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -191,11 +279,15 @@ func Scan(r io.Reader) (Complete, error) {
 			crc = crc32.Update(crc, crc32.IEEETable, line)
 			continue
 		}
-		want := fmt.Sprintf("# batch=%d rows=%d crc32=%08x\n", done.Batch+1, rows, crc)
+		if due == 0 {
+			fmt.Sscanf(string(line), "# batch=%d", &due)
+		}
+		want := fmt.Sprintf("# batch=%d rows=%d crc32=%08x\n", due, rows, crc)
 		if string(line) != want {
 			return done, fmt.Errorf("batch at byte %d ends in %q where %q is right", done.Bytes, line, want)
 		}
-		done = Complete{Batch: done.Batch + 1, Rows: done.Rows + rows, Bytes: offset}
+		done = Complete{Batch: due, Rows: done.Rows + rows, Bytes: offset}
+		due++
 		rows, crc = 0, 0
 	}
 }

@@ -3,19 +3,23 @@ package spool
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
-	"github.com/influxdata/line-protocol/v2/lineprotocol"
+	"dumbbell/collectors/sample"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 func open(t testing.TB, path string) (*Writer, int64) {
 	t.Helper()
-	w, torn, err := Open(path)
+	w, torn, err := Open(path, sample.Clock{}) // whose mono_ns is always the same
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,10 +28,13 @@ func open(t testing.TB, path string) (*Writer, int64) {
 
 func row(t testing.TB, w *Writer, n int64) {
 	t.Helper()
-	line := w.Row("m")
-	line.AddTag("host", "a")
-	line.AddField("n", lineprotocol.IntValue(n))
-	if err := w.End(time.Unix(0, n)); err != nil {
+	err := w.Add(func(rows *sample.Rows) error {
+		rows.Begin("m,host=a")
+		rows.Int("n", n)
+		rows.End(time.Unix(0, n))
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -59,8 +66,9 @@ func twoBatches(t testing.TB) (content []byte, first int) {
 }
 
 func TestFormat(t *testing.T) {
-	const want = "m,host=a n=1i 1\nm,host=a n=2i 2\n# batch=1 rows=2 crc32=7ae3637e\n" +
-		"m,host=a n=3i 3\n# batch=2 rows=1 crc32=5afa9213\n" // checksums by zlib.crc32 of Python
+	const mono = ",mono_ns=9223372036854775807i"
+	const want = "m,host=a n=1i" + mono + " 1\nm,host=a n=2i" + mono + " 2\n# batch=1 rows=2 crc32=ee3dcd00\n" +
+		"m,host=a n=3i" + mono + " 3\n# batch=2 rows=1 crc32=00b4f08c\n" // checksums by zlib.crc32 of Python
 	if got, _ := twoBatches(t); string(got) != want {
 		t.Errorf("spool is\n%swant\n%s", got, want)
 	}
@@ -106,7 +114,7 @@ func TestRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Scan(f)
+		got, err := Scan(f, 1)
 		f.Close()
 		if err != nil || got.Batch != batches+1 || got.Rows != rows+1 {
 			t.Errorf("cut at %d: %+v, %v; want %d batches, %d rows", cut, got, err, batches+1, rows+1)
@@ -123,14 +131,14 @@ func TestDamageIsRefused(t *testing.T) {
 		"twice":         func(b []byte) []byte { return append(b[:first:first], b[:first]...) },
 	} {
 		b := damage(bytes.Clone(content))
-		if _, err := Scan(bytes.NewReader(b)); err == nil || errors.Is(err, ErrTorn) {
+		if _, err := Scan(bytes.NewReader(b), 1); err == nil || errors.Is(err, ErrTorn) {
 			t.Errorf("%s: Scan says %v", name, err)
 		}
 		path := filepath.Join(t.TempDir(), "spool.lp")
 		if err := os.WriteFile(path, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := Open(path); err == nil {
+		if _, _, err := Open(path, sample.Clock{}); err == nil {
 			t.Errorf("%s: opened", name)
 		}
 		if after, _ := os.ReadFile(path); !bytes.Equal(after, b) {
@@ -160,76 +168,108 @@ func TestFlushDue(t *testing.T) {
 	}
 }
 
-func TestBadRowIsLeftOut(t *testing.T) {
+// TestSegments: a spool in many files has every batch once, in order; old files
+// are compressed; a writer that was killed goes on in the last.
+func TestSegments(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool.lp")
 	w, _ := open(t, path)
-	row(t, w, 1)
-	w.Row("m").AddTag("host", "b")
-	if err := w.End(time.Unix(0, 2)); err == nil {
-		t.Error("a row without fields was accepted")
+	w.segmentBytes, w.plainSegments = 300, 2
+	const batches = 100
+	for n := range int64(batches) {
+		row(t, w, n)
+		flush(t, w)
+		if n == batches/2 { // a crash: the writer is forgotten
+			if err := w.packer.wait(); err != nil {
+				t.Fatal(err)
+			}
+			tear(t, w.file.Name())
+			var torn int64
+			w, torn = open(t, path)
+			w.segmentBytes, w.plainSegments = 300, 2
+			if torn != 5 {
+				t.Errorf("%d bytes torn", torn)
+			}
+		}
 	}
-	row(t, w, 3)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b, _ := os.ReadFile(path)
-	if got, err := Scan(bytes.NewReader(b)); err != nil || got.Rows != 2 || bytes.Contains(b, []byte("host=b")) {
-		t.Errorf("%+v, %v: %s", got, err, b)
+	segments, err := Segments(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// FuzzRow: whatever a tag or string contains, it is either refused or comes
-// back unchanged, and the spool stays whole.
-func FuzzRow(f *testing.F) {
-	for _, s := range []string{"plain", "a b,c=d", `back\slash`, `"quoted"`, "# batch=1", "line\nbreak", "ü", "\xff", ""} {
-		f.Add(s, s)
-	}
-	f.Fuzz(func(t *testing.T, tag, text string) {
-		path := filepath.Join(t.TempDir(), "spool.lp")
-		w, _ := open(t, path)
-		line := w.Row("m")
-		line.AddTag("tag", tag)
-		value, ok := lineprotocol.StringValue(text)
-		if ok {
-			line.AddField("text", value)
+	due, plain := 1, 0
+	for i, s := range segments {
+		if s.Number != i+1 {
+			t.Errorf("file %d is %+v", i+1, s)
 		}
-		refused := w.End(time.Unix(0, 5))
-		row(t, w, 1)
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(path)
+		f, err := os.Open(s.Path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows := 2
-		if refused != nil {
-			rows = 1
+		var r io.Reader = f
+		if strings.HasSuffix(s.Path, ".gz") {
+			if r, err = gzip.NewReader(f); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			plain++
 		}
-		if got, err := Scan(bytes.NewReader(b)); err != nil || got.Rows != rows {
-			t.Errorf("%+v, %v, want %d rows", got, err, rows)
+		done, err := Scan(r, due)
+		f.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", s.Path, err)
 		}
-		if refused != nil {
-			return
+		due = done.Batch + 1
+	}
+	if due != batches+1 || plain != 2 || len(segments) < 10 {
+		t.Errorf("%d batches in %d files, %d of them not compressed", due-1, len(segments), plain)
+	}
+}
+
+// tear appends what a writer leaves that is killed while it writes.
+func tear(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("m,hos"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func BenchmarkPack(b *testing.B) {
+	dir := b.TempDir()
+	rows := sample.NewRows(sample.Clock{})
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n := range int64(20000) {
+		rows.Begin("tcp_info,flow=flow1,host=sender1,run=20261121T120000Z")
+		for i := range 80 {
+			v := int64(i * i)
+			if i%4 == 0 { // a quarter of the fields of a busy flow move
+				v = n*1000 + rng.Int64N(100000)
+			}
+			rows.Int("some_name_bytes", v)
 		}
-		if !utf8.ValidString(tag) || !utf8.ValidString(text) {
-			t.Errorf("accepted invalid UTF-8: %q %q", tag, text)
+		rows.End(time.Unix(0, n*1e8))
+	}
+	var packed int64
+	for i := 0; b.Loop(); i++ {
+		path := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.WriteFile(path, rows.Bytes(), 0o644); err != nil {
+			b.Fatal(err)
 		}
-		d := lineprotocol.NewDecoderWithBytes(b)
-		if !d.Next() {
-			t.Fatalf("no row in %q", b)
+		if err := pack(path); err != nil {
+			b.Fatal(err)
 		}
-		if _, err := d.Measurement(); err != nil {
-			t.Fatal(err)
+		stat, err := os.Stat(path + ".gz")
+		if err != nil {
+			b.Fatal(err)
 		}
-		if _, got, err := d.NextTag(); err != nil || string(got) != tag {
-			t.Errorf("tag %q came back as %q, %v", tag, got, err)
-		}
-		if k, _, err := d.NextTag(); err != nil || k != nil {
-			t.Fatal("more tags:", k, err)
-		}
-		if _, got, err := d.NextField(); err != nil || got.StringV() != text {
-			t.Errorf("text %q came back as %v, %v", text, got, err)
-		}
-	})
+		packed = stat.Size()
+	}
+	b.SetBytes(int64(len(rows.Bytes())))
+	b.ReportMetric(float64(len(rows.Bytes()))/float64(packed), "ratio")
 }

@@ -2,8 +2,9 @@ package tcpinfo
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 
-	"github.com/influxdata/line-protocol/v2/lineprotocol"
+	"dumbbell/collectors/sample"
 )
 
 // A Field is one member of struct tcp_info (include/uapi/linux/tcp.h).
@@ -11,19 +12,28 @@ type Field struct {
 	Name   string // the kernel's name without "tcpi_", with a unit where the kernel gives none
 	Offset int    // bytes from the start of the structure
 	Width  int    // bytes: 1, 2, 4 or 8
-	Since  int    // length of the first structure that has it: 232 is Linux 6.1, 240 is 6.2, 248 is 6.7
+	Since  int    // length of the first structure that has it: 232 is Linux 6.1, 240 is 6.2, 248 is 6.7, 280 is 6.18
 	Unset  bool   // all bits set means that the kernel has no value yet
+	Shift  int    // of a bit field, counted from the lowest bit
+	Bits   int    // of a bit field; 0 for a member of its whole width
 }
 
 // Fields are the members that Dumbbell records, in the order in which they
 // are written. Decoding, line protocol and documentation all follow this
-// table. Members later than those of Linux 6.12 (248 bytes) are not recorded.
+// table. Left out are fackets and last_ack_sent, which are always 0. What a
+// kernel sends beyond the last of them is kept as it came, in unknown_tail:
+// from byte 276 on kernels of one length differ.
 var Fields = []Field{
 	{Name: "state", Offset: 0, Width: 1, Since: 232},
 	{Name: "ca_state", Offset: 1, Width: 1, Since: 232},
 	{Name: "retransmits", Offset: 2, Width: 1, Since: 232},
+	{Name: "probes", Offset: 3, Width: 1, Since: 232},
 	{Name: "backoff", Offset: 4, Width: 1, Since: 232},
 	{Name: "options", Offset: 5, Width: 1, Since: 232},
+	{Name: "snd_wscale", Offset: 6, Width: 1, Since: 232, Bits: 4},
+	{Name: "rcv_wscale", Offset: 6, Width: 1, Since: 232, Shift: 4, Bits: 4},
+	{Name: "delivery_rate_app_limited", Offset: 7, Width: 1, Since: 232, Bits: 1},
+	{Name: "fastopen_client_fail", Offset: 7, Width: 1, Since: 232, Shift: 1, Bits: 2},
 	{Name: "rto_us", Offset: 8, Width: 4, Since: 232},
 	{Name: "ato_us", Offset: 12, Width: 4, Since: 232},
 	{Name: "snd_mss", Offset: 16, Width: 4, Since: 232},
@@ -47,6 +57,7 @@ var Fields = []Field{
 	{Name: "rcv_space", Offset: 96, Width: 4, Since: 232},
 	{Name: "total_retrans", Offset: 100, Width: 4, Since: 232},
 	{Name: "pacing_rate_Bps", Offset: 104, Width: 8, Since: 232, Unset: true},
+	{Name: "max_pacing_rate_Bps", Offset: 112, Width: 8, Since: 232, Unset: true},
 	{Name: "bytes_acked", Offset: 120, Width: 8, Since: 232},
 	{Name: "bytes_received", Offset: 128, Width: 8, Since: 232},
 	{Name: "segs_out", Offset: 136, Width: 4, Since: 232},
@@ -72,7 +83,17 @@ var Fields = []Field{
 	{Name: "total_rto", Offset: 240, Width: 2, Since: 248},
 	{Name: "total_rto_recoveries", Offset: 242, Width: 2, Since: 248},
 	{Name: "total_rto_time_ms", Offset: 244, Width: 4, Since: 248},
+	{Name: "received_ce", Offset: 248, Width: 4, Since: 280},
+	{Name: "delivered_e1_bytes", Offset: 252, Width: 4, Since: 280},
+	{Name: "delivered_e0_bytes", Offset: 256, Width: 4, Since: 280},
+	{Name: "delivered_ce_bytes", Offset: 260, Width: 4, Since: 280},
+	{Name: "received_e1_bytes", Offset: 264, Width: 4, Since: 280},
+	{Name: "received_e0_bytes", Offset: 268, Width: 4, Since: 280},
+	{Name: "received_ce_bytes", Offset: 272, Width: 4, Since: 280},
 }
+
+// knownLength is where the last field ends.
+const knownLength = 276
 
 // FieldByName returns a field of the table, and panics for a name that is not
 // in it: names are constants of the program.
@@ -91,7 +112,9 @@ type Info []byte
 
 // Value returns a field, and false where this kernel does not have it or has
 // no value for it yet.
-func (i Info) Value(f Field) (uint64, bool) {
+func (i Info) Value(f Field) (uint64, bool) { return i.value(&f) }
+
+func (i Info) value(f *Field) (uint64, bool) {
 	if f.Offset+f.Width > len(i) {
 		return 0, false
 	}
@@ -107,18 +130,104 @@ func (i Info) Value(f Field) (uint64, bool) {
 	case 8:
 		v, unset = binary.NativeEndian.Uint64(b), 1<<64-1
 	}
+	if f.Bits > 0 {
+		return v >> f.Shift & (1<<f.Bits - 1), true
+	}
 	return v, !f.Unset || v != unset
 }
 
-// AddFields writes the fields of a sample to a line that already has its
-// measurement and tags. Integers are signed because InfluxDB 1 has no others.
-func (s *Sample) AddFields(line *lineprotocol.Encoder) {
+// memoryFields are the words of INET_DIAG_SKMEMINFO (include/uapi/linux/sock_diag.h).
+var memoryFields = [...]string{
+	"skmem_rmem_alloc_bytes", "skmem_rcvbuf_bytes", "skmem_wmem_alloc_bytes", "skmem_sndbuf_bytes", "skmem_fwd_alloc_bytes",
+	"skmem_wmem_queued_bytes", "skmem_optmem_bytes", "skmem_backlog_bytes", "skmem_drops",
+}
+
+// What of a row is always there comes first: members of tcp_info up to the
+// length that the kernel sent, then words of memory, then the rest.
+var (
+	settled, settledKeys     = fieldKeys(false)
+	unsettled, unsettledKeys = fieldKeys(true) // those that may have no value yet
+	memoryKeys               = keys(memoryFields[:]...)
+	otherKeys                = keys("rqueue_bytes", "wqueue_bytes", "timer", "timer_expires_ms", "cookie")
+)
+
+func keys(names ...string) (all []sample.Key) {
+	for _, name := range names {
+		all = append(all, sample.NewKey(name))
+	}
+	return all
+}
+
+func fieldKeys(unset bool) (fields []Field, all []sample.Key) {
 	for _, f := range Fields {
-		if v, ok := s.Info.Value(f); ok {
-			line.AddField(f.Name, lineprotocol.IntValue(int64(v)))
+		if f.Unset == unset {
+			fields, all = append(fields, f), append(all, sample.NewKey(f.Name))
 		}
 	}
-	if name, ok := lineprotocol.StringValue(s.CongestionControl); ok && s.CongestionControl != "" {
-		line.AddField("congestion_control", name)
+	return fields, all
+}
+
+// AddFields writes all that is known of a socket to a row.
+func (s *Sample) AddFields(rows *sample.Rows) {
+	var values [128]int64 // more than there are fields
+	n := 0
+	for i := range settled {
+		v, ok := s.Info.value(&settled[i])
+		if !ok {
+			break // they are in order of their offset
+		}
+		values[n] = int64(v)
+		n++
+	}
+	rows.Ints(settledKeys[:n], values[:])
+	for i := range unsettled {
+		if v, ok := s.Info.value(&unsettled[i]); ok {
+			values[0] = int64(v)
+			rows.Ints(unsettledKeys[i:i+1], values[:])
+		}
+	}
+	for n = 0; n < len(memoryKeys) && 4*n+4 <= len(s.memory); n++ {
+		values[n] = int64(int32(binary.NativeEndian.Uint32(s.memory[4*n:])))
+	}
+	rows.Ints(memoryKeys[:n], values[:])
+	values[0], values[1] = int64(s.ReceiveQueue), int64(s.SendQueue)
+	values[2], values[3], values[4] = int64(s.Timer), int64(s.TimerExpires), int64(s.Cookie)
+	rows.Ints(otherKeys, values[:])
+	if len(s.Info) > knownLength {
+		for _, b := range s.Info[knownLength:] {
+			if b != 0 {
+				rows.String("unknown_tail", hex.EncodeToString(s.Info[knownLength:]))
+				break
+			}
+		}
+	}
+	if s.CongestionControl != "" {
+		rows.String("congestion_control", s.CongestionControl)
+	}
+	s.addControl(rows)
+}
+
+// addControl writes what the congestion control tells of itself
+// (include/uapi/linux/inet_diag.h). Gains of BBR are multiples, not 1/256.
+func (s *Sample) addControl(rows *sample.Rows) {
+	word := func(i int) int64 { return int64(binary.NativeEndian.Uint32(s.control[4*i:])) }
+	half := func(i int) int64 { return int64(binary.NativeEndian.Uint16(s.control[2*i:])) }
+	switch {
+	case s.controlKind == attrBBRInfo && len(s.control) >= 20:
+		rows.Int("bbr_bw_Bps", word(0)|word(1)<<32)
+		rows.Int("bbr_min_rtt_us", word(2))
+		rows.Float("bbr_pacing_gain", float64(word(3))/256)
+		rows.Float("bbr_cwnd_gain", float64(word(4))/256)
+	case s.controlKind == attrVegasInfo && len(s.control) >= 16:
+		rows.Int("vegas_enabled", word(0))
+		rows.Int("vegas_rttcnt", word(1))
+		rows.Int("vegas_rtt_us", word(2))
+		rows.Int("vegas_minrtt_us", word(3))
+	case s.controlKind == attrDCTCPInfo && len(s.control) >= 16:
+		rows.Int("dctcp_enabled", half(0))
+		rows.Int("dctcp_ce_state", half(1))
+		rows.Int("dctcp_alpha", word(1))
+		rows.Int("dctcp_ab_ecn", word(2))
+		rows.Int("dctcp_ab_tot", word(3))
 	}
 }

@@ -45,6 +45,9 @@ def measured(tmp_path: Path, **flow: Any) -> Flow:
     return found
 
 
+# What every host of a measurement samples.
+HOST_SAMPLES = {"link": True, "snmp": True, "cpu": True, "clock": True, "trace": False}
+
 # --- the plan as a whole ---------------------------------------------------------------------------
 
 
@@ -112,10 +115,10 @@ def test_measurement_is_that_of_the_data_model() -> None:
     }  # fmt: skip
     assert phase["hosts"]["sender1"] == {
         "actions": [{"at_ns": 0, "kind": "iperf3_client", "flow": "flow1"}],
-        "sample": {"tcp": ["flow1"], "qdisc": False},
+        "sample": {"tcp": ["flow1"], "qdisc": False} | HOST_SAMPLES,
     }
     assert phase["hosts"]["receiver1"]["actions"][0]["at_ns"] == -5_000_000_000
-    assert phase["hosts"]["router"] == {"actions": [], "sample": {"tcp": [], "qdisc": True}}
+    assert phase["hosts"]["router"] == {"actions": [], "sample": {"tcp": [], "qdisc": True} | HOST_SAMPLES}
 
 
 def test_calibration_pings_one_pair_after_the_other_then_fills_the_path() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import time
 import zlib
 from pathlib import Path
@@ -165,3 +166,18 @@ def test_four_flows_for_half_a_minute_take_less_than_a_second(tmp_path: Path) ->
     assert time.process_time() - began < 1
     assert found.tables["tcp_info"].schema["field_7"] == pl.Int64
     assert found.tables["tcp_info"].height == 1200
+
+
+def test_a_spool_in_many_files_is_one(tmp_path: Path) -> None:
+    files = ("spool.lp.gz", "spool-2.lp", "spool-10.lp", "spool-3.lp.gz")
+    numbers = {"spool.lp.gz": 1, "spool-2.lp": 2, "spool-3.lp.gz": 3, "spool-10.lp": 4}
+    for name in files:
+        content = batch_bytes(numbers[name], GOOD)
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    (tmp_path / "spool-2.lp.gz").write_bytes(b"cut sho")  # compressing it was interrupted before the rename
+    (tmp_path / "spool-4.lp.gz.part").write_bytes(b"cut sho")
+    found = spool.read(tmp_path / "spool.lp")
+    assert found.damage == []
+    assert len(found.batches) == 4
+    (tmp_path / "spool-3.lp.gz").unlink()
+    assert spool.read(tmp_path / "spool.lp").damage == ["batch 4 where batch 3 was due"]

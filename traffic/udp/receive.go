@@ -11,8 +11,8 @@ import (
 	"time"
 	"unsafe"
 
+	"dumbbell/collectors/sample"
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/influxdata/line-protocol/v2/lineprotocol"
 
 	"golang.org/x/sys/unix"
 )
@@ -334,19 +334,19 @@ func (r *Receiver) counts() ReceivedReport {
 // Time is when the report was made.
 func (r ReceivedReport) Time() time.Time { return time.Unix(0, r.UnixNs) }
 
-// AddFields adds the report to a row of line protocol; delays only if there are any.
-func (r ReceivedReport) AddFields(row *lineprotocol.Encoder) {
-	addCount(row, "received_packets", r.ReceivedPackets)
-	addCount(row, "received_bytes", r.ReceivedBytes)
-	addCount(row, "lost_packets", r.LostPackets)
-	addCount(row, "reordered_packets", r.ReorderedPackets)
-	addCount(row, "duplicate_packets", r.DuplicatePackets)
-	addCount(row, "stale_packets", r.StalePackets)
-	addCount(row, "socket_drops", r.SocketDrops)
-	addCount(row, "delay_packets", r.DelayPackets)
+// AddFields adds the report to a row; delays only if there are any.
+func (r ReceivedReport) AddFields(rows *sample.Rows) {
+	addCount(rows, "received_packets", r.ReceivedPackets)
+	addCount(rows, "received_bytes", r.ReceivedBytes)
+	addCount(rows, "lost_packets", r.LostPackets)
+	addCount(rows, "reordered_packets", r.ReorderedPackets)
+	addCount(rows, "duplicate_packets", r.DuplicatePackets)
+	addCount(rows, "stale_packets", r.StalePackets)
+	addCount(rows, "socket_drops", r.SocketDrops)
+	addCount(rows, "delay_packets", r.DelayPackets)
 	if r.DelayPackets > 0 {
-		row.AddField("delay_min_ns", lineprotocol.IntValue(r.DelayMinNs))
-		row.AddField("delay_mean_ns", lineprotocol.IntValue(r.DelayMeanNs))
-		row.AddField("delay_max_ns", lineprotocol.IntValue(r.DelayMaxNs))
+		rows.Int("delay_min_ns", r.DelayMinNs)
+		rows.Int("delay_mean_ns", r.DelayMeanNs)
+		rows.Int("delay_max_ns", r.DelayMaxNs)
 	}
 }

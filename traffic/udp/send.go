@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/influxdata/line-protocol/v2/lineprotocol"
+	"dumbbell/collectors/sample"
 
 	"golang.org/x/sys/unix"
 )
@@ -305,16 +305,16 @@ func (s *Sender) sendEnd(ctx context.Context) error {
 // Time is when the report was made.
 func (r SentReport) Time() time.Time { return time.Unix(0, r.UnixNs) }
 
-// AddFields adds the report to a row of line protocol.
-func (r SentReport) AddFields(row *lineprotocol.Encoder) {
-	addCount(row, "asked_packets", r.AskedPackets)
-	addCount(row, "sent_packets", r.SentPackets)
-	addCount(row, "sent_bytes", r.SentBytes)
-	addCount(row, "skipped_packets", r.SkippedPackets)
-	addCount(row, "dropped_packets", r.DroppedPackets)
-	row.AddField("late_max_ns", lineprotocol.IntValue(r.LateMaxNs))
+// AddFields adds the report to a row.
+func (r SentReport) AddFields(rows *sample.Rows) {
+	addCount(rows, "asked_packets", r.AskedPackets)
+	addCount(rows, "sent_packets", r.SentPackets)
+	addCount(rows, "sent_bytes", r.SentBytes)
+	addCount(rows, "skipped_packets", r.SkippedPackets)
+	addCount(rows, "dropped_packets", r.DroppedPackets)
+	rows.Int("late_max_ns", r.LateMaxNs)
 }
 
-func addCount(row *lineprotocol.Encoder, name string, count uint64) {
-	row.AddField(name, lineprotocol.IntValue(int64(count)))
+func addCount(rows *sample.Rows, name string, count uint64) {
+	rows.Int(name, int64(count))
 }

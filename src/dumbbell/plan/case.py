@@ -550,19 +550,24 @@ class CaseResolver:
             for own in names
             if isinstance(asked[name], TcpFlow) or getattr(asked[name], "sample", False)
         }
+        actions: list[tuple[str, Action]] = [*_ends(flows), *self.pings, *self.commands]
         samples = {
             host: Sample(
                 tcp=[f.name for f in flows if f.name in sampled and host in (f.src_host, f.dst_host)],
                 qdisc=host in routers,
+                link=True,
+                snmp=True,
+                cpu=True,
+                clock=True,
             )
-            for host in hosts
+            for host in {*routers, *(host for host, _ in actions)}
         }
         return self._phase(
             "measurement",
             self.scenario.duration + self.scenario.cool_down,
             flows=flows,
             hosts=hosts,
-            actions=[*_ends(flows), *self.pings, *self.commands],
+            actions=actions,
             samples=samples,
         )
 
@@ -587,7 +592,7 @@ class CaseResolver:
                     sample=samples.get(host, Sample()),
                 )
                 for host in hosts
-                if any(h == host for h, _ in actions) or samples.get(host, Sample()) != Sample()
+                if any(h == host for h, _ in actions) or samples.get(host, Sample()).anything
             },
         )
 

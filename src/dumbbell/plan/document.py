@@ -107,10 +107,23 @@ Action = Annotated[FlowAction | PingAction | CommandAction, Field(discriminator=
 
 
 class Sample(Part):
-    """What an agent samples: sockets of these flows, and its queues."""
+    """What an agent samples: sockets of these flows, its queues, and each second the whole host.
+
+    ``trace`` follows the same flows by the kernel's tracepoints, which needs an agent that may.
+    """
 
     tcp: list[str] = Field(default=[])
     qdisc: bool = False
+    link: bool = False
+    snmp: bool = False
+    cpu: bool = False
+    clock: bool = False
+    trace: bool = False
+
+    @property
+    def anything(self) -> bool:
+        """Whether the agent takes samples at all."""
+        return self != Sample()
 
 
 class PhaseHost(Part):
@@ -123,7 +136,7 @@ class PhaseHost(Part):
     def writes_rows(self) -> bool:
         """Whether the agent leaves samples, its own or those of a flow of its own."""
         own = any(action.kind in ("udp_receive", "udp_send") for action in self.actions)
-        return own or bool(self.sample.tcp) or self.sample.qdisc
+        return own or self.sample.anything
 
 
 class Phase(Part):

@@ -27,7 +27,7 @@ def collect(run_dir: Path, influx: InfluxTarget | None, wait_s: float = 30) -> V
     """
     run = Run.open(run_dir)
     run.read_spools()
-    tables = {name: run.table(name) for name in ("tcp_info", "udp", "qdisc")}
+    tables = {name: run.table(name) for name in run.measurements()}
     stored = None if influx is None else _store(run, tables, influx, wait_s)
     checks = judge(run, tables, stored)
     verdict = Verdict.of(checks)
@@ -101,7 +101,7 @@ def _manifest(
     for phase in point.phases:
         for host, part in phase.hosts.items():
             event = run.event("sampler", host=host, phase=phase.phase)
-            if event and (part.sample.tcp or part.sample.qdisc):
+            if event and part.sample.anything:
                 facts.append(
                     {
                         "subject": host,

@@ -150,10 +150,15 @@ class Run:
         for phase in self.point.phases:
             for host, part in phase.hosts.items():
                 path = self.raw(host, phase.phase, "spool.lp")
-                if path.exists():
+                if spool.segments(path):
                     self.spools[host, phase.phase] = spool.read(path)
                 elif part.writes_rows:
                     self.spools[host, phase.phase] = None
+
+    def measurements(self) -> list[str]:
+        """Names of all measurements in the spools; tcp_info, udp and qdisc are there even without rows."""
+        found = {name for part in self.spools.values() if part for name in part.tables}
+        return [*_NO_ROWS, *sorted(found - set(_NO_ROWS))]
 
     def table(self, measurement: str) -> pl.DataFrame:
         """All rows of a measurement from the spools, with ``t_ns`` since the t0 of their phase."""
@@ -167,7 +172,8 @@ class Run:
                 parts.append(
                     frame.with_columns(t_ns=t_ns).select(*frame.columns[:at], "t_ns", *frame.columns[at:])
                 )
-        none = pl.DataFrame(schema=_NO_ROWS[measurement])  # its columns are there whatever was measured
+        # Columns that are there whatever was measured.
+        none = pl.DataFrame(schema=_NO_ROWS.get(measurement, {}))
         if not parts:
             return none
         # What InfluxDB does too: a row is its tags and its time.

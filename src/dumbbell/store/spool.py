@@ -6,6 +6,7 @@ are not line protocol are left out of the tables, counted, and named in :attr:`S
 
 from __future__ import annotations
 
+import gzip
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -50,11 +51,34 @@ class Spool:
     damage: list[str] = field(default_factory=list)
 
 
+def segments(path: Path) -> list[Path]:
+    """Files of the spool whose first one has the given path, in order; old ones may be compressed.
+
+    A spool goes on in ``spool-2.lp``, ``spool-3.lp`` when a file is full. Where both forms of a file are
+    there, compressing it was cut short, and the plain one counts.
+    """
+    found: dict[int, Path] = {}
+    for file in path.parent.glob(f"{path.stem}*.lp*"):
+        number = re.fullmatch(rf"{re.escape(path.stem)}(?:-(\d+))?\.lp(?:\.gz)?", file.name)
+        if number and (file.suffix == ".lp" or int(number[1] or 1) not in found):
+            found[int(number[1] or 1)] = file
+    return [file for _, file in sorted(found.items())]
+
+
 def read(path: Path) -> Spool:
-    """Read a spool file. Damage is part of the result; only a file that cannot be opened raises OSError."""
+    """Read a spool by its first file. Damage is part of the result; OSError if a file cannot be read."""
     spool = Spool()
-    data = path.read_bytes()
-    start, due = 0, None
+    due = None
+    for file in segments(path) or [path]:
+        content = file.read_bytes()
+        due = _verify(spool, gzip.decompress(content) if file.suffix == ".gz" else content, due)
+    _tabulate(spool)
+    return spool
+
+
+def _verify(spool: Spool, data: bytes, due: int | None) -> int | None:
+    """Take the batches of one file whose CRC is right; the number of the batch that is due next."""
+    start = 0
     for trailer in _TRAILER.finditer(data):
         number, rows, crc = int(trailer[1]), int(trailer[2]), int(trailer[3], 16)
         if data[trailer.start() - 1 : trailer.start()] not in (b"", b"\n"):
@@ -75,14 +99,17 @@ def read(path: Path) -> Spool:
         torn = len(tail.removesuffix(b"\n").split(b"\n"))
         spool.rows_lost += torn
         spool.damage.append(f"torn last batch, {torn} rows without a CRC left out")
+    return due
 
+
+def _tabulate(spool: Spool) -> None:
+    """Make a frame of each measurement."""
     parts: dict[str, list[pl.DataFrame]] = {}
     for chunk in _chunks(spool.batches):
         for measurement, tags, frame in _parse(chunk, spool):
             parts.setdefault(measurement, []).append(frame)
             spool.tags[measurement] = list(dict.fromkeys((*spool.tags.get(measurement, ()), *tags)))
     spool.tables = {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in sorted(parts.items())}
-    return spool
 
 
 def _chunks(batches: Iterable[bytes]) -> Iterator[str]:

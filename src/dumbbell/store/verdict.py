@@ -393,7 +393,7 @@ class _Judge:
                 "spool intact", f"{host} {phase}", 0, damage, unit="faults", ok=not reason, reason=reason
             )
         for host, part in self.measurement.hosts.items():
-            if part.sample.tcp or part.sample.qdisc:
+            if part.sample.anything:
                 event = self.run.event("sampler", host=host, phase="measurement") or {}
                 share = event["missed"] / event["ticks"] if event.get("ticks") and "missed" in event else None
                 self.close(

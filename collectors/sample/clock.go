@@ -1,0 +1,40 @@
+package sample
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Clock reads wall time and CLOCK_MONOTONIC with one call to the kernel:
+// Go's own monotonic clock is CLOCK_MONOTONIC from another origin.
+type Clock struct {
+	origin     time.Time
+	originMono time.Duration
+}
+
+// NewClock relates Go's monotonic clock to the kernel's.
+func NewClock() (Clock, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return Clock{}, fmt.Errorf("reading CLOCK_MONOTONIC: %w", err)
+	}
+	return Clock{origin: time.Now(), originMono: time.Duration(ts.Nano())}, nil
+}
+
+// Mono is CLOCK_MONOTONIC at a time that this process has read.
+func (c Clock) Mono(t time.Time) time.Duration { return c.originMono + t.Sub(c.origin) }
+
+// Time is the time at a reading of CLOCK_MONOTONIC, on the wall clock as it is now.
+func (c Clock) Time(mono time.Duration) time.Time {
+	now := time.Now()
+	return now.Add(mono - c.Mono(now))
+}
+
+// At turns a moment of the wall clock into a deadline of the monotonic clock.
+// Done once for a run, it makes the run immune to steps of the wall clock.
+func (c Clock) At(unixNs int64) time.Time {
+	now := time.Now()
+	return now.Add(time.Duration(unixNs - now.UnixNano()))
+}

@@ -1,0 +1,149 @@
+package sample
+
+import (
+	"context"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Report tells how well a sampler kept time.
+type Report struct {
+	Ticks            int64         // multiples of the interval that have passed
+	Sampled          int64         // of them, those at which samples were taken
+	AchievedInterval time.Duration // the median between two samples
+	LateMax          time.Duration // the longest that a sample was late
+}
+
+// Missed is the number of ticks without a sample.
+func (r Report) Missed() int64 { return r.Ticks - r.Sampled }
+
+// A Pace is a sequence of ticks: the multiples of an interval from a start on.
+type Pace struct {
+	start     time.Time
+	interval  time.Duration
+	ticks     int64 // 0: without end
+	next      int64
+	previous  time.Time
+	sampled   int64
+	lateMax   time.Duration
+	intervals *histogram
+}
+
+// NewPace starts a pace. It ends after the duration, whose end itself is no
+// tick; a duration of 0 has no end.
+func NewPace(start time.Time, interval, duration time.Duration) *Pace {
+	return &Pace{
+		start: start, interval: interval, ticks: int64((duration + interval - 1) / interval),
+		intervals: newHistogram(interval),
+	}
+}
+
+// Next sleeps until the next tick is due and reports whether there was one:
+// not after the end, nor once the context has ended. Ticks that have passed
+// meanwhile are missed; late is not missed until the next tick is due.
+func (p *Pace) Next(ctx context.Context) bool {
+	if p.sampled > 0 {
+		p.next = max(p.next+1, int64(time.Since(p.start)/p.interval))
+	}
+	if p.ticks > 0 && p.next >= p.ticks {
+		return false
+	}
+	due := p.start.Add(time.Duration(p.next) * p.interval)
+	if sleepUntil(ctx, due, holdTime, holdingSleep) != nil {
+		return false
+	}
+	now := time.Now()
+	p.lateMax = max(p.lateMax, now.Sub(due))
+	if p.sampled > 0 {
+		p.intervals.add(now.Sub(p.previous))
+	}
+	p.previous = now
+	p.sampled++
+	return true
+}
+
+// Report tells how the pace was kept until now.
+func (p *Pace) Report() Report {
+	ticks := max(0, int64(time.Since(p.start)/p.interval)+1)
+	if p.ticks > 0 {
+		ticks = min(ticks, p.ticks)
+	}
+	return Report{Ticks: max(ticks, p.sampled), Sampled: p.sampled, AchievedInterval: p.intervals.median(), LateMax: p.lateMax}
+}
+
+// AddFields writes the report to a row.
+func (r Report) AddFields(rows *Rows) {
+	rows.Int("ticks", r.Ticks)
+	rows.Int("sampled", r.Sampled)
+	rows.Int("missed", r.Missed())
+	rows.Int("achieved_interval_ns", r.AchievedInterval.Nanoseconds())
+	rows.Int("late_max_ns", r.LateMax.Nanoseconds())
+}
+
+// SleepUntil sleeps to a moment of the monotonic clock, or until the context
+// ends, whose error it then returns. Go's timers can be a millisecond late,
+// since epoll_wait counts milliseconds; the kernel wakes us for the rest.
+func SleepUntil(ctx context.Context, t time.Time) error {
+	const rest = 2 * time.Millisecond
+	return sleepUntil(ctx, t, rest, func(ts *unix.Timespec) { unix.Nanosleep(ts, nil) })
+}
+
+func sleepUntil(ctx context.Context, t time.Time, rest time.Duration, sleep func(*unix.Timespec)) error {
+	if d := time.Until(t) - rest; d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+	for d := time.Until(t); d > 0; d = time.Until(t) {
+		ts := unix.NsecToTimespec(d.Nanoseconds())
+		sleep(&ts) // cut short by a signal, it is repeated
+	}
+	return ctx.Err()
+}
+
+// holdTime is how long a pace sleeps by holdingSleep. It delays the end of a
+// context by as much.
+const holdTime = 20 * time.Millisecond
+
+// holdingSleep sleeps without telling Go's scheduler, which would give this
+// thread's place to another and look for work for it: that costs several times
+// what a sample does. Meanwhile other goroutines have the process's other
+// places (GOMAXPROCS), and a signal of the garbage collector ends the sleep.
+func holdingSleep(ts *unix.Timespec) {
+	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(ts)), 0, 0)
+}
+
+// A histogram finds the median of intervals near an expected one to 0.1 % of
+// it, in constant memory however long a run is.
+type histogram struct {
+	width  time.Duration
+	counts [4096]uint64 // the last one also counts what is longer
+	total  uint64
+}
+
+func newHistogram(expected time.Duration) *histogram {
+	return &histogram{width: max(expected/1000, 1)}
+}
+
+func (h *histogram) add(d time.Duration) {
+	h.counts[min(int(d/h.width), len(h.counts)-1)]++
+	h.total++
+}
+
+// median is 0 for an empty histogram.
+func (h *histogram) median() time.Duration {
+	var below uint64
+	for i, n := range h.counts {
+		below += n
+		if n > 0 && below >= (h.total+1)/2 {
+			return time.Duration(i)*h.width + h.width/2
+		}
+	}
+	return 0
+}

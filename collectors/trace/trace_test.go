@@ -1,0 +1,375 @@
+package trace
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"dumbbell/collectors/sample"
+	"dumbbell/collectors/tcpinfo"
+
+	"golang.org/x/sys/unix"
+)
+
+var record = flag.Bool("record", false, "record this machine's formats and a page of its trace into testdata")
+
+func newClock(t testing.TB) sample.Clock {
+	t.Helper()
+	clock, err := sample.NewClock()
+	check(t, err)
+	return clock
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newSource traces, or skips the test where that is not possible.
+func newSource(t *testing.T, clock sample.Clock, tuples ...tcpinfo.Tuple) *Source {
+	t.Helper()
+	var flows []tcpinfo.Flow
+	for i, tuple := range tuples {
+		flows = append(flows, tcpinfo.Flow{Tags: sample.Tags{"flow": strconv.Itoa(i)}, Tuple: tuple})
+	}
+	s, err := NewSource(flows, sample.Tags{"host": "here"}, clock)
+	if errors.Is(err, ErrUnavailable) {
+		t.Skip(err)
+	}
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close()) })
+	for _, e := range s.Events() {
+		if e.Unavailable != nil {
+			t.Skipf("%s: %v", e.Name, e.Unavailable)
+		}
+	}
+	return s
+}
+
+// reserve returns a local address that is free, and a listener.
+func reserve(t *testing.T, host string) (*net.TCPAddr, net.Listener) {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	check(t, err)
+	local := l.Addr().(*net.TCPAddr)
+	check(t, l.Close())
+	l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	check(t, err)
+	t.Cleanup(func() { l.Close() })
+	return local, l
+}
+
+func transfer(t *testing.T, client, server net.Conn, n int) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.CopyN(io.Discard, server, int64(n))
+		done <- err
+	}()
+	_, err := client.Write(make([]byte, n))
+	check(t, err)
+	check(t, <-done)
+}
+
+// TestConnection: the life of a connection is there, in order, at the time at
+// which it happened, and nothing of another.
+func TestConnection(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		t.Run(host, func(t *testing.T) {
+			clock := newClock(t)
+			local, listener := reserve(t, host)
+			remote := listener.Addr().(*net.TCPAddr).AddrPort()
+			tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: remote}
+			s := newSource(t, clock, tuple, tuple.Mirror())
+			rows := sample.NewRows(clock)
+			began := time.Now()
+			client, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", remote.String())
+			check(t, err)
+			server, err := listener.Accept()
+			check(t, err)
+			other, err := net.Dial("tcp", remote.String()) // passes the filter of ports
+			check(t, err)
+			check(t, other.Close())
+			transfer(t, client, server, 1_000_000)
+			check(t, client.Close())
+			check(t, server.Close())
+			for deadline := time.Now().Add(5 * time.Second); !strings.Contains(string(rows.Bytes()), "tcp_event,event=state,flow=1 old_state=9i,state=7i"); time.Sleep(time.Millisecond) {
+				check(t, s.Sample(rows))
+				if time.Now().After(deadline) {
+					t.Fatalf("the end is missing: %.2000s", rows.Bytes())
+				}
+			}
+			ended := time.Now()
+			var states, probes int
+			unacknowledged := int64(-1)
+			events := regexp.MustCompile(`(?m)^(tcp_\w+)(?:,event=(\w+))?,flow=([01]) (\S+) (\d+)$`).FindAllStringSubmatch(string(rows.Bytes()), -1)
+			slices.SortFunc(events, func(a, b []string) int { return strings.Compare(a[5], b[5]) }) // each CPU has a buffer of its own
+			for _, m := range events {
+				stamp, err := strconv.ParseInt(m[5], 10, 64)
+				check(t, err)
+				if stamp < began.UnixNano() || stamp > ended.UnixNano() {
+					t.Fatalf("at %d, not between %d and %d: %s", stamp, began.UnixNano(), ended.UnixNano(), m[0])
+				}
+				if m[3] == "1" {
+					continue
+				}
+				switch {
+				case m[2] == "state":
+					states++
+				case m[1] == "tcp_probe":
+					probes++
+					una := regexp.MustCompile(`snd_una=(\d+)i`).FindStringSubmatch(m[4])
+					v, err := strconv.ParseInt(una[1], 10, 64)
+					check(t, err)
+					if unacknowledged >= 0 && int32(uint32(v)-uint32(unacknowledged)) < 0 {
+						t.Errorf("snd_una went back from %d to %d", unacknowledged, v)
+					}
+					unacknowledged = v
+					if !strings.Contains(m[4], "snd_cwnd=") || !strings.Contains(m[4], "srtt_us=") {
+						t.Fatal(m[0])
+					}
+				}
+			}
+			if states < 4 || probes < 3 || s.Lost() != 0 {
+				t.Errorf("%d changes of state, %d probes, %d lost", states, probes, s.Lost())
+			}
+		})
+	}
+}
+
+// TestLosses: where a queue drops, drops are counted by their reason and the
+// retransmissions and changes of the congestion state that follow are there.
+func TestLosses(t *testing.T) {
+	if _, err := exec.LookPath("tc"); err != nil || os.Geteuid() != 0 {
+		t.Skip("needs root and iproute2")
+	}
+	runtime.LockOSThread() // never unlocked: the namespace ends with the thread
+	check(t, unix.Unshare(unix.CLONE_NEWNET))
+	for _, command := range []string{
+		"ip link set lo mtu 1500 up",
+		"tc qdisc add dev lo root tbf rate 20mbit burst 5000 limit 8000",
+	} {
+		if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	clock := newClock(t)
+	local, listener := reserve(t, "127.0.0.1")
+	tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: listener.Addr().(*net.TCPAddr).AddrPort()}
+	s := newSource(t, clock, tuple)
+	client, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", listener.Addr().String())
+	check(t, err)
+	defer client.Close()
+	server, err := listener.Accept()
+	check(t, err)
+	defer server.Close()
+	transfer(t, client, server, 300_000)
+	rows := sample.NewRows(clock)
+	check(t, s.Sample(rows))
+	got := string(rows.Bytes())
+	if !strings.Contains(got, "drops,host=here,reason=QDISC_") {
+		t.Error("no drop by the qdisc")
+	}
+	retransmits := strings.Count(got, "tcp_event,event=retransmit,flow=0 ")
+	if retransmits == 0 && !strings.Contains(got, "event=ca_state,flow=0 ca_state=2i") {
+		t.Errorf("neither a retransmission nor a reduction: %.3000s", got)
+	}
+	t.Logf("%d retransmissions, %d changes of the congestion state", retransmits, strings.Count(got, "event=ca_state"))
+}
+
+// TestLostIsCounted fills the buffer beyond its size before it is read.
+func TestLostIsCounted(t *testing.T) {
+	clock := newClock(t)
+	local, listener := reserve(t, "127.0.0.1")
+	tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: listener.Addr().(*net.TCPAddr).AddrPort()}
+	s := newSource(t, clock, tuple, tuple.Mirror())
+	check(t, s.instance.write("buffer_size_kb", "8"))
+	client, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", listener.Addr().String())
+	check(t, err)
+	defer client.Close()
+	server, err := listener.Accept()
+	check(t, err)
+	defer server.Close()
+	for range 1000 {
+		transfer(t, client, server, 1)
+	}
+	rows := sample.NewRows(clock)
+	check(t, s.Sample(rows))
+	if probes := strings.Count(string(rows.Bytes()), "tcp_probe,"); s.Lost() < 500 || probes == 0 || int64(probes)+s.Lost() < 2000 {
+		t.Errorf("%d probes and %d lost of at least 2000", probes, s.Lost())
+	}
+}
+
+func TestPortFilter(t *testing.T) {
+	if got := portFilter([]uint16{5, 7}); got != "sport == 5 || dport == 5 || sport == 7 || dport == 7" {
+		t.Error(got)
+	}
+	many := make([]uint16, 100)
+	for i := range many {
+		many[i] = uint16(1000 + i)
+	}
+	if got := portFilter(many); got != "(sport >= 1000 && sport <= 1099) || (dport >= 1000 && dport <= 1099)" {
+		t.Error(got)
+	}
+}
+
+const recorded = "testdata/6.18/"
+
+func TestRecord(t *testing.T) {
+	if !*record {
+		t.Skip("only with -record")
+	}
+	clock := newClock(t)
+	local, listener := reserve(t, "127.0.0.1")
+	tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: listener.Addr().(*net.TCPAddr).AddrPort()}
+	s := newSource(t, clock, tuple)
+	client, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", listener.Addr().String())
+	check(t, err)
+	defer client.Close()
+	server, err := listener.Accept()
+	check(t, err)
+	defer server.Close()
+	transfer(t, client, server, 500_000)
+	check(t, os.MkdirAll(recorded, 0o755))
+	for _, e := range events {
+		text, err := os.ReadFile(filepath.Join(s.instance.path, "events", e.name, "format"))
+		check(t, err)
+		check(t, os.WriteFile(recorded+filepath.Base(e.name)+".format", text, 0o644))
+	}
+	for _, pages := range s.instance.pages {
+		for {
+			page := make([]byte, 4096)
+			raw, err := pages.SyscallConn()
+			check(t, err)
+			var n int
+			check(t, raw.Control(func(fd uintptr) { n, err = unix.Read(int(fd), page) }))
+			if err != nil || n == 0 {
+				break
+			}
+			s.rows = sample.NewRows(clock)
+			_, err = readPage(page[:n], s.record)
+			check(t, err)
+			if strings.Count(string(s.rows.Bytes()), "tcp_probe,") > 5 {
+				check(t, os.WriteFile(recorded+"page.bin", page[:n], 0o644))
+				return
+			}
+		}
+	}
+	t.Fatal("nothing was traced")
+}
+
+// TestRecordedPage decodes what Linux 6.18 wrote.
+func TestRecordedPage(t *testing.T) {
+	text, err := os.ReadFile(recorded + "tcp_probe.format")
+	check(t, err)
+	f, err := parseFormat(text)
+	check(t, err)
+	page, err := os.ReadFile(recorded + "page.bin")
+	check(t, err)
+	probes, last := 0, time.Duration(0)
+	lost, err := readPage(page, func(at time.Duration, data []byte) {
+		if at < last {
+			t.Errorf("time went back from %v to %v", last, at)
+		}
+		last = at
+		if id, _ := f.integer(data, "common_type"); id != int64(f.id) {
+			return
+		}
+		probes++
+		local, remote := f.address(data, "s"), f.address(data, "d")
+		if local.Addr() != netip.MustParseAddr("127.0.0.1") || remote.Addr() != local.Addr() || local.Port() == remote.Port() {
+			t.Errorf("from %v to %v", local, remote)
+		}
+		if cwnd, ok := f.integer(data, "snd_cwnd"); !ok || cwnd < 2 || cwnd > 10000 {
+			t.Errorf("snd_cwnd %d", cwnd)
+		}
+		if _, ok := f.integer(data, "no_such_field"); ok {
+			t.Error("a field that does not exist has a value")
+		}
+	})
+	if err != nil || lost != 0 || probes < 3 {
+		t.Errorf("%d probes, %d lost, %v", probes, lost, err)
+	}
+}
+
+func TestReasonsAreFoundByName(t *testing.T) {
+	text, err := os.ReadFile(recorded + "kfree_skb.format")
+	check(t, err)
+	f, err := parseFormat(text)
+	check(t, err)
+	if f.reasons[64] != "QDISC_DROP" || f.reasons[36] != "TCP_RFC7323_PAWS" || realDrops(f) != "reason != 2" {
+		t.Errorf("%v, filter %q", f.reasons, realDrops(f))
+	}
+}
+
+func FuzzPage(f *testing.F) {
+	page, err := os.ReadFile(recorded + "page.bin")
+	check(f, err)
+	text, err := os.ReadFile(recorded + "tcp_probe.format")
+	check(f, err)
+	format, err := parseFormat(text)
+	check(f, err)
+	f.Add(page)
+	f.Add(page[:100])
+	f.Fuzz(func(t *testing.T, page []byte) {
+		readPage(page, func(_ time.Duration, data []byte) {
+			format.address(data, "s")
+			format.integer(data, "srtt")
+		})
+	})
+}
+
+func FuzzFormat(f *testing.F) {
+	for _, e := range events {
+		text, err := os.ReadFile(recorded + filepath.Base(e.name) + ".format")
+		check(f, err)
+		f.Add(text, text)
+	}
+	f.Fuzz(func(t *testing.T, text, data []byte) {
+		if format, err := parseFormat(text); err == nil {
+			format.address(data, "s")
+			for name := range format.fields {
+				format.integer(data, name)
+			}
+			realDrops(format)
+		}
+	})
+}
+
+func BenchmarkRecords(b *testing.B) {
+	page, err := os.ReadFile(recorded + "page.bin")
+	check(b, err)
+	text, err := os.ReadFile(recorded + "tcp_probe.format")
+	check(b, err)
+	f, err := parseFormat(text)
+	check(b, err)
+	s := &Source{clock: newClock(b), flows: make(map[tcpinfo.Tuple]*flow), rows: sample.NewRows(newClock(b))}
+	s.handlers = map[uint16]func(time.Time, []byte){f.id: s.handler("tcp/tcp_probe", f)}
+	series := sample.NewSeries("tcp_probe", sample.Tags{"flow": "0"})
+	_, err = readPage(page, func(_ time.Duration, data []byte) {
+		if id, _ := f.integer(data, "common_type"); id == int64(f.id) {
+			s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}] = &flow{probe: series}
+		}
+	})
+	check(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.rows.Reset()
+		readPage(page, s.record)
+	}
+	b.ReportMetric(float64(s.seen)/b.Elapsed().Seconds(), "records/s")
+}

@@ -1,0 +1,196 @@
+// Package web100 presents a connection by the variables of web100 and RFC 4898
+// (TCP Extended Statistics MIB), with what each is worth on a given kernel.
+// What a host cannot tell has no value: a zero is always a measurement.
+package web100
+
+import (
+	"fmt"
+	"strings"
+
+	"dumbbell/collectors/tcpinfo"
+)
+
+// A Grade says what a value is worth.
+type Grade int
+
+// Grades, from the worst.
+const (
+	Unavailable Grade = iota
+	Approximate
+	Exact
+)
+
+func (g Grade) String() string { return [...]string{"not available", "approximate", "exact"}[g] }
+
+// A Capability is what a way to a value needs of a host.
+type Capability string
+
+// Capabilities. Those of tcp_info are the length of its structure.
+const (
+	Info    Capability = "tcp_info"                 // any kernel that is supported
+	Info62  Capability = "tcp_info of Linux 6.2"    // rcv_wnd
+	Info67  Capability = "tcp_info of Linux 6.7"    // total_rto and what follows
+	Trace   Capability = "tracepoints"              // root, tcp_cong_state_set and tcp_probe
+	Counter Capability = "counters, one flow alone" // exact if no other flow uses the network namespace
+)
+
+// A Way is one source of a variable.
+type Way struct {
+	Needs Capability
+	Grade Grade
+	How   string
+	value func(*Connection) (int64, bool) // nil: by the analysis, from the rows that How names
+}
+
+// A Variable is one of web100's, with its ways, the best first.
+type Variable struct {
+	Name, Unit string
+	Ways       []Way
+}
+
+func exact(how string, v func(*Connection) (int64, bool)) Way {
+	return Way{Info, Exact, how, v}
+}
+
+func rough(how string, v func(*Connection) (int64, bool)) Way {
+	return Way{Info, Approximate, how, v}
+}
+
+// of returns the value of a member of tcp_info.
+func of(name string) func(*Connection) (int64, bool) {
+	f := tcpinfo.FieldByName(name)
+	return func(c *Connection) (int64, bool) { return c.now(f) }
+}
+
+// product multiplies two members: windows that the kernel counts in segments.
+func product(a, b string) func(*Connection) (int64, bool) {
+	x, y := of(a), of(b)
+	return func(c *Connection) (int64, bool) {
+		v, ok := x(c)
+		w, known := y(c)
+		return v * w, ok && known
+	}
+}
+
+func difference(a, b string) func(*Connection) (int64, bool) {
+	x, y := of(a), of(b)
+	return func(c *Connection) (int64, bool) {
+		v, ok := x(c)
+		w, known := y(c)
+		return v - w, ok && known
+	}
+}
+
+func maximum(i int) func(*Connection) (int64, bool) {
+	return func(c *Connection) (int64, bool) { return c.maximum[i], c.seen[i] }
+}
+
+func member(name string) Way { return exact("`"+name+"`", of(name)) }
+
+// Variables is the table that the code and docs/variables.md both follow.
+var Variables = []Variable{
+	{"SegsOut", "segments", []Way{exact("`segs_out`; counts what the own qdisc dropped too", of("segs_out"))}},
+	{"DataSegsOut", "segments", []Way{member("data_segs_out")}},
+	{"DataOctetsOut", "bytes", []Way{member("bytes_sent")}},
+	{"SegsRetrans", "segments", []Way{exact("`total_retrans`; includes SYN", of("total_retrans"))}},
+	{"OctetsRetrans", "bytes", []Way{member("bytes_retrans")}},
+	{"SegsIn", "segments", []Way{member("segs_in")}},
+	{"DataSegsIn", "segments", []Way{member("data_segs_in")}},
+	{"AckPktsIn", "segments", []Way{rough("`segs_in` - `data_segs_in`; includes all without data", difference("segs_in", "data_segs_in"))}},
+	{"ThruOctetsAcked", "bytes", []Way{exact("`bytes_acked`; SYN and FIN count", of("bytes_acked"))}},
+	{"ThruOctetsReceived", "bytes", []Way{member("bytes_received")}},
+	{"CurMSS", "bytes", []Way{member("snd_mss")}},
+	{"CurCwnd", "bytes", []Way{exact("`snd_cwnd` * `snd_mss`", product("snd_cwnd", "snd_mss"))}},
+	{"MaxCwnd", "bytes", []Way{
+		{Trace, Exact, "maximum of `tcp_probe`, where no record was lost", nil},
+		rough("maximum of samples; misses peaks between them", maximum(maxCwnd)),
+	}},
+	{"CurSsthresh", "bytes", []Way{exact("`snd_ssthresh` * `snd_mss`; absent while infinite", ssthresh)}},
+	{"PipeSize", "bytes", []Way{exact("(`unacked` - `sacked` - `lost` + `retrans`) * `snd_mss`", pipe)}},
+	{"SmoothedRTT", "us", []Way{member("srtt_us")}},
+	{"RTTVar", "us", []Way{rough("`rttvar_us`, the mean deviation, not the variance that RTO uses", of("rttvar_us"))}},
+	{"MinRTT", "us", []Way{exact("`min_rtt_us`; of the last 300 s (tcp_min_rtt_wlen)", of("min_rtt_us"))}},
+	{"MaxRTT", "us", []Way{rough("maximum of sampled `srtt_us`; too low", maximum(maxRTT))}},
+	{"SampleRTT", "us", nil},
+	{"SumRTT", "us", nil},
+	{"CountRTT", "samples", nil},
+	{"CurRTO", "us", []Way{exact("`rto_us`; in jiffies of the kernel", of("rto_us"))}},
+	{"MaxRTO", "us", []Way{rough("maximum of samples", maximum(maxRTO))}},
+	{"SndLimTimeRwin", "us", []Way{rough("`rwnd_limited_us`; in jiffies, while data is queued", of("rwnd_limited_us"))}},
+	{"SndLimTimeCwnd", "us", []Way{rough("`busy_time_us` - `rwnd_limited_us` - `sndbuf_limited_us`; includes pacing and the own queue", cwndLimited)}},
+	{"SndLimTimeSnd", "us", []Way{rough("`sndbuf_limited_us` + time without data to send, since first sampled", senderLimited)}},
+	{"CongestionSignals", "signals", []Way{
+		{Trace, Exact, "rows of `tcp_event` ca_state with 2, 3 or 4", nil},
+		rough("changes of sampled `ca_state` into CWR, Recovery or Loss; misses those between samples", signals),
+	}},
+	{"FastRetran", "episodes", []Way{
+		{Trace, Exact, "rows of `tcp_event` ca_state with 3", nil},
+		{Counter, Exact, "`snmp` TcpExtTCPSackRecovery + TcpExtTCPRenoRecovery", nil},
+	}},
+	{"Timeouts", "episodes", []Way{
+		{Info67, Exact, "`total_rto_recoveries`, and one that lasts; includes SYN", of("total_rto_recoveries")},
+		{Counter, Exact, "`snmp` TcpExtTCPTimeouts less those that follow another", nil},
+	}},
+	{"SubsequentTimeouts", "timeouts", []Way{
+		{Info67, Exact, "`total_rto` - `total_rto_recoveries`", difference("total_rto", "total_rto_recoveries")},
+	}},
+	{"CurTimeoutCount", "timeouts", []Way{member("backoff")}},
+	{"CongestionOverCount", "undos", []Way{
+		{Counter, Exact, "`snmp` TcpExtTCPFullUndo + PartialUndo + DSACKUndo + LossUndo", nil},
+	}},
+	{"SpuriousRtoDetected", "timeouts", []Way{{Counter, Exact, "`snmp` TcpExtTCPSpuriousRTOs", nil}}},
+	{"SendStall", "stalls", []Way{
+		{Trace, Approximate, "`drops` QDISC_* of the sending host; episodes are rows of `tcp_event` ca_state with 2", nil},
+	}},
+	{"OtherReductions", "reductions", []Way{rough("falls of sampled `snd_cwnd` while `ca_state` stays Open", reductions)}},
+	{"SlowStart", "ACKs", nil},
+	{"CongAvoid", "ACKs", nil},
+	{"DupAcksIn", "ACKs", nil},
+	{"DupAcksOut", "ACKs", []Way{rough("`rcv_ooopack` of the receiver; ACK compression sends fewer", of("rcv_ooopack"))}},
+	{"SACKsRcvd", "ACKs", nil},
+	{"DSACKDups", "segments", []Way{member("dsack_dups")}},
+	{"ReorderingEvents", "events", []Way{rough("`reord_seen`; those that raised the estimate", of("reord_seen"))}},
+	{"ECNsignals", "segments", []Way{rough("`delivered_ce`; segments, not ECE", of("delivered_ce"))}},
+	{"CurRwinRcvd", "bytes", []Way{member("snd_wnd")}},
+	{"CurRwinSent", "bytes", []Way{
+		{Info62, Exact, "`rcv_wnd`", of("rcv_wnd")},
+		{Trace, Exact, "`rcv_wnd` of `tcp_probe`", nil},
+	}},
+	{"CurAppWQueue", "bytes", []Way{member("notsent_bytes")}},
+	{"CurAppRQueue", "bytes", []Way{exact("`rqueue_bytes`", func(c *Connection) (int64, bool) { return c.receiveQueue, c.samples > 0 })}},
+	{"PAWSRejects", "segments", []Way{
+		{Trace, Approximate, "`drops` TCP_RFC7323_PAWS*, of the whole host", nil},
+		{Counter, Exact, "`snmp` TcpExtPAWSEstab", nil},
+	}},
+	{"QuenchRcvd", "messages", nil},
+}
+
+// Grade is what a variable is worth where a host has the given capabilities,
+// and the way to it.
+func (v *Variable) Grade(has func(Capability) bool) (Grade, Way) {
+	for _, w := range v.Ways {
+		if has(w.Needs) {
+			return w.Grade, w
+		}
+	}
+	return Unavailable, Way{}
+}
+
+// Markdown is the table for docs/variables.md.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString("| variable | unit | grade | needs | how |\n|---|---|---|---|---|\n")
+	for _, v := range Variables {
+		for i, w := range v.Ways {
+			name, unit := v.Name, v.Unit
+			if i > 0 {
+				name, unit = "", "" // another way to the same
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, unit, w.Grade, w.Needs, w.How)
+		}
+		if len(v.Ways) == 0 {
+			fmt.Fprintf(&b, "| %s | %s | %s | | |\n", v.Name, v.Unit, Unavailable)
+		}
+	}
+	return b.String()
+}

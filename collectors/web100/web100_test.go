@@ -1,0 +1,163 @@
+package web100
+
+import (
+	"encoding/binary"
+	"flag"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"dumbbell/collectors/sample"
+	"dumbbell/collectors/tcpinfo"
+)
+
+var write = flag.Bool("write", false, "write docs/variables.md")
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDocumentation: docs/variables.md has the table that the code follows.
+func TestDocumentation(t *testing.T) {
+	const path = "../../docs/variables.md"
+	b, err := os.ReadFile(path)
+	check(t, err)
+	head, _, ok := strings.Cut(string(b), "| variable |")
+	if !ok {
+		t.Fatal("docs/variables.md has no table")
+	}
+	want := head + Markdown()
+	if *write {
+		check(t, os.WriteFile(path, []byte(want), 0o644))
+	} else if string(b) != want {
+		t.Error("docs/variables.md is out of date: go test ./collectors/web100 -write")
+	}
+}
+
+func TestGrades(t *testing.T) {
+	has := func(have ...Capability) func(Capability) bool {
+		return func(c Capability) bool {
+			for _, h := range have {
+				if h == c {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	for _, test := range []struct {
+		name string
+		has  func(Capability) bool
+		want Grade
+	}{
+		{"CongestionSignals", has(Info), Approximate},
+		{"CongestionSignals", has(Info, Trace), Exact},
+		{"Timeouts", has(Info), Unavailable},
+		{"Timeouts", has(Info, Info67), Exact},
+		{"DupAcksIn", has(Info, Info67, Trace, Counter), Unavailable},
+		{"SegsOut", has(Info), Exact},
+	} {
+		for i := range Variables {
+			if Variables[i].Name == test.name {
+				if got, _ := Variables[i].Grade(test.has); got != test.want {
+					t.Errorf("%s is %v, want %v", test.name, got, test.want)
+				}
+			}
+		}
+	}
+	seen := make(map[string]bool)
+	for _, v := range Variables {
+		if seen[v.Name] {
+			t.Errorf("%s occurs twice", v.Name)
+		}
+		seen[v.Name] = true
+	}
+}
+
+func set(info []byte, name string, v uint64) {
+	switch f := tcpinfo.FieldByName(name); f.Width {
+	case 1:
+		info[f.Offset] = byte(v)
+	case 2:
+		binary.NativeEndian.PutUint16(info[f.Offset:], uint16(v))
+	case 4:
+		binary.NativeEndian.PutUint32(info[f.Offset:], uint32(v))
+	case 8:
+		binary.NativeEndian.PutUint64(info[f.Offset:], v)
+	}
+}
+
+func fields(t *testing.T, c *Connection) string {
+	t.Helper()
+	clock, err := sample.NewClock()
+	check(t, err)
+	rows := sample.NewRows(clock)
+	rows.Begin("web100")
+	c.AddFields(rows)
+	rows.End(time.Now())
+	return string(rows.Bytes())
+}
+
+// TestHistory: what only a history tells, on a kernel without total_rto.
+func TestHistory(t *testing.T) {
+	var c Connection
+	now := time.Now()
+	for i, step := range []struct{ cwnd, caState, busy uint64 }{
+		{10, 0, 1000}, {20, 0, 2000}, {15, 0, 2000}, {10, 3, 2000}, {10, 3, 2000}, {12, 0, 2000}, {5, 4, 2000},
+	} {
+		info := make([]byte, 232)
+		set(info, "snd_mss", 1000)
+		set(info, "snd_ssthresh", 1<<31-1)
+		set(info, "snd_cwnd", step.cwnd)
+		set(info, "ca_state", step.caState)
+		set(info, "busy_time_us", step.busy)
+		set(info, "sndbuf_limited_us", 7)
+		c.Observe(&tcpinfo.Sample{Info: info, Time: now.Add(time.Duration(i) * time.Millisecond)})
+	}
+	got := fields(t, &c)
+	for _, want := range []string{"CurCwnd=5000i", "MaxCwnd=20000i", "CongestionSignals=2i", "OtherReductions=1i", "SndLimTimeSnd=5007i", "SndLimTimeCwnd=1993i"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in %s", want, got)
+		}
+	}
+	for _, absent := range []string{"Timeouts=", "CurRwinSent=", "DupAcksIn=", "CurSsthresh=", "SendStall=", "MaxRTT="} {
+		if strings.Contains(got, absent) {
+			t.Errorf("%s has a value that nobody measured: %s", absent, got)
+		}
+	}
+}
+
+// TestConnection: a real one's bytes are there under web100's names.
+func TestConnection(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	check(t, err)
+	defer l.Close()
+	client, err := net.Dial("tcp4", l.Addr().String())
+	check(t, err)
+	defer client.Close()
+	server, err := l.Accept()
+	check(t, err)
+	defer server.Close()
+	go client.Write(make([]byte, 123456))
+	_, err = io.CopyN(io.Discard, server, 123456)
+	check(t, err)
+	address := func(a net.Addr) string { return a.String() }
+	tuple, err := tcpinfo.ParseTuple(address(server.LocalAddr()) + "," + address(server.RemoteAddr()))
+	check(t, err)
+	s, err := NewSource([]tcpinfo.Flow{{Tuple: tuple}})
+	check(t, err)
+	defer s.Close()
+	clock, err := sample.NewClock()
+	check(t, err)
+	rows := sample.NewRows(clock)
+	check(t, s.Sample(rows))
+	if got := string(rows.Bytes()); !strings.HasPrefix(got, "web100 ") || !strings.Contains(got, "ThruOctetsReceived=123456i") {
+		t.Error(got)
+	}
+}
