@@ -108,7 +108,7 @@ func bootID() string {
 }
 
 // defaultLock is the lock of a host that a controller uses.
-const defaultLock = "/var/lib/dumbbell/lock.json"
+const defaultLock = "/var/lib/dumbbell/runs/lock.json"
 
 func mainLock(args []string) int {
 	var (
