@@ -6,7 +6,7 @@ boots='^dumbbell: .* boots '
 tr -d '\r' <"$1" | awk -v boots="$boots" -v kernel="$2" '
     $0 ~ boots { on = $NF == kernel; if (on) lines = "" }
     on && NF { lines = lines $0 "\n" }
-    END { printf "%s", lines }' | tail -n 15
+    END { printf "%s", lines }' | tail -n 40
 if [ "$(grep -a "$boots" "$1" | tail -n 1 | sed 's/.* //')" = "$2" ]; then
     kill -KILL "$(cat "$3")"
 fi
