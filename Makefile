@@ -26,11 +26,15 @@ demo: lab build ## boot the lab, run SCENARIO=scenarios/two_flow_fairness.yml in
 	ansible-playbook playbooks/run.yml -e scenario=$(SCENARIO)
 
 .PHONY: test
-test: lab build ## run every test, the end-to-end ones in the lab
+test: lab build ## run the tests, the end-to-end ones in the lab
 	command -v iperf3 >/dev/null || apt-get install --quiet --yes --no-install-recommends iperf3
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
-	pytest
+	pytest -m 'not kernels'
+
+.PHONY: test-kernels
+test-kernels: setup build ## build a kernel and boot hosts of a lab of their own with several; half an hour and more
+	pytest -m kernels
 
 .PHONY: lint
 lint: setup .build/bin/staticcheck ## check style and types of everything

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.kernels
 
 REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

@@ -115,7 +115,8 @@ def test_every_sample_is_in_the_spools_the_table_and_influxdb(finished: Finished
 
 
 def test_the_flows_are_sampled_at_both_ends_throughout(finished: Finished) -> None:
-    for phase in finished.json("plan.json")["phases"]:
+    (point,) = finished.json("plan.json")["points"]
+    for phase in point["phases"]:
         for flow in phase["flows"]:
             ticks = flow["duration_ns"] // phase["sampling_interval_ns"]
             for side in ("sender", "receiver"):
