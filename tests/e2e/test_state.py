@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from difflib import unified_diff
 
 import pytest
 from lab import Lab
@@ -81,25 +81,25 @@ def ansible(host: str, module: str, arguments: str) -> tuple[int, str]:
 # --- drift ----------------------------------------------------------------------------------------
 
 DRIFT = {
-    "an offload": ("sender1", "ethtool -K vec1 tso on", '"tso": true', '"tso": false'),
+    "an offload": ("sender1", "ethtool -K vec1 tso on", "tso: true", "tso: false"),
     "a queue length": (
         "sender1",
         "ip link set vec1 txqueuelen 500",
-        '"txqueuelen": 500',
-        '"txqueuelen": 1000',
+        "txqueuelen: 500",
+        "txqueuelen: 1000",
     ),
     "a sysctl": (
         "router",
         "sysctl -qw net.ipv4.ip_forward=0",
-        '"net.ipv4.ip_forward": "0"',
-        '"net.ipv4.ip_forward": "1"',
+        "net.ipv4.ip_forward: '0'",
+        "net.ipv4.ip_forward: '1'",
     ),
     # The module can only be unloaded once nothing uses it.
     "a qdisc and its module": (
         "router",
         "tc qdisc del dev vec1 root && tc qdisc del dev vec2 root && modprobe -r sch_netem",
-        "null",
-        '"delay_us": 10000',
+        "delay_us: 0",
+        "delay_us: 10000",
     ),
 }
 
@@ -140,23 +140,24 @@ getent passwd; getent group
 OFFLOADS = "for device in $(ls /sys/class/net); do ethtool -k $device | grep -v fixed; done"
 
 
-def snapshot(lab: Lab) -> Iterator[tuple[str, str]]:
-    for host in HOSTS:
-        yield host, lab.ssh(host, SNAPSHOT) + lab.ssh(host, OFFLOADS)
+def snapshot(lab: Lab) -> list[str]:
+    """Lines that say what a host has, each with the host's name."""
+    said = {host: lab.ssh(host, SNAPSHOT) + lab.ssh(host, OFFLOADS) for host in HOSTS}
+    return [f"{host}: {line}" for host, text in said.items() for line in text.splitlines()]
 
 
 def test_a_borrowed_host_is_given_back_as_it_was(lab: Lab) -> None:
     restore()
-    found = dict(snapshot(lab))
-    assert all("dumbbell" not in text and "netem" not in text for text in found.values())
+    found = snapshot(lab)
+    assert not any(trace in line for line in found for trace in ("dumbbell", "netem"))
     try:
         provision()
-        assert all("dumbbell" in text for text in dict(snapshot(lab)).values())
+        assert {"dumbbell", "netem"} <= {word for line in snapshot(lab) for word in re.findall(r"\w+", line)}
         said = restore()
-        given_back = dict(snapshot(lab))
+        given_back = snapshot(lab)
     finally:
         provision()
-    assert given_back == found
+    assert list(unified_diff(found, given_back, "found", "given back", n=0, lineterm="")) == []
     for setting in (
         "link vec1",
         "features vec1",
