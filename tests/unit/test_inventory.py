@@ -1,0 +1,115 @@
+"""Problems of an inventory, each found in one that has no other."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dumbbell.inventory import known_variables, problems
+
+ROLES = known_variables(Path(__file__).parents[2] / "roles")
+GROUPS = {"senders": ["s1"], "receivers": ["r1"], "routers": ["router"], "archives": ["a"]}
+GROUPS |= {"testbed": ["s1", "r1", "router", "a"]}
+STORE = {"influxdb_url": "http://192.0.2.3:8086", "influxdb_database": "dumbbell"}
+
+
+def host(address: str, routes: list[dict[str, str]], **interfaces: str) -> dict[str, Any]:
+    named = {side: {"device": f"eth-{side}", "address": each} for side, each in interfaces.items()}
+    return {
+        "ansible_host": address,
+        "management_interface": "eno1",
+        "experiment_interfaces": named,
+        "experiment_routes": routes,
+    }
+
+
+HOSTS = {
+    "s1": host("192.0.2.11", [{"to": "198.18.2.0/24", "via": "198.18.1.1"}], left="198.18.1.11/24"),
+    "r1": host("192.0.2.21", [{"to": "198.18.1.0/24", "via": "198.18.2.1"}], right="198.18.2.21/24"),
+    "router": host("192.0.2.2", [], left="198.18.1.1/24", right="198.18.2.1/24")
+    | {"sysctl_settings": {"net.ipv4.ip_forward": 1}},
+    "a": host("192.0.2.3", []),
+}
+
+Change = Callable[[dict[str, Any]], Any]
+PROBLEMS: dict[str, tuple[Change, str]] = {
+    "management is not named": (lambda h: h["s1"].pop("management_interface"), "s1: management_interface is"),
+    "management in the experiment": (
+        lambda h: h["s1"].update(management_interface="eth-left"),
+        "s1: eth-left carries SSH and must not be one of the experiment_interfaces",
+    ),
+    "no prefix length": (
+        lambda h: h["s1"]["experiment_interfaces"]["left"].update(address="198.18.1.11"),
+        "s1: experiment_interfaces.left.address: '198.18.1.11' is no address with prefix length",
+    ),
+    "an address twice": (
+        lambda h: h["s1"]["experiment_interfaces"]["left"].update(address="198.18.1.1/24"),
+        "router: experiment_interfaces.left is 198.18.1.1, which is the address of s1",
+    ),
+    "a wrong network": (
+        lambda h: h["router"]["experiment_interfaces"]["left"].update(address="198.18.9.1/24"),
+        "router: left is 198.18.9.0/24, but 198.18.1.0/24 on s1",
+    ),
+    "management in an experiment's network": (
+        lambda h: h["a"].update(ansible_host="198.18.1.3"),
+        "a: its management address 198.18.1.3 is in the network left",
+    ),
+    "a gateway elsewhere": (
+        lambda h: h["s1"]["experiment_routes"][0].update(via="198.18.7.1"),
+        "s1: experiment_routes: the gateway 198.18.7.1 is on the network of none",
+    ),
+    "no way to the peer": (
+        lambda h: h["s1"].update(experiment_routes=[]),
+        "s1: has neither a network nor one of experiment_routes in common with r1",
+    ),
+    "a router that does not forward": (
+        lambda h: h["router"].pop("sysctl_settings"),
+        "router: is a router, but sysctl_settings does not set net.ipv4.ip_forward to 1",
+    ),
+    "a router with one side": (
+        lambda h: h["router"]["experiment_interfaces"].pop("left"),
+        "router: is a router, but its experiment_interfaces lack left",
+    ),
+    "a misspelt variable of a role": (
+        lambda h: h["s1"].update(nic_txquelen=1),
+        "s1: no role knows the variable nic_txquelen; did you mean nic_txqueuelen?",
+    ),
+    "a misspelt variable of the inventory": (
+        lambda h: h["s1"].update(management_interfaces="eno1"),
+        "s1: no role knows the variable management_interfaces; did you mean management_interface?",
+    ),
+}  # fmt: skip
+
+
+def test_a_good_inventory_has_none() -> None:
+    assert problems(GROUPS, HOSTS, STORE, ROLES) == []
+
+
+@pytest.mark.parametrize(("change", "reason"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_a_problem_is_named_with_its_host(change: Change, reason: str) -> None:
+    hosts = copy.deepcopy(HOSTS)
+    change(hosts)
+    found = problems(GROUPS, hosts, STORE, ROLES)
+    assert any(text.startswith(reason) for text in found), found
+
+
+@pytest.mark.parametrize(
+    ("groups", "reason"),
+    [
+        (GROUPS | {"senders": []}, "no host in the group senders"),
+        (GROUPS | {"archives": ["a", "s1"]}, "one archive is needed, and the group archives has a, s1"),
+        (GROUPS | {"testbed": ["s1", "r1", "a"]}, "router: is in the group routers, but not in"),
+    ],
+)
+def test_groups_are_checked(groups: dict[str, list[str]], reason: str) -> None:
+    assert any(text.startswith(reason) for text in problems(groups, HOSTS, STORE, ROLES))
+
+
+@pytest.mark.parametrize("url", [None, "192.0.2.3:8086", "http://"])
+def test_a_store_needs_an_address(url: str | None) -> None:
+    (found,) = problems(GROUPS, HOSTS, STORE | {"influxdb_url": url}, ROLES)
+    assert found.startswith(f"influxdb_url is {url!r}")
