@@ -28,7 +28,7 @@ from dumbbell.store.run import (
 from dumbbell.units import human
 
 RATE_FILL_NS = 500_000_000  # until the blast of the calibration has filled the bottleneck's queue
-RATE_WINDOW_NS = 1_000_000_000  # the best one counts: a host that is kept waiting makes the path no slower
+RATE_WINDOW_NS = 1_000_000_000  # their median counts: a host that was kept waiting gets much at once
 TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut to whole microseconds
 
 
@@ -273,8 +273,9 @@ class _Judge:
             asked_bps = path.rate_bps(flow.direction)
             first_ns, last_ns = flow.start_ns + RATE_FILL_NS, flow.end_ns - RATE_WINDOW_NS
             starts = range(first_ns, last_ns + 1, RATE_WINDOW_NS // 8)
-            windows = (analysis.mean_goodput(arrived, at, at + RATE_WINDOW_NS) for at in starts)
-            measured = max((rates[flow.name] for rates in windows if flow.name in rates), default=None)
+            windows = [analysis.mean_goodput(arrived, at, at + RATE_WINDOW_NS) for at in starts]
+            rates = [window[flow.name] for window in windows if flow.name in window]
+            measured = statistics.median(rates) if rates else None
             self.close(
                 "rate",
                 f"{flow.src_host}-{flow.dst_host}",
