@@ -30,12 +30,18 @@ const (
 	// those of a flow.
 	hostInterval = time.Second
 
+	// sampleLead is how long before t0 sampling begins: counters are known from
+	// before the first packet, and what starts to work with the first rows, such
+	// as their delivery, does so before the flows.
+	sampleLead = 2 * time.Second
+
 	// reportInterval is that of rows about the sampler itself.
 	reportInterval = time.Second
 )
 
 // A sampler writes rows of all that the plan wants sampled at each tick: the
-// multiples of the sampling interval from t0 to the end of the phase.
+// multiples of the sampling interval from t0, and from sampleLead before it to
+// the end of the phase.
 type sampler struct {
 	plan    *Plan
 	journal *Journal
@@ -118,12 +124,13 @@ func (s *sampler) openTrace(flows []tcpinfo.Flow, clk sample.Clock) (sample.Sour
 
 func (s *sampler) close() error { return s.sources.Close() }
 
-// run samples from t0 to the end of the phase and records how well it kept
+// run samples to the end of the phase and records how well it kept
 // time. What goes wrong with one source is returned at the end and stops
 // nothing; only a spool that cannot be written does.
 func (s *sampler) run(ctx context.Context, t0 time.Time) error {
+	lead := sampleLead.Truncate(s.plan.SamplingInterval)
 	var (
-		pace     = sample.NewPace(t0, s.plan.SamplingInterval, s.plan.Duration)
+		pace     = sample.NewPace(t0.Add(-lead), s.plan.SamplingInterval, lead+s.plan.Duration)
 		failure  error // the first; one that lasts would repeat at every tick
 		spoolErr error
 	)
