@@ -202,10 +202,30 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, fluid: F
     events.append({"unix_ns": end + 1_000_000, "event": "done"})
     text = "".join(json.dumps({"mono_ns": e["unix_ns"] - t0 + 10**12} | e) + "\n" for e in events)
     (folder / "events.jsonl").write_text(text)
+    for flow in phase.flows:
+        if flow.kind == "udp":
+            _write_blast(folder, planned, flow, host, t0)
     for ping in own.actions:
         if isinstance(ping, PingAction) and planned.path:
             rtt_ms = planned.path.rtt_ns / 1e6
             (folder / f"ping-{ping.name}.txt").write_text(ping_text(ping, rtt_ms, t0))
+
+
+def _write_blast(folder: Path, planned: Point, flow: Flow, host: str, t0: int) -> None:
+    """What the ends of a flow of datagrams report, at more than the rate of the path."""
+    assert planned.path
+    assert flow.rate_bps
+    assert flow.payload_bytes
+    if host not in (flow.src_host, flow.dst_host):
+        return
+    side, delay = (
+        ("sender", 0) if host == flow.src_host else ("receiver", planned.path.forward.delay_us * 1000)
+    )
+    packets = round(planned.path.rate_bps(flow.direction) * flow.duration_ns / 1e9 / PACKET_BITS)
+    times = {"first_unix_ns": t0 + flow.start_ns + delay, "last_unix_ns": t0 + flow.end_ns + delay}
+    sent = {"asked_bps": flow.rate_bps, "sent_bps": flow.rate_bps}
+    result = times | (sent if side == "sender" else {"received_packets": packets})
+    (folder / f"udp-{flow.name}-{side}.json").write_text(json.dumps(result))
 
 
 def ping_text(ping: PingAction, rtt_ms: float, t0: int) -> str:

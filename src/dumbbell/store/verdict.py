@@ -15,7 +15,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from dumbbell import analysis
-from dumbbell.plan import UDP_HEADER_BYTES, Flow, PlannedPath
+from dumbbell.plan import PACKET_BYTES, UDP_HEADER_BYTES, Flow, PlannedPath
 from dumbbell.store.metrics import UNITS, measure
 from dumbbell.store.run import (
     Run,
@@ -27,8 +27,6 @@ from dumbbell.store.run import (
 )
 from dumbbell.units import human
 
-RATE_FILL_NS = 500_000_000  # until the blast of the calibration has filled the bottleneck's queue
-RATE_WINDOW_NS = 1_000_000_000  # their median counts: a host that was kept waiting gets much at once
 TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut to whole microseconds
 
 
@@ -267,15 +265,13 @@ class _Judge:
             )
 
     def rate(self, path: PlannedPath, tolerance: float) -> None:
-        rows = self.tables["udp"].filter((pl.col("phase") == "calibration") & pl.col("t_ns").is_not_null())
-        arrived = analysis.datagram_counters(rows, UDP_HEADER_BYTES)
         for flow in self.point.phase("calibration").flows:
             asked_bps = path.rate_bps(flow.direction)
-            first_ns, last_ns = flow.start_ns + RATE_FILL_NS, flow.end_ns - RATE_WINDOW_NS
-            starts = range(first_ns, last_ns + 1, RATE_WINDOW_NS // 8)
-            windows = [analysis.mean_goodput(arrived, at, at + RATE_WINDOW_NS) for at in starts]
-            rates = [window[flow.name] for window in windows if flow.name in window]
-            measured = statistics.median(rates) if rates else None
+            sent, arrived = (
+                read_json(self.run.raw(host, "calibration", f"udp-{flow.name}-{side}.json"))
+                for host, side in ((flow.src_host, "sender"), (flow.dst_host, "receiver"))
+            )
+            measured = _blast_rate_bps(path, flow, sent, arrived)
             self.close(
                 "rate",
                 f"{flow.src_host}-{flow.dst_host}",
@@ -284,7 +280,7 @@ class _Judge:
                 tolerance=tolerance * asked_bps,
                 unit="bps",
                 what="rate of the path",
-                missing="the receiver of the calibration's flow left no counts",
+                missing="the ends of the calibration's flow left no counts",
             )
 
     def unexpected_drops(self, path: PlannedPath) -> None:
@@ -433,6 +429,26 @@ class _Judge:
                     reason=reason,
                     kind=kind,
                 )
+
+
+def _blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> float | None:
+    """What came through while a blast kept the bottleneck's queue full, by the time that this took.
+
+    That ends with the last arrival, or when a full queue had to be empty: a receiver that was kept waiting
+    gets the last packets later than the path has let them through.
+    """
+    way = path.forward if flow.direction == "forward" else path.reverse
+    packets, first, last = (
+        dig(arrived, key) for key in ("received_packets", "first_unix_ns", "last_unix_ns")
+    )
+    end = dig(sent, "last_unix_ns")
+    if not packets or not end or not flow.payload_bytes:
+        return None
+    limit_bytes = way.queue.limit_bytes or (way.queue.limit_packets or 0) * PACKET_BYTES
+    if limit_bytes:
+        last = min(last, end + 1000 * way.delay_us + 8 * 10**9 * limit_bytes // way.rate_bps)
+    bits = 8 * packets * (flow.payload_bytes + UDP_HEADER_BYTES) / (1 - way.loss)
+    return bits * 1e9 / (last - first) if last > first else None
 
 
 def _why_no_start(run: Run, flow: Flow) -> str:
