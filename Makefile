@@ -30,7 +30,12 @@ test: lab build ## run the tests, the end-to-end ones in the lab
 	command -v iperf3 >/dev/null || apt-get install --quiet --yes --no-install-recommends iperf3
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
-	pytest -m 'not kernels'
+	pytest -m 'not kernels and not fidelity'
+
+.PHONY: test-fidelity
+test-fidelity: lab build ## measure a few emulated paths in the lab; on a machine that does nothing else
+	$(MAKE) --no-print-directory .lab/provisioned
+	pytest -m fidelity
 
 .PHONY: test-kernels
 test-kernels: setup build ## build a kernel and boot hosts of a lab of their own with several; half an hour and more

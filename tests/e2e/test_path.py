@@ -6,7 +6,7 @@ import pytest
 
 from playbooks import ansible_playbook, unfolded
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.fidelity]
 
 ATTEMPTS = 3
 

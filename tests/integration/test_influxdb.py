@@ -157,6 +157,7 @@ def test_telegraf_delivers(target: InfluxTarget, version_1: InfluxTarget, tmp_pa
         influxdb_writer_username="telegraf",
         influxdb_writer_password="writes",
         __telegraf_ca=target.ca,
+        telegraf_flush_interval="1s",
         telegraf_interval="1s",
         inventory_hostname="sender1",
     )
