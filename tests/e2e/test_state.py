@@ -134,7 +134,8 @@ ip route; tc qdisc show; cut -d' ' -f1 /proc/modules | sort
 sysctl --all 2>/dev/null | grep -E '^net\\.(ipv4|core)\\.' | grep -vE '_(hostkey|fastopen_key)|stat|random'
 systemctl list-unit-files --no-legend | sort
 systemctl list-units --no-legend --plain --type=service --state=running | cut -d' ' -f1 | sort
-find /etc /usr/local /var/lib/dumbbell -type f ! -name '*-' 2>/dev/null | sort | xargs sha256sum
+find /etc /usr/local /var/lib/dumbbell -path /var/lib/dumbbell/runs -prune -o -type f ! -name '*-' -print \\
+  2>/dev/null | sort | xargs sha256sum
 getent passwd; getent group
 """
 OFFLOADS = "for device in $(ls /sys/class/net); do ethtool -k $device | grep -v fixed; done"
