@@ -103,9 +103,9 @@ func TestKilled(t *testing.T) {
 	a := startAgent(t, plan)
 	a.start(4 * time.Second)
 	path := filepath.Join(a.dir, "spool.lp")
-	a.await("rows in the spool", func() bool {
+	a.await("rows of a running phase in the spool", func() bool {
 		b, err := os.ReadFile(path)
-		return err == nil && bytes.Contains(b, []byte("# batch="))
+		return err == nil && bytes.Contains(b, []byte("# batch=")) && a.status().State == "running"
 	})
 	if err := a.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
