@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -149,7 +148,7 @@ def test_the_idle_rtt_is_as_asked(finished: Finished) -> None:
         text = (finished.dir / "raw" / sender / "calibration" / f"ping-{pair}.txt").read_text()
         rtts_ms = [float(ms) for ms in re.findall(r"time=([0-9.]+) ms", text)]
         assert len(rtts_ms) > 10
-        assert statistics.median(rtts_ms[1:]) == pytest.approx(20, rel=0.02)
+        assert min(rtts_ms[1:]) == pytest.approx(20, rel=0.02)
 
 
 def test_the_second_flow_starts_on_time(finished: Finished) -> None:

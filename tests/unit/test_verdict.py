@@ -245,6 +245,10 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         text("raw/sender1/calibration/ping-sender1-receiver1.txt", "time=20.", "time=25."),
         "sender1-receiver1: idle RTT is 25.1 ms, asked 20 ms ± 400 µs",
     ),
+    "hosts are slow to answer": (
+        text("raw/sender1/calibration/ping-sender1-receiver1.txt", "time=20.1", "time=23.1"),
+        "sender1-receiver1: the median echo's wait beyond the quickest is 2.9 ms, more than 2 ms",
+    ),
     "no ping": (
         removed("raw/sender2/calibration/ping-sender2-receiver2.txt"),
         "sender2-receiver2: idle RTT not known: 0 of 20 echo replies",

@@ -15,6 +15,11 @@ class Validity(Strict):
     rtt_tolerance: Ratio = Field(
         default=0.02, description="of the idle path's RTT", json_schema_extra={"default": "2%"}
     )
+    rtt_wait: Duration = Field(
+        default=2_000_000,
+        description="that busy hosts add to the idle path's RTT in the median",
+        json_schema_extra={"default": "2ms"},
+    )
     rate_tolerance: Ratio = Field(
         default=0.05, description="of the bottleneck's rate", json_schema_extra={"default": "5%"}
     )

@@ -97,6 +97,7 @@ class CaseResolver:
             phases=[self._calibration(path, list(hosts)), self._measurement(flows, list(hosts))],
             validity=Validity(
                 rtt_tolerance=validity.rtt_tolerance,
+                rtt_wait_ns=validity.rtt_wait,
                 rate_tolerance=validity.rate_tolerance,
                 clock_offset_ns=validity.clock_offset,
                 start_error_ns=validity.start_error,

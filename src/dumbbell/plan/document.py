@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from dumbbell import model
-from dumbbell.plan.part import Part
+from dumbbell.plan.part import Part, optional
 from dumbbell.plan.path import PlannedPath
-
-
-def _optional(default: Any = None) -> Any:
-    """A key that is left out where nothing was asked."""
-    return Field(default=default, exclude_if=lambda value: value is None)
 
 
 class State(Part):
@@ -61,13 +56,13 @@ class Flow(Part):
     duration_ns: int
     congestion_control: str | None
     rate_bps: int | None  # payload, of all streams; of udp the first of its rates
-    bytes: int | None = _optional()
-    pacing_bps: int | None = _optional()
-    mss_bytes: int | None = _optional()
-    socket_buffer_bytes: int | None = _optional()
-    dscp: int | None = _optional()
-    payload_bytes: int | None = _optional()
-    rate_steps: list[Step] | None = _optional()
+    bytes: int | None = optional()
+    pacing_bps: int | None = optional()
+    mss_bytes: int | None = optional()
+    socket_buffer_bytes: int | None = optional()
+    dscp: int | None = optional()
+    payload_bytes: int | None = optional()
+    rate_steps: list[Step] | None = optional()
 
     @property
     def end_ns(self) -> int:
@@ -153,6 +148,7 @@ class Validity(Part):
     """Tolerances between what was asked and what was measured."""
 
     rtt_tolerance: float
+    rtt_wait_ns: int
     rate_tolerance: float
     clock_offset_ns: int
     start_error_ns: int
@@ -166,7 +162,7 @@ class Expectation(Part):
     metric: model.Metric
     flows: list[str]
     window_ns: tuple[int, int]
-    percentile: float | None = _optional()
+    percentile: float | None = optional()
     min: float | None
     max: float | None
 

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from dumbbell import model, units
 from dumbbell.model import KeyPath
-from dumbbell.plan.part import Part
+from dumbbell.plan.part import Part, optional
 
 PACKET_BYTES = 1514  # Ethernet header and 1500 bytes: what the bottleneck's queue counts
 UDP_HEADER_BYTES = 14 + 20 + 8  # of them, around the payload of a datagram over IPv4
-
-
-def _absent() -> Any:
-    """A field that is left out of the plan where the scenario says nothing."""
-    return Field(default=None, exclude_if=lambda v: v is None)
 
 
 class Queue(Part):
     """A queue with its limit resolved, in packets or bytes as its kind counts."""
 
     kind: model.QueueKind
-    limit_packets: int | None = _absent()
-    limit_bytes: int | None = _absent()
-    ecn: bool | None = _absent()
-    target_us: int | None = _absent()
-    interval_us: int | None = _absent()
+    limit_packets: int | None = optional()
+    limit_bytes: int | None = optional()
+    ecn: bool | None = optional()
+    target_us: int | None = optional()
+    interval_us: int | None = optional()
 
 
 class GilbertElliott(Part):
@@ -47,20 +40,21 @@ class Direction(Part):
     rate_bps: int
     delay_us: int
     loss: float
-    loss_gemodel: GilbertElliott | None = _absent()
-    jitter_us: int | None = _absent()
-    distribution: str | None = _absent()
-    keep_order: bool | None = _absent()
-    duplicate: float | None = _absent()
-    corrupt: float | None = _absent()
-    reorder: float | None = _absent()
+    loss_gemodel: GilbertElliott | None = optional()
+    jitter_us: int | None = optional()
+    distribution: str | None = optional()
+    keep_order: bool | None = optional()
+    duplicate: float | None = optional()
+    corrupt: float | None = optional()
+    reorder: float | None = optional()
     queue: Queue
 
 
 class PlannedPath(Part):
-    """Both directions and the round-trip time that they add up to."""
+    """Both directions, the round-trip time that they add up to, and whether it varies."""
 
     rtt_ns: int
+    jitters: bool
     forward: Direction
     reverse: Direction
 
@@ -77,11 +71,10 @@ def resolve_path(asked: model.NetworkPath, refuse: Callable[[KeyPath, str], None
     def direction(name: Literal["forward", "reverse"], asked: model.Direction) -> Direction:
         return _direction(asked, rtt_ns, lambda at, reason: refuse(("path", name, *at), reason))
 
-    forward = direction("forward", asked.forward)
-    same = asked.reverse is None
-    return PlannedPath(
-        rtt_ns=rtt_ns, forward=forward, reverse=forward if same else direction("reverse", reverse)
-    )
+    there = direction("forward", asked.forward)
+    back = there if asked.reverse is None else direction("reverse", reverse)
+    jitters = bool(there.jitter_us or back.jitter_us)
+    return PlannedPath(rtt_ns=rtt_ns, jitters=jitters, forward=there, reverse=back)
 
 
 def _direction(asked: model.Direction, rtt_ns: int, refuse: Callable[[KeyPath, str], None]) -> Direction:

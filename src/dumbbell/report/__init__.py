@@ -185,7 +185,15 @@ class Report:
         checks = self.verdict.get("checks") or []
         if not checks:
             raise Missing("Without verdict.json nothing is known of what was asked and what was measured.")
-        one_by_one = ("congestion control", "rate", "idle RTT", "path", "start", "rows stored")
+        one_by_one = (
+            "congestion control",
+            "rate",
+            "idle RTT",
+            "idle RTT, waits",
+            "path",
+            "start",
+            "rows stored",
+        )
         order = [*dict.fromkeys([*one_by_one, *(c["name"] for c in checks)])]
         rows: list[str] = []
         for name in order:

@@ -15,7 +15,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from dumbbell import analysis
-from dumbbell.plan import PACKET_BYTES, UDP_HEADER_BYTES, Flow, PlannedPath
+from dumbbell.plan import PACKET_BYTES, UDP_HEADER_BYTES, Flow, PlannedPath, Validity
 from dumbbell.store.metrics import UNITS, measure
 from dumbbell.store.run import (
     Run,
@@ -245,24 +245,42 @@ class _Judge:
                     if found is not None and _agrees(wanted, found):
                         found = wanted  # not to show rounding of tc's floats as a difference
                     self.same("path", f"{host} {name}", wanted, found, what="emulated path")
-        self.idle_rtt(path.rtt_ns, validity.rtt_tolerance * path.rtt_ns)
+        self.idle_rtt(path, validity)
         self.rate(path, validity.rate_tolerance)
         self.unexpected_drops(path)
 
-    def idle_rtt(self, asked_ns: int, tolerance: float) -> None:
+    def idle_rtt(self, path: PlannedPath, validity: Validity) -> None:
+        """The quickest echo shows the path; what the median takes longer, hosts have waited for a core.
+
+        Where the path itself jitters, the median shows it.
+        """
         for host, ping in self.run.pings("calibration"):
             rtts = ping_rtts_ns(self.run.raw(host, "calibration", f"ping-{ping.name}.txt"))
-            enough = len(rtts) >= (ping.count - 1) / 2
+            missing = f"{len(rtts)} of {ping.count - 1} echo replies"
+            quickest, median = None, None
+            if len(rtts) >= (ping.count - 1) / 2:
+                quickest, median = min(rtts), round(statistics.median(rtts))
             self.close(
                 "idle RTT",
                 ping.name,
-                asked_ns,
-                round(statistics.median(rtts)) if enough else None,
-                tolerance=tolerance,
+                path.rtt_ns,
+                median if path.jitters else quickest,
+                tolerance=validity.rtt_tolerance * path.rtt_ns,
                 unit="ns",
                 what="idle RTT",
-                missing=f"{len(rtts)} of {ping.count - 1} echo replies",
+                missing=missing,
             )
+            if not path.jitters:
+                self.close(
+                    "idle RTT, waits",
+                    ping.name,
+                    0,
+                    None if median is None or quickest is None else median - quickest,
+                    tolerance=validity.rtt_wait_ns,
+                    unit="ns",
+                    what="the median echo's wait beyond the quickest",
+                    missing=missing,
+                )
 
     def rate(self, path: PlannedPath, tolerance: float) -> None:
         for flow in self.point.phase("calibration").flows:
