@@ -1,6 +1,8 @@
 """Hands-on work with a testbed: ``fab --list``. The work is done in the package; playbooks change hosts."""
 
+import shlex
 import signal
+import time
 from pathlib import Path
 
 from fabric import task
@@ -8,6 +10,9 @@ from fabric import task
 from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, InventoryError, describe
 from dumbbell.plan import plan as make_plan
+from dumbbell.store.rundir import RunDir
+
+FOLLOW_S = 5
 
 
 @task(
@@ -26,3 +31,40 @@ def plan(_, scenario, inventory="inventory/lab", profile=None, point=None):
         print(describe(planned, point))
     except (ScenarioError, InventoryError) as error:
         raise SystemExit(str(error)) from None
+
+
+@task(help={"run": "directory of the run, by default the last"})
+def status(_, run="results/latest"):
+    """Show how a run is getting on, as far as its controller has written it down."""
+    print(_open(run).describe(time.time_ns()))
+
+
+@task(help={"run": "directory of the run, by default the last"})
+def follow(_, run="results/latest"):
+    """Show what changes in a run until every point has a verdict."""
+    said = set()
+    while True:
+        found = _open(run)
+        for line in found.describe(time.time_ns()).splitlines():
+            if line not in said:
+                print(line, flush=True)
+                said.add(line)
+        if all(execution.judged for execution in found.executions):
+            return
+        time.sleep(FOLLOW_S)
+
+
+@task(
+    help={"run": "directory of the run, by default the last", "inventory": "Ansible's, by default the lab's"}
+)
+def stop(context, run="results/latest", inventory="inventory/lab"):
+    """End a run on its hosts: playbooks/stop.yml. What there is of it is kept."""
+    run_dir = shlex.quote(str(_open(run).dir))
+    context.run(f"ansible-playbook -i {shlex.quote(inventory)} playbooks/stop.yml -e run={run_dir}")
+
+
+def _open(run):
+    try:
+        return RunDir.open(Path(run))
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{run} is no run directory: {error}") from None

@@ -22,6 +22,7 @@ import (
 // A Plan is one phase of an experiment as an agent gets it (docs/data-model.md).
 type Plan struct {
 	RunID            string              `json:"run_id"`
+	Holder           string              `json:"holder"` // id of the whole run, of which this may be one point: it has the host
 	Point            string              `json:"point"`
 	Host             string              `json:"host"` // the host this agent runs on
 	Phase            string              `json:"phase"`
@@ -210,7 +211,7 @@ func (p *Plan) check() error {
 			problems = append(problems, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, a...)))
 		}
 	}
-	for key, value := range map[string]string{"run_id": p.RunID, "point": p.Point, "host": p.Host, "phase": p.Phase} {
+	for key, value := range map[string]string{"run_id": p.RunID, "holder": p.Holder, "point": p.Point, "host": p.Host, "phase": p.Phase} {
 		require(value != "", key, "missing")
 	}
 	require(p.Duration > 0, "duration_ns", "must be positive, is %d", p.Duration)

@@ -7,7 +7,7 @@ import (
 )
 
 const examplePlan = `{
-  "run_id": "20260101T000000-two_flow_fairness-1", "point": "3f9a0c12be47", "host": "sender1",
+  "run_id": "20260101T000000-two_flow_fairness-1", "holder": "20260101T000000-two_flow_fairness-1", "point": "3f9a0c12be47", "host": "sender1",
   "phase": "measurement", "duration_ns": 30000000000, "sampling_interval_ns": 100000000,
   "flows": [
     {"name": "flow1", "kind": "iperf3_tcp", "src_host": "sender1", "dst_host": "receiver1",

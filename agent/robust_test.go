@@ -90,7 +90,7 @@ func emptyPlan() *Plan {
 	own := HostPlan{}
 	own.Sample.Qdisc = true
 	return &Plan{
-		RunID: "run", Point: "point", Host: "here", Phase: "measurement",
+		RunID: "run", Holder: "run", Point: "point", Host: "here", Phase: "measurement",
 		Duration: time.Second, SamplingInterval: 20 * time.Millisecond, Hosts: map[string]HostPlan{"here": own},
 	}
 }

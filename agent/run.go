@@ -158,7 +158,7 @@ func (r *run) holdHost(d time.Duration) error {
 	if r.lock == "" {
 		return nil
 	}
-	return takeHost(r.lock, Hold{RunID: r.plan.RunID, UntilUnixNs: time.Now().Add(d + lockMargin).UnixNano()})
+	return takeHost(r.lock, Hold{RunID: r.plan.Holder, UntilUnixNs: time.Now().Add(d + lockMargin).UnixNano()})
 }
 
 // mendSpool leaves the spool of a killed agent readable: complete up to its last batch.

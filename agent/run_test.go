@@ -77,7 +77,7 @@ func loopbackPlan(t *testing.T) *Plan {
 	cubic := "cubic"
 	rate := int64(50e6)
 	plan := &Plan{
-		RunID: "run", Point: "point", Host: "here", Phase: "measurement",
+		RunID: "run", Holder: "run", Point: "point", Host: "here", Phase: "measurement",
 		Duration: 1200 * time.Millisecond, SamplingInterval: 20 * time.Millisecond,
 		Flows: []Flow{{
 			Name: "flow1", Kind: "iperf3_tcp", SrcHost: "here", DstHost: "here",

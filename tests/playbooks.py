@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 REPOSITORY = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -13,18 +15,27 @@ BIN = Path(sys.executable).parent
 
 def ansible_playbook(*arguments: str | Path, timeout_s: float = 120) -> tuple[int, str]:
     """Exit code, and everything that was said."""
-    done = subprocess.run(
+    with start_playbook(*arguments) as playbook:
+        try:
+            said, _ = playbook.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(playbook.pid, signal.SIGKILL)
+            raise
+    return playbook.returncode, said
+
+
+def start_playbook(*arguments: str | Path, said: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
+    """A playbook that leads a process group of its own."""
+    return subprocess.Popen(
         [BIN / "ansible-playbook", *arguments],
         cwd=REPOSITORY,
         env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=said,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=timeout_s,
-        check=False,
+        start_new_session=True,
     )
-    return done.returncode, done.stdout
 
 
 def unfolded(said: str) -> str:

@@ -1,4 +1,4 @@
-"""Complete a run directory: tables, manifest, verdict, and the report."""
+"""Complete a point's run directory: tables, manifest, verdict, and the report."""
 
 from __future__ import annotations
 
@@ -9,21 +9,32 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from dumbbell.report import render
-from dumbbell.states import record_state
 from dumbbell.store import InfluxTarget, collect
+from dumbbell.store.rundir import abort, record_state
 
 
 class ActionModule(ActionBase):
-    """Arguments: ``run_dir``, ``influxdb`` (url, database, username, password). Returns ``verdict``."""
+    """Arguments: ``run_dir``, ``influxdb`` (as InfluxTarget), ``reasons`` (what went wrong).
+
+    Returns ``verdict``. It is `aborted` if the measurement was never begun, else what can be judged.
+    """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Collect, judge, report."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec(
-            {"run_dir": {"type": "path", "required": True}, "influxdb": {"type": "dict", "required": True}}
+            {
+                "run_dir": {"type": "path", "required": True},
+                "influxdb": {"type": "dict", "required": True},
+                "reasons": {"type": "list", "elements": "str", "default": []},
+            }
         )
         run_dir = Path(args["run_dir"])
-        verdict = collect(run_dir, InfluxTarget(**args["influxdb"]))
-        record_state(run_dir, verdict.state, "; ".join(verdict.reasons))
-        report = render(run_dir)
-        return result | {"changed": True, "verdict": json.loads(verdict.to_json()), "report": str(report)}
+        if args["reasons"] and not list(run_dir.glob("raw/*/measurement/status.json")):
+            abort(run_dir, args["reasons"])
+        else:
+            record_state(run_dir, "collecting")
+            verdict = collect(run_dir, InfluxTarget(**args["influxdb"]), args["reasons"])
+            record_state(run_dir, verdict.state, "; ".join(verdict.reasons))
+            render(run_dir)
+        return result | {"changed": True, "verdict": json.loads((run_dir / "verdict.json").read_text())}

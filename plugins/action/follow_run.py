@@ -10,9 +10,9 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from dumbbell.states import record_state
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.store.run import Run
+from dumbbell.store.rundir import record_state
 from dumbbell.units import human
 
 _EVERY_S = 5.0
@@ -41,7 +41,10 @@ class ActionModule(ActionBase):
         t0_s = args["t0_unix_ns"] / 1e9
         total_s = phase.duration_ns / 1e9
         display = Display()
-        display.display(f"{phase.phase}: starts in {t0_s - time.time():.0f} s and takes {total_s:.0f} s")
+        display.display(
+            f"{phase.phase}: starts in {t0_s - time.time():.0f} s and takes {total_s:.0f} s. "
+            "Ctrl-C leaves the agents at work: playbooks/resume.yml goes on, playbooks/stop.yml ends them."
+        )
         time.sleep(max(0.0, t0_s - time.time()))
         record_state(run_dir, "running", phase.phase)
         os.nice(19)  # in the lab, hosts of the run are processes beside this one

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
-from dumbbell.states import record_state
+from dumbbell.store.rundir import abort
 
 DOCUMENTATION = """
 name: run_record
@@ -35,7 +34,7 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """Learn which run directory this playbook made."""
-        if result.task.action == "plan_run":
+        if result.task.action in ("plan_run", "resume_run"):
             self.run_dir = Path(result.result["run_dir"])
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -56,6 +55,4 @@ class CallbackModule(CallbackBase):
         """Write the verdict, if nothing else has."""
         if self.run_dir is None or not self.reasons or (self.run_dir / "verdict.json").exists():
             return
-        record_state(self.run_dir, "aborted", "; ".join(self.reasons))
-        verdict = {"state": "aborted", "reasons": self.reasons, "checks": []}
-        (self.run_dir / "verdict.json").write_text(json.dumps(verdict, indent=1) + "\n")
+        abort(self.run_dir, self.reasons)

@@ -1,4 +1,4 @@
-"""``fab plan`` as users call it."""
+"""``fab`` as users call it."""
 
 from __future__ import annotations
 
@@ -48,4 +48,12 @@ def test_what_cannot_be_shown_is_said(arguments: tuple[str, ...], reason: str) -
     code, said = fab("plan", *arguments)
     assert code != 0
     assert reason in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("task", ["status", "follow", "stop"])
+def test_what_is_no_run_is_said(task: str, tmp_path: Path) -> None:
+    code, said = fab(task, "--run", str(tmp_path))
+    assert code != 0
+    assert f"{tmp_path} is no run directory" in said
     assert "Traceback" not in said

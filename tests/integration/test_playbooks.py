@@ -99,12 +99,11 @@ def test_no_scenario_is_said_with_an_example() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "on_off_udp: choose one of its points: -e point=ID"),
         (("-e", "point=123"), "on_off_udp: there is no point 123"),
         (("-e", "profile=short"), "profiles: the scenario has no profile short"),
     ],
 )
-def test_of_several_points_one_is_run(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_a_point_or_profile_that_is_not_there(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     results = tmp_path / "results"
     scenario = ("-e", "scenario=scenarios/on_off_udp.yml", "-e", f"results_dir={results}")
     code, text = ansible_playbook("playbooks/run.yml", *scenario, *arguments)

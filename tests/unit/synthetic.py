@@ -166,7 +166,7 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, fluid: F
     folder.mkdir()
     t0 = T0_UNIX_NS[phase.phase]
     own = phase.hosts[host]
-    told = phase.model_dump() | {"run_id": RUN_ID, "point": planned.id, "host": host}
+    told = phase.model_dump() | {"run_id": RUN_ID, "holder": RUN_ID, "point": planned.id, "host": host}
     (folder / "plan.json").write_text(json.dumps(told))
     (folder / "start.json").write_text(json.dumps({"t0_unix_ns": t0}))
     end = t0 + phase.duration_ns
@@ -261,9 +261,15 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
             rows.append(f'tcp_info,{tags} {text},congestion_control="{flow.congestion_control}",{stamp}')
         if phase.hosts[host].sample.qdisc:
             drops, sent = round(fluid.lost[step].sum()), round(fluid.acked[step].sum())
+            queue = round(fluid.queue[step])
+            for flow in phase.flows:
+                if flow.kind == "udp" and planned.path:  # more than the path takes: its queue is full
+                    since = min(max(at - flow.start_ns, 0), flow.duration_ns)
+                    sent = round(planned.path.forward.rate_bps * since / 1e9 / PACKET_BITS)
+                    queue = 166 if 0 < since < flow.duration_ns else 0
             for dev, kind, handle, parent, packets, dropped, backlog in (
                 ("vec2", "htb", "1:", "root", sent, drops, 0),
-                ("vec2", "pfifo", "10:", "1:1", sent, drops, round(fluid.queue[step])),
+                ("vec2", "pfifo", "10:", "1:1", sent, drops, queue),
                 ("vec1", "htb", "1:", "root", sent // 2, 0, 0),
                 ("vec1", "pfifo", "10:", "1:1", sent // 2, 0, int(rng.random() < 0.2)),
             ):

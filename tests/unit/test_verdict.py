@@ -58,11 +58,16 @@ def forget_t0(run_dir: Path) -> None:
         file.unlink()
 
 
+def narrow(run_dir: Path) -> None:
+    """The router's bottleneck lets 90 % of what was asked through."""
+    edit_spool(run_dir, "router", "bytes", lambda sent: round(0.9 * sent), "calibration")
+
+
 def slow(run_dir: Path) -> None:
-    """Of ten packets of the calibration, nine arrive."""
+    """Of ten packets of the calibration, eight arrive."""
     file = run_dir / "raw/receiver1/calibration/udp-calibration_rate-receiver.json"
     result = json.loads(file.read_text())
-    result["received_packets"] = round(0.9 * result["received_packets"])
+    result["received_packets"] = round(0.8 * result["received_packets"])
     file.write_text(json.dumps(result))
 
 
@@ -74,9 +79,11 @@ def held_up(run_dir: Path) -> None:
     file.write_text(json.dumps(result))
 
 
-def edit_spool(run_dir: Path, host: str, field: str, change: Callable[[int], int]) -> None:
-    """Change an integer field in every row of a host's measurement."""
-    spool = run_dir / "raw" / host / "measurement/spool.lp"
+def edit_spool(
+    run_dir: Path, host: str, field: str, change: Callable[[int], int], phase: str = "measurement"
+) -> None:
+    """Change an integer field in every row of a host's phase."""
+    spool = run_dir / "raw" / host / phase / "spool.lp"
     rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
     pattern = re.compile(rf"(?<=[ ,]{field}=)\d+")
     write_spool(spool, [pattern.sub(lambda n: str(change(int(n[0]))), row) for row in rows])
@@ -89,7 +96,7 @@ def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
     manifest = read_json(run_dir / "manifest.json")
     assert manifest["run"] == RUN_ID
     assert manifest["rows"] == {
-        "spooled": {"tcp_info": 1100, "udp": 82, "qdisc": 1200},
+        "spooled": {"tcp_info": 1100, "udp": 82, "qdisc": 1624},
         "lost": 0,
         "influxdb": None,
     }
@@ -111,7 +118,7 @@ def test_a_receiver_that_is_held_up_is_no_slow_path(run_dir: Path) -> None:
     held_up(run_dir)
     verdict = collect(run_dir, None)
     assert verdict.state == "passed"
-    (rate,) = (check for check in verdict.checks if check.name == "rate")
+    (rate,) = (check for check in verdict.checks if check.name == "rate, arriving")
     assert 0.99 * 100e6 < rate.measured < 100e6  # the queue's drain counts
 
 
@@ -251,12 +258,20 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "no ping": (
         removed("raw/sender2/calibration/ping-sender2-receiver2.txt"),
-        "sender2-receiver2: idle RTT not known: 0 of 20 echo replies",
+        "sender2-receiver2: idle RTT not known: 0 of 50 echo replies",
     ),
-    "the rate is off": (slow, "sender1-receiver1: rate of the path is 90"),
+    "the rate is off": (narrow, "sender1-receiver1: rate of the bottleneck is 90"),
+    "behind the bottleneck it is slower": (
+        slow,
+        "sender1-receiver1: rate at which the path's packets arrive is 80 Mbit/s, asked 100 Mbit/s ",
+    ),
+    "the calibration never had a queue": (
+        lambda run_dir: edit_spool(run_dir, "router", "backlog_bytes", lambda _: 0, "calibration"),
+        "sender1-receiver1: rate of the bottleneck not known: no router was seen to have a queue",
+    ),
     "no counts of the calibration": (
         removed("raw/receiver1/calibration/udp-calibration_rate-receiver.json"),
-        "sender1-receiver1: rate of the path not known: the ends of",
+        "sender1-receiver1: rate at which the path's packets arrive not known: the ends of",
     ),
     "a spool of the calibration is missing": (
         removed("raw/sender1/calibration/spool.lp"),

@@ -21,7 +21,14 @@ class Validity(Strict):
         json_schema_extra={"default": "2ms"},
     )
     rate_tolerance: Ratio = Field(
-        default=0.05, description="of the bottleneck's rate", json_schema_extra={"default": "5%"}
+        default=0.05,
+        description="of the rate at which the bottleneck serves its queue",
+        json_schema_extra={"default": "5%"},
+    )
+    arrival_tolerance: Ratio = Field(
+        default=0.15,
+        description="of the bottleneck's rate, as it arrives: less where hosts wait for a core",
+        json_schema_extra={"default": "15%"},
     )
     clock_offset: Duration = Field(
         default=1_000_000, description="of a host's clock", json_schema_extra={"default": "1ms"}

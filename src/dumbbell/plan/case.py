@@ -35,12 +35,13 @@ from dumbbell.plan.schedule import periods_span, steps
 from dumbbell.words import listed
 
 SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
-PING_COUNT = 21  # the first also waits for ARP and is dropped
-PING_INTERVAL_NS = 100_000_000
+PING_COUNT = 51  # the first also waits for ARP and is dropped
+PING_INTERVAL_NS = 50_000_000
 RATE_FLOW = "calibration_rate"
-RATE_LOAD = 1.05  # offered, as a multiple of the bottleneck's rate: fills its queue, with little more work
+RATE_LOAD = 1.1  # offered, as a multiple of the bottleneck's rate: fills its queue, with little more work
 RATE_PAYLOAD_BYTES = PACKET_BYTES - UDP_HEADER_BYTES  # full packets
 RATE_NS = 4_000_000_000
+RATE_INTERVAL_NS = 100_000_000  # in which the router's counters are read, at most
 SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
 
 Ends = tuple[str, str]
@@ -99,6 +100,7 @@ class CaseResolver:
                 rtt_tolerance=validity.rtt_tolerance,
                 rtt_wait_ns=validity.rtt_wait,
                 rate_tolerance=validity.rate_tolerance,
+                arrival_tolerance=validity.arrival_tolerance,
                 clock_offset_ns=validity.clock_offset,
                 start_error_ns=validity.start_error,
                 unexpected_drops=validity.unexpected_drops,
@@ -540,7 +542,8 @@ class CaseResolver:
             now += RATE_NS + SETTLE_NS
         flows = list(load.values())
         actions += _ends(flows)
-        return self._phase("calibration", now, flows=flows, hosts=hosts, actions=actions, samples={})
+        samples = {host: Sample(qdisc=True) for host in self.inventory.groups.get("routers", []) if flows}
+        return self._phase("calibration", now, flows=flows, hosts=hosts, actions=actions, samples=samples)
 
     def _measurement(self, flows: Sequence[Flow], hosts: Sequence[str]) -> Phase:
         routers = self.inventory.groups.get("routers", [])
@@ -582,10 +585,11 @@ class CaseResolver:
         actions: Sequence[tuple[str, Action]],
         samples: dict[str, Sample],
     ) -> Phase:
+        interval = self.scenario.sampling.interval
         return Phase(
             phase=name,
             duration_ns=duration_ns,
-            sampling_interval_ns=self.scenario.sampling.interval,
+            sampling_interval_ns=interval if name == "measurement" else min(interval, RATE_INTERVAL_NS),
             flows=list(flows),
             hosts={
                 host: PhaseHost(

@@ -150,6 +150,7 @@ class Validity(Part):
     rtt_tolerance: float
     rtt_wait_ns: int
     rate_tolerance: float
+    arrival_tolerance: float
     clock_offset_ns: int
     start_error_ns: int
     unexpected_drops: float

@@ -30,6 +30,7 @@ from plotly.offline import get_plotlyjs
 from dumbbell import analysis
 from dumbbell.plan import PACKET_BYTES, Point
 from dumbbell.report import figures
+from dumbbell.report.summary import render_summary as render_summary
 from dumbbell.store.run import Run, dig, goodput_counters, read_json
 from dumbbell.units import human
 
@@ -188,6 +189,7 @@ class Report:
         one_by_one = (
             "congestion control",
             "rate",
+            "rate, arriving",
             "idle RTT",
             "idle RTT, waits",
             "path",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,12 @@ from dumbbell.store.verdict import Check, Stored, Verdict, judge
 _POLL_S = 0.5
 
 
-def collect(run_dir: Path, influx: InfluxTarget | None, wait_s: float = 30) -> Verdict:
+def collect(
+    run_dir: Path, influx: InfluxTarget | None, troubles: Sequence[str] = (), wait_s: float = 30
+) -> Verdict:
     """Read what came home under ``raw/``; write tables, manifest, events and verdict; return the verdict.
 
+    ``troubles`` is what went wrong on the way to the results: a run with any is invalid.
     Rows that InfluxDB does not have after ``wait_s`` seconds are written to it from the spools. Collecting
     again gives the same result. OSError or ValueError only if there is no usable ``plan.json``.
     """
@@ -29,7 +32,7 @@ def collect(run_dir: Path, influx: InfluxTarget | None, wait_s: float = 30) -> V
     run.read_spools()
     tables = {name: run.table(name) for name in run.measurements()}
     stored = None if influx is None else _store(run, tables, influx, wait_s)
-    checks = judge(run, tables, stored)
+    checks = judge(run, tables, stored, troubles)
     verdict = Verdict.of(checks)
 
     for name, table in (tables | {"flows": flows_table(run, tables)}).items():

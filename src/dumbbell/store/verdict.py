@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import polars as pl
@@ -79,9 +80,12 @@ class Stored(BaseModel):
     error: str = ""
 
 
-def judge(run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None) -> list[Check]:
+def judge(
+    run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None, troubles: Sequence[str] = ()
+) -> list[Check]:
     """All checks of a run. ``stored`` is None if the run was made without InfluxDB."""
     judge = _Judge(run, tables)
+    judge.troubles(troubles)
     judge.agents()
     judge.states()
     if run.point.path is not None:
@@ -157,6 +161,10 @@ class _Judge:
         )
 
     # hosts
+
+    def troubles(self, troubles: Sequence[str]) -> None:
+        for trouble in troubles:
+            self._add("execution", "run", "no error", trouble, ok=False, reason=trouble)
 
     def agents(self) -> None:
         for phase in self.point.phases:
@@ -246,7 +254,7 @@ class _Judge:
                         found = wanted  # not to show rounding of tc's floats as a difference
                     self.same("path", f"{host} {name}", wanted, found, what="emulated path")
         self.idle_rtt(path, validity)
-        self.rate(path, validity.rate_tolerance)
+        self.rate(path, validity)
         self.unexpected_drops(path)
 
     def idle_rtt(self, path: PlannedPath, validity: Validity) -> None:
@@ -282,22 +290,33 @@ class _Judge:
                     missing=missing,
                 )
 
-    def rate(self, path: PlannedPath, tolerance: float) -> None:
+    def rate(self, path: PlannedPath, validity: Validity) -> None:
+        """As the bottleneck serves its queue, and as it arrives, which waits of the receiver blur."""
         for flow in self.point.phase("calibration").flows:
             asked_bps = path.rate_bps(flow.direction)
             sent, arrived = (
                 read_json(self.run.raw(host, "calibration", f"udp-{flow.name}-{side}.json"))
                 for host, side in ((flow.src_host, "sender"), (flow.dst_host, "receiver"))
             )
-            measured = _blast_rate_bps(path, flow, sent, arrived)
+            pair = f"{flow.src_host}-{flow.dst_host}"
             self.close(
                 "rate",
-                f"{flow.src_host}-{flow.dst_host}",
+                pair,
                 asked_bps,
-                measured,
-                tolerance=tolerance * asked_bps,
+                _served_bps(self.tables["qdisc"], path, flow),
+                tolerance=validity.rate_tolerance * asked_bps,
                 unit="bps",
-                what="rate of the path",
+                what="rate of the bottleneck",
+                missing="no router was seen to have a queue while the calibration filled it",
+            )
+            self.close(
+                "rate, arriving",
+                pair,
+                asked_bps,
+                _blast_rate_bps(path, flow, sent, arrived),
+                tolerance=validity.arrival_tolerance * asked_bps,
+                unit="bps",
+                what="rate at which the path's packets arrive",
                 missing="the ends of the calibration's flow left no counts",
             )
 
@@ -447,6 +466,32 @@ class _Judge:
                     reason=reason,
                     kind=kind,
                 )
+
+
+def _served_bps(qdisc: pl.DataFrame, path: PlannedPath, flow: Flow) -> float | None:
+    """What a bottleneck sent while it had a queue, by the time that this took; None if it never had.
+
+    ``qdisc`` has the columns of the measurement of that name. Of all bottlenecks, that of the flow sent most.
+    """
+    way = path.forward if flow.direction == "forward" else path.reverse
+    rows = qdisc.filter(
+        (pl.col("phase") == "calibration")
+        & (pl.col("kind") == way.queue.kind)
+        & (pl.col("parent") != "root")
+        & pl.col("t_ns").is_between(flow.start_ns, flow.end_ns)
+    )
+    if rows.is_empty():
+        return None
+    own = ("host", "dev", "handle")
+    steps = rows.sort("t_ns").select(
+        *own,
+        sent_bytes=pl.col("bytes").diff().over(own),
+        took_ns=pl.col("t_ns").diff().over(own),
+        queued=(pl.min_horizontal("backlog_bytes", pl.col("backlog_bytes").shift().over(own)) > 0),
+    )
+    busy = steps.group_by(own).agg(pl.col("sent_bytes", "took_ns").filter("queued").sum())
+    sent_bytes, took_ns = busy.sort("sent_bytes").select("sent_bytes", "took_ns").row(-1)
+    return 8e9 * sent_bytes / took_ns if took_ns else None
 
 
 def _blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> float | None:

@@ -1,0 +1,42 @@
+"""Find a run that was begun, and what of it is left to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from dumbbell.store.rundir import RunDir
+
+
+class ActionModule(ActionBase):
+    """Arguments: ``run_dir``, ``lost`` (ids of executions whose agents did not go on).
+
+    Returns what RunDir.facts says of the run and of each point that has no result. A point that was begun and
+    did not get as far as its measurement, or whose agents are lost, gets another attempt; the earlier one is
+    kept beside it.
+    """
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Read the run directory; make directories for further attempts."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec(
+            {
+                "run_dir": {"type": "path", "required": True},
+                "lost": {"type": "list", "elements": "str", "default": []},
+            }
+        )
+        try:
+            run = RunDir.open(Path(args["run_dir"]))
+        except (OSError, ValueError) as error:
+            raise AnsibleActionFail(f"{args['run_dir']} is no run that can be resumed: {error}") from None
+        left = [execution for execution in run.executions if not execution.finished]
+        executions = [
+            execution.again()
+            if execution.begun and (not execution.measuring or execution.id in args["lost"])
+            else execution
+            for execution in left
+        ]
+        return result | {"changed": executions != left} | run.facts(executions)

@@ -1,0 +1,28 @@
+"""Bring the results of a run's points together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from dumbbell.report import render_summary
+from dumbbell.store import summarise
+from dumbbell.store.run import read_json
+from dumbbell.store.rundir import RunDir
+
+
+class ActionModule(ActionBase):
+    """Argument: ``run_dir``. Returns ``verdict``; that of a run of one point is the point's."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Write verdict, table of flows and page of a run with several points."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec({"run_dir": {"type": "path", "required": True}})
+        run = RunDir.open(Path(args["run_dir"]))
+        if not run.sweeps:
+            return result | {"changed": False, "verdict": read_json(run.dir / "verdict.json")}
+        verdict = summarise(run)
+        render_summary(run.dir)
+        return result | {"changed": True, "verdict": verdict}

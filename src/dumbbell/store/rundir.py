@@ -1,0 +1,233 @@
+"""Run directories on the controller: made, found again, and the record of their states.
+
+A run of one point has one directory. A run of several has one that holds the plan, the summary, and a
+directory for each point, ``points/NNN``, which is like that of a run of one point.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from dumbbell.plan import Plan, Point
+from dumbbell.store.run import read_json, read_jsonl
+from dumbbell.units import human
+
+State = Literal[
+    "planned",
+    "preparing",
+    "armed",
+    "running",
+    "collecting",
+    "passed",
+    "failed",
+    "invalid",
+    "inconclusive",
+    "aborted",
+]
+
+
+def record_state(run_dir: Path, state: State, reason: str = "") -> None:
+    """Append a transition to the run's events, with the time of this machine's clock."""
+    if state not in get_args(State):
+        raise ValueError(f"{state!r} is no state of a run; there are {', '.join(get_args(State))}")
+    event = {"unix_ns": time.time_ns(), "event": "state", "state": state, "reason": reason}
+    with (run_dir / "events.jsonl").open("a") as file:
+        file.write(json.dumps(event) + "\n")
+
+
+def abort(run_dir: Path, reasons: Sequence[str]) -> None:
+    """Give a run that was not brought to its end its verdict."""
+    record_state(run_dir, "aborted", "; ".join(reasons))
+    verdict = {"state": "aborted", "reasons": list(reasons), "checks": []}
+    (run_dir / "verdict.json").write_text(json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution of a point: its directory, and the id by which hosts and InfluxDB know it."""
+
+    id: str
+    dir: Path
+    holder: str  # id of the whole run, which has the hosts
+    name: str  # for people
+    plan: Plan  # of this point only
+
+    @property
+    def point(self) -> Point:
+        """The point."""
+        return self.plan.points[0]
+
+    @property
+    def phases(self) -> dict[str, list[str]]:
+        """Names of the phases in which each host takes part, in their order."""
+        found: dict[str, list[str]] = {}
+        for phase in self.point.phases:
+            for host in phase.hosts:
+                found.setdefault(host, []).append(phase.phase)
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """What playbooks need of it."""
+        return {
+            "run_id": self.id,
+            "run_dir": str(self.dir),
+            "holder": self.holder,
+            "name": self.name,
+            "plan": self.point.model_dump(mode="json"),
+            "phases": self.phases,
+            "measuring": self.measuring,
+        }
+
+    def create(self) -> None:
+        """Make the directory with plan.json and raw/HOST/PHASE/plan.json, which the agents get."""
+        self.dir.mkdir(parents=True, exist_ok=True)
+        for host in self.point.hosts:
+            (self.dir / "raw" / host).mkdir(parents=True)
+        for phase in self.point.phases:
+            for host in phase.hosts:
+                about = {"run_id": self.id, "holder": self.holder, "point": self.point.id, "host": host}
+                part = self.dir / "raw" / host / phase.phase / "plan.json"
+                part.parent.mkdir()
+                part.write_text(json.dumps(phase.model_dump(mode="json") | about, indent=1))
+        (self.dir / "plan.json").write_bytes(self.plan.to_json())
+        record_state(self.dir, "planned")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has a verdict about its result."""
+        state = self._verdict().get("state")
+        return state is not None and state != "aborted"
+
+    @property
+    def judged(self) -> bool:
+        """Whether it has a verdict, be it `aborted`."""
+        return bool(self._verdict())
+
+    @property
+    def begun(self) -> bool:
+        """Whether hosts were asked for anything."""
+        return any(event.get("state") == "preparing" for event in read_jsonl(self.dir / "events.jsonl"))
+
+    @property
+    def measuring(self) -> bool:
+        """Whether its agents were armed for the measurement, so that they may have gone on alone."""
+        return not self._verdict() and any(
+            (event.get("state"), event.get("reason")) == ("armed", "measurement")
+            for event in read_jsonl(self.dir / "events.jsonl")
+        )
+
+    def progress(self, now_unix_ns: int) -> str:
+        """The verdict, or the last state with its time, as far as the controller has written it down."""
+        if verdict := self._verdict():
+            return "; ".join([verdict["state"], *verdict["reasons"]])
+        events = [e for e in read_jsonl(self.dir / "events.jsonl") if e.get("event") == "state"]
+        if not events:
+            return "planned"
+        last = events[-1]
+        passed_s = (now_unix_ns - last["unix_ns"]) / 1e9
+        if last["state"] == "running":
+            total_s = self.point.phase(last["reason"]).duration_ns / 1e9
+            if passed_s <= total_s:
+                return f"running {last['reason']}, {passed_s:.0f} of {total_s:.0f} s"
+            return f"{last['reason']} should have ended {human((passed_s - total_s) * 1e9, 'ns')} ago"
+        words = " ".join(word for word in (last["state"], last["reason"]) if word)
+        return words if last["state"] == "planned" else f"{words} for {passed_s:.0f} s"
+
+    def again(self) -> Execution:
+        """Another attempt, with an id of its own. What there is of this one is kept beside it."""
+        before = self.dir.rename(self.dir.with_name(f"{self.dir.name}_attempt{_attempts(self.dir) + 1}"))
+        other = _execution(self.dir, self.holder, self.name, self.plan)
+        other.create()
+        if (scenario := before / "scenario.yml").exists():
+            shutil.copy(scenario, other.dir)
+        return other
+
+    def _verdict(self) -> dict[str, Any]:
+        return read_json(self.dir / "verdict.json") or {}
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """A whole run: its directory, and the executions of its points in their order."""
+
+    dir: Path
+    executions: list[Execution]
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.executions[0].holder
+
+    @classmethod
+    def create(cls, plan: Plan, scenario: Path, results_dir: Path) -> RunDir:
+        """Make the directories of a new run, and let ``latest`` point to it."""
+        run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{plan.scenario}"
+        run_dir = results_dir.absolute() / run_id
+        run_dir.mkdir(parents=True)
+        run = cls(run_dir, _executions(plan, run_id, run_dir))
+        for execution in run.executions:
+            execution.create()
+        for folder in {run_dir, *(execution.dir for execution in run.executions)}:
+            shutil.copy(scenario, folder / "scenario.yml")
+        if run.sweeps:
+            (run_dir / "plan.json").write_bytes(plan.to_json())
+            record_state(run_dir, "planned")
+        latest = run_dir.parent / "latest"
+        latest.unlink(missing_ok=True)
+        latest.symlink_to(run_id)
+        return run
+
+    @classmethod
+    def open(cls, run_dir: Path) -> RunDir:
+        """Find a run again. OSError or ValueError if there is no usable ``plan.json``."""
+        run_dir = run_dir.resolve()
+        plan = Plan.model_validate_json((run_dir / "plan.json").read_bytes())
+        return cls(run_dir, _executions(plan, run_dir.name, run_dir))
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether it has several points, each with a directory of its own."""
+        return self.executions[0].dir != self.dir
+
+    def facts(self, executions: Sequence[Execution]) -> dict[str, Any]:
+        """What playbooks need of it, to run these executions."""
+        points = [execution.facts() for execution in executions]
+        return {"run_id": self.id, "run_dir": str(self.dir), "sweeps": self.sweeps, "points": points}
+
+    def describe(self, now_unix_ns: int) -> str:
+        """A line for the run and one for each point: its verdict, or what it is doing and for how long."""
+        lines = [f"{self.id}: {self.executions[0].plan.title}"]
+        lines += [f"  {execution.name}: {execution.progress(now_unix_ns)}" for execution in self.executions]
+        return "\n".join(lines)
+
+
+def _executions(plan: Plan, run_id: str, run_dir: Path) -> list[Execution]:
+    if len(plan.points) == 1:
+        return [_execution(run_dir, run_id, plan.scenario, plan)]
+    return [
+        _execution(
+            run_dir / "points" / f"{number:03d}",
+            run_id,
+            f"point {number} of {len(plan.points)}: {point.label}, repetition {point.repetition}",
+            plan.model_copy(update={"points": [point]}),
+        )
+        for number, point in enumerate(plan.points, 1)
+    ]
+
+
+def _execution(folder: Path, holder: str, name: str, plan: Plan) -> Execution:
+    base = holder if folder.name == holder else f"{holder}_{folder.name}"
+    attempts = _attempts(folder)
+    return Execution(f"{base}_attempt{attempts + 1}" if attempts else base, folder, holder, name, plan)
+
+
+def _attempts(folder: Path) -> int:
+    """How many earlier attempts are kept beside a directory."""
+    return len(list(folder.parent.glob(f"{folder.name}_attempt*")))

@@ -1,0 +1,158 @@
+"""Run directories: made, found again, resumed and summed up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from synthetic import inventory
+
+from dumbbell.plan import Plan, plan
+from dumbbell.report import render_summary
+from dumbbell.store import summarise
+from dumbbell.store.rundir import Execution, RunDir, abort, record_state
+
+SWEEP = """\
+name: x
+title: Cubic & reno
+duration: 20s
+repetitions: 2
+flows:
+  tcp: {kind: iperf3_tcp, from: "senders[0]", to: "receivers[0]", congestion_control: [cubic, reno]}
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    (path := tmp_path / "x.yml").write_text(SWEEP)
+    return path
+
+
+@pytest.fixture
+def run(scenario: Path, tmp_path: Path) -> RunDir:
+    return RunDir.create(plan(scenario, inventory()), scenario, tmp_path / "results")
+
+
+def verdict(execution: Execution, state: str, goodput_bps: float | None = None) -> None:
+    """The result of a point, as collect leaves it."""
+    (execution.dir / "verdict.json").write_text(
+        json.dumps({"state": state, "reasons": ["why"], "checks": []})
+    )
+    flow = {"run": execution.id, "phase": "measurement", "name": "tcp", "goodput_bps": goodput_bps}
+    pl.DataFrame([flow]).write_parquet(execution.dir / "flows.parquet")
+
+
+def armed(execution: Execution, phase: str) -> None:
+    record_state(execution.dir, "preparing")
+    record_state(execution.dir, "armed", phase)
+
+
+def test_a_run_is_found_again_as_it_was_made(run: RunDir) -> None:
+    assert (run.dir.parent / "latest").resolve() == run.dir
+    found = RunDir.open(run.dir.parent / "latest")
+    assert found == run
+    assert found.sweeps
+    assert [e.id for e in found.executions] == [f"{run.id}_{n:03d}" for n in (1, 2, 3, 4)]
+    assert len({e.point.id for e in found.executions}) == 2
+    for execution in found.executions:
+        assert Plan.model_validate_json((execution.dir / "plan.json").read_bytes()) == execution.plan
+        told = json.loads((execution.dir / "raw/sender1/measurement/plan.json").read_text())
+        assert (told["run_id"], told["holder"], told["host"]) == (execution.id, run.id, "sender1")
+        assert not execution.begun
+
+
+def test_a_run_of_one_point_has_one_directory(scenario: Path, tmp_path: Path) -> None:
+    scenario.write_text(SWEEP.replace("[cubic, reno]", "cubic").replace("repetitions: 2", "repetitions: 1"))
+    run = RunDir.create(plan(scenario, inventory()), scenario, tmp_path / "results")
+    (only,) = run.executions
+    assert not run.sweeps
+    assert (only.id, only.dir, only.holder) == (run.id, run.dir, run.id)
+    armed(only, "calibration")
+    again = RunDir.open(run.dir).executions[0].again()
+    assert (again.id, again.holder) == (f"{run.id}_attempt2", run.id)
+    assert RunDir.open(run.dir).executions == [again]
+    assert (run.dir / "scenario.yml").exists()
+
+
+def test_what_has_a_result_is_finished_and_what_was_aborted_is_not(run: RunDir) -> None:
+    for execution, state in zip(run.executions, ("passed", "failed", "invalid"), strict=False):
+        verdict(execution, state)
+    abort(run.executions[3].dir, ["no host"])
+    assert [e.finished for e in RunDir.open(run.dir).executions] == [True, True, True, False]
+
+
+def test_only_a_measurement_goes_on_alone(run: RunDir) -> None:
+    first, second, third, _ = run.executions
+    armed(first, "calibration")
+    armed(second, "measurement")
+    armed(third, "measurement")
+    verdict(third, "passed")
+    (third.dir / "events.jsonl").open("a").write('{"event": "sta')  # the controller died as it wrote
+    assert [e.measuring for e in RunDir.open(run.dir).executions] == [False, True, False, False]
+
+
+def test_every_attempt_has_an_id_of_its_own_and_nothing_is_lost(run: RunDir) -> None:
+    execution = run.executions[1]
+    for attempt in (2, 3):
+        armed(execution, "calibration")
+        (execution.dir / "raw/sender1/left").write_text(str(attempt))
+        execution = execution.again()
+        assert execution.id == f"{run.id}_002_attempt{attempt}"
+        assert RunDir.open(run.dir).executions[1] == execution
+        assert not (execution.dir / "raw/sender1/left").exists()
+    kept = sorted(path.name for path in (run.dir / "points").iterdir())
+    assert kept == ["001", "002", "002_attempt1", "002_attempt2", "003", "004"]
+    assert (run.dir / "points/002_attempt1/raw/sender1/left").read_text() == "2"
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (("passed", "passed", "passed", "passed"), "passed"),
+        (("passed", "failed", "passed", "passed"), "failed"),
+        (("invalid", "failed", "passed", "passed"), "invalid"),
+        (("passed", "passed", "passed", None), "aborted"),
+    ],
+)
+def test_a_run_is_as_good_as_its_worst_point(
+    run: RunDir, states: tuple[str | None, ...], expected: str
+) -> None:
+    for execution, state in zip(run.executions, states, strict=True):
+        if state:
+            verdict(execution, state, 1e6)
+    found = summarise(run)
+    assert found["state"] == expected
+    assert len(found["reasons"]) == sum(state != "passed" for state in states)
+    assert json.loads((run.dir / "verdict.json").read_text()) == found
+
+
+def test_the_page_compares_valid_repetitions_and_leads_to_every_point(run: RunDir) -> None:
+    goodputs = {"cubic": iter((90e6, 94e6)), "reno": iter((50e6, 60e6))}
+    for execution in run.executions:
+        control = execution.point.levels["congestion_control"]
+        goodput = next(goodputs[control])
+        verdict(execution, "invalid" if goodput == 60e6 else "passed", goodput)
+    summarise(run)
+    page = render_summary(run.dir).read_text()
+    table = page.partition("Goodput by point")[2].partition("Points in the order")[0]
+    assert "92 Mbit/s" in table  # the median of cubic's
+    assert "90 Mbit/s to 94 Mbit/s" in table
+    assert "60 Mbit/s" not in table  # of a run that is no result
+    assert page.count("/report.html") == 4
+    assert "Cubic &amp; reno" in page
+
+
+def test_how_a_run_is_getting_on(run: RunDir) -> None:
+    first, second, third, _ = run.executions
+    verdict(first, "failed")
+    armed(second, "measurement")
+    record_state(second.dir, "running", "measurement")
+    record_state(third.dir, "preparing")
+    now = json.loads((second.dir / "events.jsonl").read_text().splitlines()[-1])["unix_ns"] + 4_000_000_000
+    title, *lines = run.describe(now).splitlines()
+    assert title == f"{run.id}: Cubic & reno"
+    said = [line.rpartition(": ")[2] for line in lines]
+    assert said == ["failed; why", "running measurement, 4 of 20 s", "preparing for 4 s", "planned"]
+    assert "measurement should have ended 60 s ago" in run.describe(now + 76_000_000_000)
