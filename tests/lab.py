@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from dumbbell.store.influx import Influx, InfluxTarget
 from playbooks import REPOSITORY
@@ -15,22 +16,23 @@ INFLUXDB_PORT = 8086
 
 @dataclass(frozen=True)
 class Lab:
-    """Addresses of the lab's hosts by name."""
+    """Addresses of a lab's hosts by name, and where its keys are."""
 
     addresses: dict[str, str]
+    dir: Path = LAB
 
     def ssh(self, host: str, command: str) -> str:
         """Output of a command on a host; the host's key must be the one that the lab gave it."""
         done = subprocess.run(
             [
-                *("ssh", "-F", "none", "-i", LAB / "ssh" / "id_ed25519"),
-                *("-o", f"UserKnownHostsFile={LAB}/ssh/known_hosts", "-o", "StrictHostKeyChecking=yes"),
-                *("-o", "BatchMode=yes", "-o", "ConnectTimeout=20", f"root@{self.addresses[host]}", command),
+                *("ssh", "-F", "none", "-i", self.dir / "ssh" / "id_ed25519"),
+                *("-o", f"UserKnownHostsFile={self.dir}/ssh/known_hosts", "-o", "StrictHostKeyChecking=yes"),
+                *("-o", "BatchMode=yes", "-o", "ConnectTimeout=60", f"root@{self.addresses[host]}", command),
             ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert done.returncode == 0, f"{host}: {command}: {done.stderr}"

@@ -64,18 +64,6 @@ func printable(s string) string {
 	}, s)
 }
 
-// FieldName makes a name that the kernel chose, such as that of a NIC's
-// counter, fit for a field: letters, digits and "_".
-func FieldName(s string) string {
-	name := strings.Map(func(r rune) rune {
-		if r < 128 && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
-			return r
-		}
-		return '_'
-	}, strings.TrimSpace(s))
-	return strings.Trim(name, "_")
-}
-
 // Rows gathers rows in one growing buffer. A row is begun, gets its fields and
 // is ended; one without fields leaves nothing. Names of fields are letters,
 // digits and "_". It is not safe for concurrent use.

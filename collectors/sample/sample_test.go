@@ -130,14 +130,6 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-func TestFieldName(t *testing.T) {
-	for in, want := range map[string]string{"rx_queue_0_bytes": "rx_queue_0_bytes", "[3]: tx pkts": "3___tx_pkts", " TX:rate% ": "TX_rate"} {
-		if got := FieldName(in); got != want {
-			t.Errorf("%q becomes %q, not %q", in, got, want)
-		}
-	}
-}
-
 func TestPace(t *testing.T) {
 	const interval, ticks = 5 * time.Millisecond, 20
 	start := time.Now().Add(10 * time.Millisecond)

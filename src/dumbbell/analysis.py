@@ -109,14 +109,6 @@ def mean_goodput(counted: pl.DataFrame, start_ns: int, end_ns: int) -> dict[str,
     return dict(zip(rows["flow"], rows["goodput_bps"], strict=True))
 
 
-def common_window(spans_ns: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Latest start and earliest end of these spans: when all flows run. None if they never all do."""
-    if not spans_ns:
-        return None
-    start, end = max(s for s, _ in spans_ns), min(e for _, e in spans_ns)
-    return (start, end) if start < end else None
-
-
 def jain_index(rates: Sequence[float]) -> float | None:
     """Jain's fairness index, (sum x)^2 / (n sum x^2): 1 for equal shares, 1/n for one alone. None if all
     are 0.

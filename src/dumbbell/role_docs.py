@@ -52,7 +52,7 @@ def _text(value: Any) -> str:
     return (
         {None: "null", True: "true", False: "false"}[value]
         if value is None or value is True or value is False
-        else str(value)
+        else str(value) or '""'
     )
 
 

@@ -90,11 +90,6 @@ def parse_size(text: object) -> int:
     return _parse(text, "a size", SIZE_BYTES, "64kB")
 
 
-def render_size(size: int) -> str:
-    """``64000`` as ``64kB``."""
-    return _render(size, SIZE_BYTES)
-
-
 @dataclass(frozen=True)
 class Period:
     """A stretch of time, in nanoseconds since t0."""
@@ -117,22 +112,12 @@ def parse_period(text: object) -> Period:
     return period
 
 
-def render_period(period: Period) -> str:
-    """A period as :func:`parse_period` reads it."""
-    return f"{render_duration(period.start)}-{render_duration(period.end)}"
-
-
 def parse_ratio(text: object) -> float:
     """Share between 0 and 1 of a percentage such as ``1%``."""
     number, _ = _split(text, "a share", {"%": 100}, "1%")
     if number > 100:  # noqa: PLR2004
         raise ValueError(f"{text!r} is more than 100%")
     return float(number / 100)
-
-
-def render_ratio(share: float) -> str:
-    """``0.01`` as ``1%``; Decimal keeps the shortest representation of the float exact."""
-    return f"{(Decimal(repr(share)) * 100).normalize():f}%"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab import Lab
+
+from playbooks import REPOSITORY, ansible_playbook, unfolded
 
 pytestmark = pytest.mark.kernels
 
-REPOSITORY = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
 # Disks and keys of its own; the image of the virtual lab will do.
 LAB = REPOSITORY / ".lab" / "kernel-tests"
 MODULE = Path(__file__).parents[1] / "modules" / "tcp_constant"
@@ -39,7 +39,7 @@ class Result:
 
 
 @dataclass
-class Lab:
+class KernelLab:
     """The hosts, and the inventory as it stands."""
 
     folder: Path
@@ -49,22 +49,10 @@ class Lab:
         """Run a playbook as users do, with the variables of `hosts` in the inventory."""
         inventory = self.folder / "hosts.json"
         inventory.write_text(json.dumps(self.inventory(), indent=2))
-        done = subprocess.run(
-            [BIN / "ansible-playbook", "--inventory", inventory, name, *arguments],
-            cwd=REPOSITORY,
-            env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        recap = [
-            line.split() for line in done.stdout.rpartition("PLAY RECAP")[2].splitlines() if "ok=" in line
-        ]
+        code, said = ansible_playbook("--inventory", inventory, name, *arguments, timeout_s=TIMEOUT_S)
+        recap = [line.split() for line in said.rpartition("PLAY RECAP")[2].splitlines() if "ok=" in line]
         changed = {words[0]: int(next(w for w in words if w.startswith("changed="))[8:]) for words in recap}
-        return Result(done.returncode, " ".join(done.stdout.split()), changed)
+        return Result(code, unfolded(said), changed)
 
     def inventory(self) -> dict[str, Any]:
         known = f"-o UserKnownHostsFile={LAB}/ssh/known_hosts -o StrictHostKeyChecking=yes"
@@ -101,20 +89,7 @@ class Lab:
             self.hosts[host]["kernel_image"] = kernel
 
     def ssh(self, host: str, command: str) -> str:
-        done = subprocess.run(
-            [
-                *("ssh", "-F", "none", "-i", LAB / "ssh" / "id_ed25519"),
-                *("-o", f"UserKnownHostsFile={LAB}/ssh/known_hosts", "-o", "StrictHostKeyChecking=yes"),
-                *("-o", "BatchMode=yes", "-o", "ConnectTimeout=60", f"root@{ADDRESSES[host]}", command),
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, f"{host}: {command}: {done.stderr}"
-        return done.stdout.strip()
+        return Lab(ADDRESSES, LAB).ssh(host, command).strip()
 
     def releases(self) -> dict[str, str]:
         return {host: self.ssh(host, "uname -r") for host in self.hosts}
@@ -129,13 +104,13 @@ def release(kernel: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelLab]:
     LAB.mkdir(mode=0o700, parents=True, exist_ok=True)
     for image in LAB.parent.glob("image-*.img"):
         if not (LAB / image.name).exists():
             os.link(image, LAB / image.name)
     shutil.rmtree(LAB / "hosts", ignore_errors=True)  # no kernel and no module of an earlier session
-    made = Lab(tmp_path_factory.mktemp("inventory"))
+    made = KernelLab(tmp_path_factory.mktemp("inventory"))
     made.hosts = {"uml1": {}, "qemu1": {"lab_machine": "qemu", "lab_memory": "512M", "lab_core": 1}}
     try:
         up = made.playbook("playbooks/lab_up.yml")
@@ -148,30 +123,30 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     assert not Path("/run/dumbbell/kernlab").exists()
 
 
-def test_a_host_boots_first_what_its_machine_kind_has(lab: Lab) -> None:
+def test_a_host_boots_first_what_its_machine_kind_has(lab: KernelLab) -> None:
     assert lab.releases() == {host: release(kernel) for host, kernel in FIRST.items()}
     assert all(found.startswith("6.1.") for found in lab.releases().values())
 
 
-def test_no_kernel_named_leaves_the_host_alone(lab: Lab) -> None:
+def test_no_kernel_named_leaves_the_host_alone(lab: KernelLab) -> None:
     done = lab.playbook("playbooks/kernel.yml")
     assert (done.code, done.changed["uml1"], done.changed["qemu1"]) == (0, 0, 0)
 
 
 @pytest.fixture(scope="module")
-def other(lab: Lab) -> Result:
+def other(lab: KernelLab) -> Result:
     """Both hosts on 6.12: a distribution's on qemu, the project's own on User-Mode Linux."""
     lab.name_kernels(OTHER)
     return lab.playbook("playbooks/kernel.yml")
 
 
-def test_one_line_of_the_inventory_changes_the_kernel(lab: Lab, other: Result) -> None:
+def test_one_line_of_the_inventory_changes_the_kernel(lab: KernelLab, other: Result) -> None:
     assert other.code == 0, other.said[-4000:]
     assert lab.releases() == {host: release(kernel) for host, kernel in OTHER.items()}
     assert all(found.startswith("6.12.") for found in lab.releases().values())
 
 
-def test_it_changes_nothing_the_second_time(lab: Lab, other: Result) -> None:
+def test_it_changes_nothing_the_second_time(lab: KernelLab, other: Result) -> None:
     assert other.code == 0
     boots = {host: lab.ssh(host, "cat /proc/sys/kernel/random/boot_id") for host in lab.hosts}
     again = lab.playbook("playbooks/kernel.yml")
@@ -179,7 +154,7 @@ def test_it_changes_nothing_the_second_time(lab: Lab, other: Result) -> None:
     assert boots == {host: lab.ssh(host, "cat /proc/sys/kernel/random/boot_id") for host in lab.hosts}
 
 
-def test_a_reboot_keeps_the_kernel(lab: Lab, other: Result) -> None:
+def test_a_reboot_keeps_the_kernel(lab: KernelLab, other: Result) -> None:
     assert other.code == 0
     before = lab.ssh("uml1", "cat /proc/sys/kernel/random/boot_id")
     lab.ssh("uml1", "systemctl --no-block reboot")
@@ -194,7 +169,7 @@ def test_a_reboot_keeps_the_kernel(lab: Lab, other: Result) -> None:
     assert lab.releases()["uml1"] == release(OTHER["uml1"])
 
 
-def test_the_own_kernel_has_what_debians_lacks(lab: Lab, other: Result) -> None:
+def test_the_own_kernel_has_what_debians_lacks(lab: KernelLab, other: Result) -> None:
     assert other.code == 0
     found = lab.ssh(
         "uml1",
@@ -210,7 +185,7 @@ def test_the_own_kernel_has_what_debians_lacks(lab: Lab, other: Result) -> None:
 
 
 @pytest.fixture(scope="module")
-def modules(lab: Lab, other: Result, tmp_path_factory: pytest.TempPathFactory) -> Lab:
+def modules(lab: KernelLab, other: Result, tmp_path_factory: pytest.TempPathFactory) -> KernelLab:
     """The own kernel with an out-of-tree congestion control."""
     assert other.code == 0
     source = tmp_path_factory.mktemp("source") / MODULE.name
@@ -225,21 +200,21 @@ def modules(lab: Lab, other: Result, tmp_path_factory: pytest.TempPathFactory) -
     return lab
 
 
-def play_modules(lab: Lab, *arguments: str) -> Result:
+def play_modules(lab: KernelLab, *arguments: str) -> Result:
     return lab.playbook("tests/e2e/playbooks/modules.yml", "--limit", "uml1", *arguments)
 
 
-def parameters(lab: Lab) -> dict[str, str]:
+def parameters(lab: KernelLab) -> dict[str, str]:
     folder = "/sys/module/tcp_constant/parameters"
     return {name: lab.ssh("uml1", f"cat {folder}/{name}") for name in ("window", "scale")}
 
 
-def build_id(lab: Lab) -> str:
+def build_id(lab: KernelLab) -> str:
     note = lab.ssh("uml1", "od -An -v -tx1 /sys/module/tcp_constant/notes/.note.gnu.build-id")
     return "".join(note.split())[-40:]
 
 
-def test_modules_are_built_loaded_and_set(modules: Lab) -> None:
+def test_modules_are_built_loaded_and_set(modules: KernelLab) -> None:
     done = play_modules(modules, "--diff")
     assert done.code == 0, done.said[-4000:]
     assert "constant" in modules.ssh("uml1", "sysctl -n net.ipv4.tcp_allowed_congestion_control").split()
@@ -249,7 +224,7 @@ def test_modules_are_built_loaded_and_set(modules: Lab) -> None:
     assert (again.code, again.changed["uml1"]) == (0, 0), again.said[-4000:]
 
 
-def test_what_was_undone_by_hand_is_seen_and_repaired(modules: Lab) -> None:
+def test_what_was_undone_by_hand_is_seen_and_repaired(modules: KernelLab) -> None:
     modules.ssh("uml1", "modprobe --remove tcp_constant sch_fq && modprobe --ignore-install tcp_vegas")
     checked = play_modules(modules, "--check")
     assert checked.code == 0, checked.said[-4000:]
@@ -261,7 +236,7 @@ def test_what_was_undone_by_hand_is_seen_and_repaired(modules: Lab) -> None:
     assert "tcp_vegas" not in loaded
 
 
-def test_another_build_takes_the_place_of_the_one_that_is_loaded(modules: Lab) -> None:
+def test_another_build_takes_the_place_of_the_one_that_is_loaded(modules: KernelLab) -> None:
     (source,) = modules.hosts["uml1"]["modules_sources"]
     before = build_id(modules)
     file = Path(source) / "tcp_constant.c"
@@ -272,14 +247,14 @@ def test_another_build_takes_the_place_of_the_one_that_is_loaded(modules: Lab) -
     assert parameters(modules) == {"window": "20", "scale": "2"}
 
 
-def test_parameters_of_a_loaded_module_are_set(modules: Lab) -> None:
+def test_parameters_of_a_loaded_module_are_set(modules: KernelLab) -> None:
     modules.hosts["uml1"]["modules_parameters"] = {"tcp_constant": {"window": 30, "scale": 3}}
     done = play_modules(modules)
     assert done.code == 0, done.said[-4000:]
     assert parameters(modules) == {"window": "30", "scale": "3"}
 
 
-def test_an_unknown_parameter_is_refused_by_name(modules: Lab) -> None:
+def test_an_unknown_parameter_is_refused_by_name(modules: KernelLab) -> None:
     asked = modules.hosts["uml1"]["modules_parameters"]
     modules.hosts["uml1"]["modules_parameters"] = {"tcp_constant": {"windwo": 30}}
     done = play_modules(modules)
@@ -311,7 +286,7 @@ def package(folder: Path, name: str, files: dict[str, bytes]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def broken(modules: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, dict[str, str]]:
+def broken(modules: KernelLab, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, dict[str, str]]:
     """One that hangs on User-Mode Linux, one that panics on qemu; and what ran before."""
     folder = tmp_path_factory.mktemp("broken")
     hangs = package(
@@ -335,13 +310,15 @@ def broken(modules: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[Resu
     return modules.playbook("playbooks/kernel.yml", "-e", "kernel_boot_timeout=120"), before
 
 
-def test_the_host_goes_back_to_the_former_kernel(broken: tuple[Result, dict[str, str]], lab: Lab) -> None:
+def test_the_host_goes_back_to_the_former_kernel(
+    broken: tuple[Result, dict[str, str]], lab: KernelLab
+) -> None:
     assert broken[0].code != 0
     assert lab.releases() == broken[1]
 
 
 def test_the_play_says_what_was_asked_what_runs_and_why(
-    broken: tuple[Result, dict[str, str]], lab: Lab
+    broken: tuple[Result, dict[str, str]], lab: KernelLab
 ) -> None:
     done, former = broken
     for host, asked in {"uml1": "6.1.0-hangs", "qemu1": "6.12.0-panics"}.items():
@@ -352,7 +329,7 @@ def test_the_play_says_what_was_asked_what_runs_and_why(
     assert "Kernel panic - not syncing: Attempted to kill init!" in done.said
 
 
-def test_and_back_to_the_first_kernel(broken: tuple[Result, dict[str, str]], lab: Lab) -> None:
+def test_and_back_to_the_first_kernel(broken: tuple[Result, dict[str, str]], lab: KernelLab) -> None:
     assert broken[0].code != 0
     lab.name_kernels(FIRST)
     asked = {host: release(kernel) for host, kernel in FIRST.items()}

@@ -81,12 +81,6 @@ def test_utilisation() -> None:
     assert analysis.utilisation([60e6, 30e6], 100e6) == pytest.approx(0.9)
 
 
-def test_common_window() -> None:
-    assert analysis.common_window([(0, 30), (5, 25)]) == (5, 25)
-    assert analysis.common_window([(0, 5), (5, 10)]) is None
-    assert analysis.common_window([]) is None
-
-
 def test_fairness_counts_those_that_run_throughout() -> None:
     rows = pl.concat(
         [counted("a", (0, 0), (1, 3000), (2, 6000), (3, 9000)), counted("b", (1, 0), (2, 1000), (3, 4000))]
