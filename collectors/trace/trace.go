@@ -206,48 +206,40 @@ func (s *Source) record(at time.Duration, data []byte) {
 	}
 }
 
+// connectionEvents are the events of a connection: the series of its rows, and
+// what is taken of a record, as "name" or "name:name in the row".
+var connectionEvents = map[string]struct {
+	series func(*flow) sample.Series
+	fields []string
+}{
+	"tcp/tcp_probe": {
+		func(f *flow) sample.Series { return f.probe },
+		[]string{"data_len:data_bytes", "snd_nxt", "snd_una", "snd_cwnd", "ssthresh:snd_ssthresh", "snd_wnd", "srtt:srtt_us", "rcv_wnd"},
+	},
+	"tcp/tcp_retransmit_skb":   {func(f *flow) sample.Series { return f.retransmit }, []string{"state", "err"}},
+	"tcp/tcp_cong_state_set":   {func(f *flow) sample.Series { return f.control }, []string{"cong_state:ca_state"}},
+	"sock/inet_sock_set_state": {func(f *flow) sample.Series { return f.state }, []string{"oldstate:old_state", "newstate:state"}},
+}
+
 // handler returns what is done with records of an event.
 func (s *Source) handler(event string, f *format) func(time.Time, []byte) {
 	tuple := func(record []byte) tcpinfo.Tuple {
 		return tcpinfo.Tuple{Local: f.address(record, "s"), Remote: f.address(record, "d")}
 	}
-	row := func(at time.Time, record []byte, series sample.Series, fields []named) {
-		s.rows.Begin(series)
-		for _, n := range fields {
-			if v, ok := n.integer(record); ok {
-				s.rows.Int(n.name, v)
-			}
-		}
-		s.rows.End(at)
-	}
-	switch event {
-	case "tcp/tcp_probe":
-		fields := f.pick("data_len:data_bytes", "snd_nxt", "snd_una", "snd_cwnd", "ssthresh:snd_ssthresh", "snd_wnd", "srtt:srtt_us", "rcv_wnd")
+	if kind, ok := connectionEvents[event]; ok {
+		fields := f.pick(kind.fields...)
 		return func(at time.Time, record []byte) {
-			if flow, ok := s.flows[tuple(record)]; ok {
-				row(at, record, flow.probe, fields)
+			flow, ok := s.flows[tuple(record)]
+			if !ok {
+				return
 			}
-		}
-	case "tcp/tcp_retransmit_skb":
-		fields := f.pick("state", "err")
-		return func(at time.Time, record []byte) {
-			if flow, ok := s.flows[tuple(record)]; ok {
-				row(at, record, flow.retransmit, fields)
+			s.rows.Begin(kind.series(flow))
+			for _, n := range fields {
+				if v, ok := n.integer(record); ok {
+					s.rows.Int(n.name, v)
+				}
 			}
-		}
-	case "tcp/tcp_cong_state_set":
-		fields := f.pick("cong_state:ca_state")
-		return func(at time.Time, record []byte) {
-			if flow, ok := s.flows[tuple(record)]; ok {
-				row(at, record, flow.control, fields)
-			}
-		}
-	case "sock/inet_sock_set_state":
-		fields := f.pick("oldstate:old_state", "newstate:state")
-		return func(at time.Time, record []byte) {
-			if flow, ok := s.flows[tuple(record)]; ok {
-				row(at, record, flow.state, fields)
-			}
+			s.rows.End(at)
 		}
 	}
 	return func(_ time.Time, record []byte) { // skb/kfree_skb

@@ -73,6 +73,25 @@ func reserve(t *testing.T, host string) (*net.TCPAddr, net.Listener) {
 	return local, l
 }
 
+// connected traces a connection from one of its ends, or from both.
+func connected(t *testing.T, clock sample.Clock, host string, both bool) (s *Source, client, server net.Conn) {
+	t.Helper()
+	local, listener := reserve(t, host)
+	tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: listener.Addr().(*net.TCPAddr).AddrPort()}
+	tuples := []tcpinfo.Tuple{tuple}
+	if both {
+		tuples = append(tuples, tuple.Mirror())
+	}
+	s = newSource(t, clock, tuples...)
+	client, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", listener.Addr().String())
+	check(t, err)
+	t.Cleanup(func() { client.Close() })
+	server, err = listener.Accept()
+	check(t, err)
+	t.Cleanup(func() { server.Close() })
+	return s, client, server
+}
+
 func transfer(t *testing.T, client, server net.Conn, n int) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -91,17 +110,10 @@ func TestConnection(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		t.Run(host, func(t *testing.T) {
 			clock := newClock(t)
-			local, listener := reserve(t, host)
-			remote := listener.Addr().(*net.TCPAddr).AddrPort()
-			tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: remote}
-			s := newSource(t, clock, tuple, tuple.Mirror())
-			rows := sample.NewRows(clock)
 			began := time.Now()
-			client, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", remote.String())
-			check(t, err)
-			server, err := listener.Accept()
-			check(t, err)
-			other, err := net.Dial("tcp", remote.String()) // passes the filter of ports
+			s, client, server := connected(t, clock, host, true)
+			rows := sample.NewRows(clock)
+			other, err := net.Dial("tcp", client.RemoteAddr().String()) // passes the filter of ports
 			check(t, err)
 			check(t, other.Close())
 			transfer(t, client, server, 1_000_000)
@@ -168,15 +180,7 @@ func TestLosses(t *testing.T) {
 		}
 	}
 	clock := newClock(t)
-	local, listener := reserve(t, "127.0.0.1")
-	tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: listener.Addr().(*net.TCPAddr).AddrPort()}
-	s := newSource(t, clock, tuple)
-	client, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", listener.Addr().String())
-	check(t, err)
-	defer client.Close()
-	server, err := listener.Accept()
-	check(t, err)
-	defer server.Close()
+	s, client, server := connected(t, clock, "127.0.0.1", false)
 	transfer(t, client, server, 300_000)
 	rows := sample.NewRows(clock)
 	check(t, s.Sample(rows))
@@ -194,16 +198,8 @@ func TestLosses(t *testing.T) {
 // TestLostIsCounted fills the buffer beyond its size before it is read.
 func TestLostIsCounted(t *testing.T) {
 	clock := newClock(t)
-	local, listener := reserve(t, "127.0.0.1")
-	tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: listener.Addr().(*net.TCPAddr).AddrPort()}
-	s := newSource(t, clock, tuple, tuple.Mirror())
+	s, client, server := connected(t, clock, "127.0.0.1", true)
 	check(t, s.instance.write("buffer_size_kb", "8"))
-	client, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", listener.Addr().String())
-	check(t, err)
-	defer client.Close()
-	server, err := listener.Accept()
-	check(t, err)
-	defer server.Close()
 	for range 1000 {
 		transfer(t, client, server, 1)
 	}
@@ -234,15 +230,7 @@ func TestRecord(t *testing.T) {
 		t.Skip("only with -record")
 	}
 	clock := newClock(t)
-	local, listener := reserve(t, "127.0.0.1")
-	tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: listener.Addr().(*net.TCPAddr).AddrPort()}
-	s := newSource(t, clock, tuple)
-	client, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", listener.Addr().String())
-	check(t, err)
-	defer client.Close()
-	server, err := listener.Accept()
-	check(t, err)
-	defer server.Close()
+	s, client, server := connected(t, clock, "127.0.0.1", false)
 	transfer(t, client, server, 500_000)
 	check(t, os.MkdirAll(recorded, 0o755))
 	for _, e := range events {
