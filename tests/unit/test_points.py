@@ -342,3 +342,18 @@ def test_an_unknown_profile_is_named_with_those_there_are(tmp_path: Path) -> Non
     assert refused(tmp_path, BASE.format(""), "short") == [
         "x.yml:1:1: profiles: the scenario has no profile short"
     ]
+
+
+def test_what_only_some_points_ask_of_a_host_would_be_left_for_the_others(tmp_path: Path) -> None:
+    head = """\
+matrix:
+  tuning:
+    stock: {net.ipv4.tcp_no_metrics_save: 1}
+    no_sack: {net.ipv4.tcp_no_metrics_save: 1, net.ipv4.tcp_sack: 0}
+hosts:
+  senders: {sysctls: $tuning}"""
+    said = refused(tmp_path, BASE.format(head))
+    left = "of sender1 is asked for only in other points, which would leave it as they set it"
+    assert f"x.yml:8:1: hosts: sysctls.net.ipv4.tcp_sack {left} (with tuning stock)" in said
+    both = head.replace("stock: {", "stock: {net.ipv4.tcp_sack: 1, ")
+    assert len(planned(tmp_path, BASE.format(both)).points) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,12 +57,14 @@ class _Planner:
     def _variants(self) -> dict[str, _Variant]:
         """What is run, by the hash of its configuration. A baseline that several cases share is run once."""
         found: dict[str, _Variant] = {}
+        settings: list[tuple[ScenarioCase, set[tuple[str, str]]]] = []
         for case in self.file.cases:
             for baseline in (None, *case.scenario.baselines):
                 variant = _Variant(case, baseline, case.levels)
                 point = self._resolved(variant, repetition=1)
                 if point is None:
                     continue
+                settings.append((case, _settings(point)))
                 name = self._hash(point)
                 if (same := found.get(name)) is None:
                     found[name] = variant
@@ -73,6 +75,7 @@ class _Planner:
                 else:
                     shared = {n: v for n, v in same.levels.items() if case.levels[n] == v}
                     found[name] = _Variant(same.case, baseline, shared)
+        self._refuse_leftovers(settings)
         if self.refused:
             raise ScenarioError(among(p, at, self.file.cases) for p, at in self.refused.items())
         return found
@@ -91,6 +94,16 @@ class _Planner:
             self._refuse(key, reason, variant.case)
         return point
 
+    def _refuse_leftovers(self, settings: Sequence[tuple[ScenarioCase, set[tuple[str, str]]]]) -> None:
+        """What only some points ask of a host would still be so in the points after them."""
+        somewhere = set().union(*(asked for _, asked in settings))
+        for case, asked in settings:
+            for host, name in sorted(somewhere - asked):
+                reason = (
+                    f"{name} of {host} is asked for only in other points, which would leave it as they set it"
+                )
+                self._refuse(("hosts",), reason, case)
+
     def _refuse(self, key: KeyPath, reason: str, case: ScenarioCase) -> None:
         at = self.refused.setdefault(self.file.tree.problem(key, reason), [])
         if case.levels not in at:
@@ -106,3 +119,16 @@ class _Planner:
         done = point.model_dump(include={"baseline", "path", "hosts", "phases"})
         text = json.dumps([self.scenario.name, done], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _settings(point: Point) -> set[tuple[str, str]]:
+    """Host and name of all that a point asks for and that nothing undoes before the next point."""
+    return {
+        (host, name)
+        for host, asked in point.hosts.items()
+        for name in (
+            *(f"sysctls.{sysctl}" for sysctl in asked.state.sysctls),
+            *(f"offloads.{offload}" for offload in asked.state.offloads),
+            *(f"modules.{module}" for module in asked.state.modules),
+        )
+    }
