@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
 from dumbbell.model import NetworkPath
-from dumbbell.plan import Flow, PingAction, Plan, Point, Sample, plan
+from dumbbell.plan import Direction, Flow, PingAction, Plan, Point, Sample, plan
 from dumbbell.plan.path import resolve_path
 from dumbbell.plan.ports import EPHEMERAL
 
@@ -103,6 +103,20 @@ def test_all_that_a_path_can_be_asked_for() -> None:
         "queue": {"kind": "fq_codel", "limit_packets": 166, "ecn": False, "target_us": 2000},
     }  # fmt: skip
     assert planned["reverse"]["queue"] == {"kind": "red", "limit_bytes": 250_000}
+
+
+@pytest.mark.parametrize(
+    ("asked", "share"),
+    [
+        ({}, 1),
+        ({"loss": 0.05, "corrupt": 0.1}, 0.95 * 0.9),
+        ({"loss_gemodel": {"p": 0.01, "r": 0.09, "loss_bad": 1.0, "loss_good": 0.0}}, 0.9),
+        ({"loss_gemodel": {"p": 0.0, "r": 0.0, "loss_bad": 1.0, "loss_good": 0.25}}, 0.75),
+    ],
+)
+def test_the_share_of_packets_that_arrives(asked: dict[str, Any], share: float) -> None:
+    plain = {"rate_bps": 10**8, "delay_us": 0, "loss": 0.0, "queue": {"kind": "pfifo", "limit_packets": 166}}
+    assert Direction.model_validate(plain | asked).arriving == pytest.approx(share)
 
 
 def test_measurement_is_that_of_the_data_model() -> None:

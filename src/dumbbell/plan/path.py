@@ -33,6 +33,12 @@ class GilbertElliott(Part):
     loss_bad: float
     loss_good: float
 
+    @property
+    def mean(self) -> float:
+        """Share of packets that is lost in the long run; the chain begins in the good state."""
+        bad = self.p / (self.p + self.r) if self.p else 0
+        return bad * self.loss_bad + (1 - bad) * self.loss_good
+
 
 class Direction(Part):
     """One direction of the path that the router is asked for."""
@@ -48,6 +54,12 @@ class Direction(Part):
     corrupt: float | None = optional()
     reorder: float | None = optional()
     queue: Queue
+
+    @property
+    def arriving(self) -> float:
+        """Share of the packets past the queue that reaches a receiver intact."""
+        burst_loss = self.loss_gemodel.mean if self.loss_gemodel else 0
+        return (1 - self.loss) * (1 - burst_loss) * (1 - (self.corrupt or 0))
 
 
 class PlannedPath(Part):

@@ -510,8 +510,8 @@ def _blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> f
     limit_bytes = way.queue.limit_bytes or (way.queue.limit_packets or 0) * PACKET_BYTES
     if limit_bytes:
         last = min(last, end + 1000 * way.delay_us + 8 * 10**9 * limit_bytes // way.rate_bps)
-    bits = 8 * packets * (flow.payload_bytes + UDP_HEADER_BYTES) / (1 - way.loss)
-    return bits * 1e9 / (last - first) if last > first else None
+    bits = 8 * packets * (flow.payload_bytes + UDP_HEADER_BYTES)
+    return bits * 1e9 / (last - first) / way.arriving if last > first and way.arriving else None
 
 
 def _why_no_start(run: Run, flow: Flow) -> str:
