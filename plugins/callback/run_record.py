@@ -30,7 +30,7 @@ class CallbackModule(CallbackBase):
     def __init__(self) -> None:
         super().__init__()
         self.run_dir: Path | None = None
-        self.reasons: list[str] = []
+        self.reasons: dict[tuple[str, str], str] = {}
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """Learn which run directory this playbook made."""
@@ -47,12 +47,12 @@ class CallbackModule(CallbackBase):
         self._remember(result)
 
     def _remember(self, result: Any) -> None:
-        text = f"{result.host.get_name()}: {result.task.get_name()}: {result.result.get('msg', 'failed')}"
-        if text not in self.reasons:
-            self.reasons.append(text)
+        host, reason = result.host.get_name(), result.result.get("msg", "failed")
+        # The first task that says it is where it went wrong; later ones pass it on.
+        self.reasons.setdefault((host, reason), f"{host}: {result.task.get_name()}: {reason}")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """Write the verdict, if nothing else has."""
         if self.run_dir is None or not self.reasons or (self.run_dir / "verdict.json").exists():
             return
-        abort(self.run_dir, self.reasons)
+        abort(self.run_dir, list(self.reasons.values()))

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from lab import Lab
+from waiting import wait_until
 
 from playbooks import ansible_playbook, start_playbook
 
@@ -41,14 +39,6 @@ class Resumed:
         return [(event["state"], event["reason"]) for event in events]
 
 
-def wait_until(condition: Callable[[], bool], playbook: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert playbook.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @pytest.fixture(scope="module")
 def resumed(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Resumed:
     folder = tmp_path_factory.mktemp("sweep")
@@ -63,7 +53,8 @@ def resumed(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Resumed:
         try:
             wait_until(lambda: events.exists() and measuring in events.read_text(), run)
         finally:
-            os.killpg(run.pid, signal.SIGKILL)
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
     run_dir = (results / "latest").resolve()
     told = lab.ssh("sender1", f"cat /var/lib/dumbbell/runs/{run_dir.name}_001/measurement/start.json")
     assert not (run_dir / "points" / "001" / "verdict.json").exists()
