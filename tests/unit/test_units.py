@@ -22,6 +22,11 @@ def test_rates_and_durations_survive_rendering(value: int) -> None:
     assert units.parse_duration(units.render_duration(value)) == value
 
 
+@given(st.floats(min_value=0, max_value=1, allow_nan=False))
+def test_shares_are_read_exactly(share: float) -> None:
+    assert units.parse_ratio(f"{Decimal(repr(share)) * 100:f}%") == share
+
+
 @given(limits)
 def test_limits_survive_rendering(limit: Limit) -> None:
     assert units.parse_limit(units.render_limit(limit)) == limit

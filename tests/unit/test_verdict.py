@@ -63,20 +63,17 @@ def narrow(run_dir: Path) -> None:
     edit_spool(run_dir, "router", "bytes", lambda sent: round(0.9 * sent), "calibration")
 
 
+ARRIVED = "raw/receiver1/calibration/udp-calibration_rate-receiver.json"
+
+
 def slow(run_dir: Path) -> None:
     """Of ten packets of the calibration, eight arrive."""
-    file = run_dir / "raw/receiver1/calibration/udp-calibration_rate-receiver.json"
-    result = json.loads(file.read_text())
-    result["received_packets"] = round(0.8 * result["received_packets"])
-    file.write_text(json.dumps(result))
+    edit(run_dir / ARRIVED, lambda r: r.update(received_packets=round(0.8 * r["received_packets"])))
 
 
 def held_up(run_dir: Path) -> None:
     """The last packets of the calibration reach the receiver's program half a second late."""
-    file = run_dir / "raw/receiver1/calibration/udp-calibration_rate-receiver.json"
-    result = json.loads(file.read_text())
-    result["last_unix_ns"] += 500_000_000
-    file.write_text(json.dumps(result))
+    edit(run_dir / ARRIVED, lambda r: r.update(last_unix_ns=r["last_unix_ns"] + 500_000_000))
 
 
 def edit_spool(
@@ -270,7 +267,7 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         "sender1-receiver1: rate of the bottleneck not known: no router was seen to have a queue",
     ),
     "no counts of the calibration": (
-        removed("raw/receiver1/calibration/udp-calibration_rate-receiver.json"),
+        removed(ARRIVED),
         "sender1-receiver1: rate at which the path's packets arrive not known: the ends of",
     ),
     "a spool of the calibration is missing": (

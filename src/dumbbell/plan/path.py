@@ -70,9 +70,13 @@ class PlannedPath(Part):
     forward: Direction
     reverse: Direction
 
+    def way(self, direction: Literal["forward", "reverse"]) -> Direction:
+        """What data in this direction meets."""
+        return self.forward if direction == "forward" else self.reverse
+
     def rate_bps(self, direction: Literal["forward", "reverse"]) -> int:
         """Rate of the bottleneck that data in this direction meets."""
-        return (self.forward if direction == "forward" else self.reverse).rate_bps
+        return self.way(direction).rate_bps
 
 
 def resolve_path(asked: model.NetworkPath, refuse: Callable[[KeyPath, str], None]) -> PlannedPath:

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from plotly.offline import get_plotlyjs
 
 from dumbbell import analysis
 from dumbbell.plan import PACKET_BYTES, Point
-from dumbbell.report import figures
+from dumbbell.report import figures, html
 from dumbbell.report.summary import render_summary as render_summary
 from dumbbell.store.run import Run, dig, goodput_counters, read_json
 from dumbbell.units import human
@@ -57,7 +56,6 @@ def _part(make: Callable[..., str]) -> Callable[..., HTML]:
 
 def setup() -> HTML:
     """The style sheet and plotly.js: once a page."""
-    style = files(__package__).joinpath("style.css").read_text()
     # Paper is narrower than a window, and a figure does not follow it by itself.
     script = """
     const relayout = size =>
@@ -65,7 +63,7 @@ def setup() -> HTML:
     addEventListener('beforeprint', () => relayout({autosize: false, width: 690}));
     addEventListener('afterprint', () => relayout({autosize: true, width: null}));
     """
-    text = f"<style>{style}</style><script>{get_plotlyjs()}</script><script>{script}</script>"
+    text = f"{html.style()}<script>{get_plotlyjs()}</script><script>{script}</script>"
     return HTML(text)  # type: ignore[no-untyped-call]
 
 
@@ -128,12 +126,10 @@ class Report:
             else "start not known",
         ]
         state = self.verdict.get("state", "unknown")
-        mark = {"passed": "✓", "failed": "✗"}.get(state, "⚠")
         return (
             f"<h1>{escape(title)}</h1>"
             f'<p class="meta">{"".join(f"<span>{m}</span>" for m in meta)}</p>'
-            f'<div class="verdict {state}"><div class="word">{mark} {state.upper()}</div>'
-            f"<div>{self._why(state)}</div></div>"
+            f"{html.verdict_box(state, self._why(state))}"
             f'<div class="cards">{"".join(self._cards())}</div>'
         )
 
@@ -365,12 +361,12 @@ class Report:
             software = ", ".join(f"{name} {v}" for name, v in versions.items() if v) or "-"
             groups = ", ".join(g for g in state.get("groups", []) if g != "testbed")
             cells = (host, groups, state.get("kernel") or "not read", "; ".join(nics) or "not read", software)
-            rows.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
-        head = "".join(f"<th>{h}</th>" for h in ("host", "role", "kernel", "interfaces", "software"))
+            rows.append(html.row(escape(str(cell)) for cell in cells))
+        head = ("host", "role", "kernel", "interfaces", "software")
         controller = dig(self.manifest, "versions", "dumbbell")
         fingerprint = self.manifest.get("inventory_fingerprint", "-")
         return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"{html.table(head, rows)}"
             f'<p class="note">Controller: dumbbell {escape(str(controller))}. Fingerprint of the inventory: '
             f'<span class="mono">{escape(str(fingerprint))}</span>.</p>'
         )
@@ -408,8 +404,7 @@ def _show(figure: go.Figure, caption: str) -> str:
 
 
 def _table(rows: Iterable[str]) -> str:
-    head = "".join(f"<th>{h}</th>" for h in ("what", "where", "asked", "measured", "tolerance", ""))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return html.table(("what", "where", "asked", "measured", "tolerance", ""), rows)
 
 
 def _row(check: dict[str, Any]) -> str:
@@ -514,11 +509,6 @@ def render(run_dir: Path, notebook: Path = NOTEBOOK) -> Path:
         )
         body, _ = exporter.from_filename(str(executed))
     title = Report(run_dir).manifest.get("title") or run_dir.name
-    page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title></head><body><main>{body}</main></body></html>\n"
-    )
     target = run_dir / "report.html"
-    target.write_text(page)
+    target.write_text(html.page(title, body))
     return target

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.store.run import Run, flows_table, read_jsonl
+from dumbbell.store.run import Run, flows_table, read_jsonl, write_json
 from dumbbell.store.verdict import Check, Stored, Verdict, judge
 
 _POLL_S = 0.5
@@ -38,8 +38,8 @@ def collect(
     for name, table in (tables | {"flows": flows_table(run, tables)}).items():
         table.write_parquet(run_dir / f"{name}.parquet")
     _merge_events(run)
-    (run_dir / "manifest.json").write_text(_json(_manifest(run, tables, stored, checks)))
-    (run_dir / "verdict.json").write_bytes(verdict.to_json())
+    write_json(run_dir / "manifest.json", _manifest(run, tables, stored, checks))
+    write_json(run_dir / "verdict.json", verdict.model_dump())
     return verdict
 
 
@@ -144,7 +144,3 @@ def _manifest(
         },
         "facts": facts,
     }
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

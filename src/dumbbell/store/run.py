@@ -47,6 +47,11 @@ def read_json(path: Path) -> Any:
         return None
 
 
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file for people to read, too."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
 def read_jsonl(path: Path) -> list[Event]:
     """Objects of a JSON lines file; what is not an object is left out, and a missing file has none."""
     try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dumbbell.plan import Plan, Point
-from dumbbell.store.run import read_json, read_jsonl
+from dumbbell.store.run import Event, read_json, read_jsonl, write_json
 from dumbbell.units import human
 
 State = Literal[
@@ -45,8 +45,7 @@ def record_state(run_dir: Path, state: State, reason: str = "") -> None:
 def abort(run_dir: Path, reasons: Sequence[str]) -> None:
     """Give a run that was not brought to its end its verdict."""
     record_state(run_dir, "aborted", "; ".join(reasons))
-    verdict = {"state": "aborted", "reasons": list(reasons), "checks": []}
-    (run_dir / "verdict.json").write_text(json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
+    write_json(run_dir / "verdict.json", {"state": "aborted", "reasons": list(reasons), "checks": []})
 
 
 @dataclass(frozen=True)
@@ -113,24 +112,22 @@ class Execution:
     @property
     def begun(self) -> bool:
         """Whether hosts were asked for anything."""
-        return any(event.get("state") == "preparing" for event in read_jsonl(self.dir / "events.jsonl"))
+        return any(event["state"] == "preparing" for event in self._states())
 
     @property
     def measuring(self) -> bool:
         """Whether its agents were armed for the measurement, so that they may have gone on alone."""
         return not self._verdict() and any(
-            (event.get("state"), event.get("reason")) == ("armed", "measurement")
-            for event in read_jsonl(self.dir / "events.jsonl")
+            (event["state"], event["reason"]) == ("armed", "measurement") for event in self._states()
         )
 
     def progress(self, now_unix_ns: int) -> str:
         """The verdict, or the last state with its time, as far as the controller has written it down."""
         if verdict := self._verdict():
             return "; ".join([verdict["state"], *verdict["reasons"]])
-        events = [e for e in read_jsonl(self.dir / "events.jsonl") if e.get("event") == "state"]
-        if not events:
+        if not (states := self._states()):
             return "planned"
-        last = events[-1]
+        last = states[-1]
         passed_s = (now_unix_ns - last["unix_ns"]) / 1e9
         if last["state"] == "running":
             total_s = self.point.phase(last["reason"]).duration_ns / 1e9
@@ -148,6 +145,9 @@ class Execution:
         if (scenario := before / "scenario.yml").exists():
             shutil.copy(scenario, other.dir)
         return other
+
+    def _states(self) -> list[Event]:
+        return [e for e in read_jsonl(self.dir / "events.jsonl") if e.get("event") == "state"]
 
     def _verdict(self) -> dict[str, Any]:
         return read_json(self.dir / "verdict.json") or {}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import polars as pl
 
-from dumbbell.store.run import read_json
+from dumbbell.store.run import read_json, write_json
 from dumbbell.store.rundir import Execution, RunDir
 
 # From the worst: what one point was not, the run was not.
@@ -45,7 +44,7 @@ def summarise(run: RunDir) -> dict[str, Any]:
     tables = [_flows(execution, result["state"]) for execution, result in results]
     if found := [table for table in tables if table is not None]:
         pl.concat(found, how="diagonal_relaxed").write_parquet(run.dir / "flows.parquet")
-    (run.dir / "verdict.json").write_text(json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
+    write_json(run.dir / "verdict.json", verdict)
     return verdict
 
 

@@ -6,7 +6,6 @@ valid run.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -65,10 +64,6 @@ class Verdict(BaseModel):
         return cls(
             state=state, reasons=[f"{c.subject}: {c.reason}" for c in invalid or failed], checks=checks
         )
-
-    def to_json(self) -> bytes:
-        """Bytes of ``verdict.json``."""
-        return (json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 class Stored(BaseModel):
@@ -473,7 +468,7 @@ def _served_bps(qdisc: pl.DataFrame, path: PlannedPath, flow: Flow) -> float | N
 
     ``qdisc`` has the columns of the measurement of that name. Of all bottlenecks, that of the flow sent most.
     """
-    way = path.forward if flow.direction == "forward" else path.reverse
+    way = path.way(flow.direction)
     rows = qdisc.filter(
         (pl.col("phase") == "calibration")
         & (pl.col("kind") == way.queue.kind)
@@ -500,7 +495,7 @@ def _blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> f
     That ends with the last arrival, or when a full queue had to be empty: a receiver that was kept waiting
     gets the last packets later than the path has let them through.
     """
-    way = path.forward if flow.direction == "forward" else path.reverse
+    way = path.way(flow.direction)
     packets, first, last = (
         dig(arrived, key) for key in ("received_packets", "first_unix_ns", "last_unix_ns")
     )
