@@ -20,6 +20,8 @@ const usage = `usage: dumbbell-agent run DIR [LOCK]  execute DIR/plan.json once 
        dumbbell-agent unlock          give it back
        dumbbell-agent udp-send        send UDP datagrams at a rate (--help tells the options)
        dumbbell-agent udp-receive     count what became of them
+       dumbbell-agent probe SOURCE...  say whether trace or ebpf can be had on this host
+       dumbbell-agent trace           trace for an agent that may not, which is at the other end of the standard input
        dumbbell-agent version
 
 exit status: 0 done, 1 failed, 2 wrong usage, 3 run aborted
@@ -41,6 +43,10 @@ func main() {
 		os.Exit(mainUDPSend(ctx, args[1:]))
 	case len(args) >= 1 && args[0] == "udp-receive":
 		os.Exit(mainUDPReceive(ctx, args[1:]))
+	case len(args) > 1 && args[0] == "probe":
+		os.Exit(mainProbe(args[1:]))
+	case len(args) == 1 && args[0] == "trace":
+		os.Exit(mainTrace())
 	case len(args) == 1 && args[0] == "version":
 		fmt.Println(version)
 	default:
@@ -53,6 +59,7 @@ func mainRun(ctx context.Context, dir, lock string) int {
 	// One for the sampler, which sleeps on it, and one for all others; idle threads cost wake-ups.
 	runtime.GOMAXPROCS(2)
 	preferAgent()
+	keepFromChildren()
 	state, err := Run(ctx, dir, lock, version)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "dumbbell-agent: %s: %v\n", state, err)

@@ -40,9 +40,9 @@ func batch(commands [][]string) string {
 }
 
 // runPath changes the path at the planned time by a prepared batch of tc
-// commands, and records when it began and ended. The first command that fails
-// ends the batch and makes the run failed.
-func (r *run) runPath(ctx context.Context, a Action) error {
+// commands, records when it began and ended, and samples what the kernel has
+// then. The first command that fails ends the batch and makes the run failed.
+func (r *run) runPath(ctx context.Context, a Action, samples *sampler) error {
 	p, err := r.newProcess(ctx, a)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (r *run) runPath(ctx context.Context, a Action) error {
 		attributes["reason"] = err.Error()
 	}
 	r.journal.EventAt(begun, "path_changed", "", attributes)
-	return err
+	return errors.Join(err, samples.readBack())
 }
 
 // restorePath undoes what the phase changed in the path, also if it was

@@ -32,26 +32,37 @@ type Plan struct {
 	Hosts            map[string]HostPlan `json:"hosts"`
 }
 
-// A Flow is traffic from one host to another: an iperf3 test, UDP datagrams of
-// the agents' own, or what a command makes.
+// A Flow is traffic from one host to another: an iperf3 test, UDP datagrams or
+// fetches over HTTP of the agents' own, or what a command makes. Of http the
+// sender of the data is the server, of the others it is the client.
 type Flow struct {
 	Name              string        `json:"name"`
-	Kind              string        `json:"kind"`      // iperf3_tcp, iperf3_udp, udp or command
+	Kind              string        `json:"kind"`      // iperf3_tcp, iperf3_udp, udp, http or command
 	Direction         string        `json:"direction"` // of the path that data takes: for who reads the results
 	SrcHost           string        `json:"src_host"`
 	DstHost           string        `json:"dst_host"`
 	Src               netip.Addr    `json:"src"`
 	Dst               netip.Addr    `json:"dst"`
 	ServerPort        uint16        `json:"server_port"`
-	ClientPort        uint16        `json:"client_port"` // of the first stream; the others follow
+	ClientPort        uint16        `json:"client_port"` // of the first stream, the others follow; 0 for http: the kernel chooses
 	Streams           int           `json:"streams"`
 	Start             time.Duration `json:"start_ns"` // from t0
 	Duration          time.Duration `json:"duration_ns"`
-	CongestionControl *string       `json:"congestion_control"`      // only iperf3_tcp has one, others null
+	CongestionControl *string       `json:"congestion_control"`      // only iperf3_tcp and http have one, others null
 	RateBps           *int64        `json:"rate_bps"`                // payload bits/s over all streams; null: as fast as possible
+	DelayUs           int64         `json:"delay_us,omitempty"`      // of its own, which the router adds: for who reads the results
 	PayloadBytes      int           `json:"payload_bytes,omitempty"` // of a datagram; only udp has it
 	RateSteps         []udp.Step    `json:"rate_steps,omitempty"`    // later rates, by time from the start; only udp has them
+	Fetching
 	Options
+}
+
+// Fetching is what an http flow does.
+type Fetching struct {
+	FetchBytes int64         `json:"fetch_bytes,omitempty"`
+	Fetches    int           `json:"fetches,omitempty"`    // 0: as many as there is time for
+	Think      time.Duration `json:"think_ns,omitempty"`   // pause after each
+	Persistent bool          `json:"persistent,omitempty"` // one connection for all
 }
 
 // Options are what an iperf3 test may be asked for. What is absent is iperf3's
@@ -93,18 +104,20 @@ type HostPlan struct {
 		CPU   bool     `json:"cpu"`
 		Clock bool     `json:"clock"`
 		Trace bool     `json:"trace"` // of the flows of tcp
+		EBPF  bool     `json:"ebpf"`  // of the flows of tcp
 	} `json:"sample"`
 }
 
 // An Action is something to start.
 type Action struct {
 	At       time.Duration `json:"at_ns"` // from t0
-	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send, command_server, command_client, ping or path
+	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, command_server, command_client, ping, tcp_ping, tcp_listen or path
 	Flow     string        `json:"flow,omitempty"`
 	Argv     []string      `json:"argv,omitempty"`     // only commands have it
-	Name     string        `json:"name,omitempty"`     // of a ping or a change of the path
+	Name     string        `json:"name,omitempty"`     // of what belongs to no flow
 	Commands [][]string    `json:"commands,omitempty"` // of tc, word by word; only path has them
 	Dst      netip.Addr    `json:"dst,omitzero"`
+	DstPort  uint16        `json:"dst_port,omitempty"` // only tcp_ping and tcp_listen have it
 	Count    int           `json:"count,omitempty"`
 	Interval time.Duration `json:"interval_ns,omitempty"`
 }
@@ -112,7 +125,7 @@ type Action struct {
 // String tells an action from the others of its host.
 func (a Action) String() string { return a.Kind + " " + a.Flow + a.Name }
 
-// program is what makes the flow: iperf3, udp (the agent itself) or command.
+// program is what makes the flow: iperf3, udp or http (the agent itself) or command.
 func (f *Flow) program() string {
 	program, _, _ := strings.Cut(f.Kind, "_")
 	return program
@@ -120,6 +133,14 @@ func (f *Flow) program() string {
 
 // UDP reports whether the flow is UDP and not TCP.
 func (f *Flow) UDP() bool { return f.Kind == "iperf3_udp" || f.Kind == "udp" }
+
+// Ends are the hosts of the flow's server, which waits to be asked, and client.
+func (f *Flow) Ends() (server, client string) {
+	if f.Kind == "http" {
+		return f.SrcHost, f.DstHost
+	}
+	return f.DstHost, f.SrcHost
+}
 
 // Protocol is the flow's transport protocol.
 func (f *Flow) Protocol() tcpinfo.Protocol {
@@ -229,7 +250,7 @@ func (p *Plan) check() error {
 		require(f.Dst.IsValid(), key+".dst", "missing")
 		require(f.Src.Is4() == f.Dst.Is4(), key, "src %v and dst %v are of different families", f.Src, f.Dst)
 		require(f.ServerPort > 0, key+".server_port", "missing")
-		require(f.ClientPort > 0, key+".client_port", "missing")
+		require(f.ClientPort > 0 || f.Kind == "http", key+".client_port", "missing")
 		require(f.Streams >= 1, key+".streams", "must be at least 1, is %d", f.Streams)
 		require(int(f.ClientPort)+f.Streams-1 <= 65535, key+".client_port", "%d streams from port %d end beyond 65535", f.Streams, f.ClientPort)
 		require(f.Start >= 0, key+".start_ns", "must not be before t0, is %d", f.Start)
@@ -246,6 +267,15 @@ func (p *Plan) check() error {
 			require(f.Duration > 0, key+".duration_ns", "must be positive, is %d", f.Duration)
 			require(f.RateBps == nil, key+".rate_bps", "a command has none")
 			require(f.CongestionControl == nil, key+".congestion_control", "a command has none")
+		case "http":
+			require(f.Streams == 1, key+".streams", "an http flow has one, not %d", f.Streams)
+			require(f.ClientPort == 0, key+".client_port", "the kernel chooses those of an http flow, not %d", f.ClientPort)
+			require(f.Duration > 0, key+".duration_ns", "must be positive, is %d", f.Duration)
+			require(f.RateBps == nil, key+".rate_bps", "an http flow has none")
+			require(f.CongestionControl != nil && *f.CongestionControl != "", key+".congestion_control", "missing")
+			require(f.FetchBytes > 0, key+".fetch_bytes", "must be positive, is %d", f.FetchBytes)
+			require(f.Fetches >= 0, key+".fetches", "must not be negative, is %d", f.Fetches)
+			require(f.Think >= 0, key+".think_ns", "must not be negative, is %d", f.Think)
 		case "iperf3_tcp":
 			require(f.CongestionControl != nil && *f.CongestionControl != "", key+".congestion_control", "missing")
 			fallthrough
@@ -255,13 +285,14 @@ func (p *Plan) check() error {
 			require(f.RateBps == nil || *f.RateBps > 0, key+".rate_bps", "must be positive or null")
 			require(f.Bytes == nil || *f.Bytes > 0, key+".bytes", "must be positive")
 		default:
-			require(false, key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp, command", f.Kind)
+			require(false, key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp, http, command", f.Kind)
 		}
 		if f.UDP() {
 			require(f.RateBps != nil, key+".rate_bps", "missing, a UDP flow needs one")
 			require(f.CongestionControl == nil, key+".congestion_control", "a UDP flow has none")
 		}
 		require(f.Kind == "udp" || f.PayloadBytes == 0 && f.RateSteps == nil, key, "payload_bytes and rate_steps belong to a udp flow")
+		require(f.Kind == "http" || f.Fetching == Fetching{}, key, "fetch_bytes, fetches, think_ns and persistent belong to an http flow")
 		require(strings.HasPrefix(f.Kind, "iperf3_") || f.Options == Options{}, key,
 			"bytes, pacing_bps, mss_bytes, socket_buffer_bytes and dscp belong to iperf3")
 	}
@@ -272,7 +303,7 @@ func (p *Plan) check() error {
 		require(!slices.Contains(seen, a.String()), key, "%s occurs twice", a)
 		seen = append(seen, a.String())
 		switch a.Kind {
-		case "iperf3_server", "iperf3_client", "udp_receive", "udp_send", "command_server", "command_client":
+		case "iperf3_server", "iperf3_client", "udp_receive", "udp_send", "http_server", "http_client", "command_server", "command_client":
 			f := p.Flow(a.Flow)
 			program, end, _ := strings.Cut(a.Kind, "_")
 			require(f != nil, key+".flow", "there is no flow %q", a.Flow)
@@ -282,25 +313,27 @@ func (p *Plan) check() error {
 			}
 			require(f.program() == program, key+".kind", "%s does not make a flow of kind %s", a.Kind, f.Kind)
 			require((program == "command") == (len(a.Argv) > 0 && a.Argv[0] != ""), key+".argv", "a command has one, and nothing else")
+			server, client := f.Ends()
 			if end == "client" || end == "send" {
-				require(f.SrcHost == p.Host, key+".flow", "%s is sent by %s", f.Name, f.SrcHost)
+				require(client == p.Host, key+".flow", "the client of %s is %s", f.Name, client)
 				require(f.Start == a.At, key+".at_ns", "is %d, but %s starts at %d", a.At, f.Name, f.Start)
 			} else {
-				require(f.DstHost == p.Host, key+".flow", "%s is received by %s", f.Name, f.DstHost)
+				require(server == p.Host, key+".flow", "the server of %s is %s", f.Name, server)
 			}
 		case "path":
 			require(a.Flow == "" && len(a.Argv) == 0 && !a.Dst.IsValid(), key, "a change of the path has a name and commands alone")
 			require(fileName.MatchString(a.Name) && a.Name != "restore", key+".name", "%q is not a name of letters, digits, _ . and -, or is restore", a.Name)
 			require(len(a.Commands) > 0, key+".commands", "missing")
 			require(batchable(a.Commands), key+".commands", "a word is empty, or has blanks, quotes or #")
-		case "ping":
-			require(a.Flow == "" && len(a.Argv) == 0, key, "a ping has neither flow nor argv")
+		case "ping", "tcp_ping", "tcp_listen":
+			require((a.Kind != "ping") == (a.DstPort > 0), key+".dst_port", "a tcp_ping and a tcp_listen have one, and nothing else")
+			require(a.Flow == "" && len(a.Argv) == 0, key, "a %s has neither flow nor argv", a.Kind)
 			require(fileName.MatchString(a.Name), key+".name", "%q is not a name of letters, digits, _ . and -", a.Name)
 			require(a.Dst.IsValid(), key+".dst", "missing")
-			require(a.Count > 0, key+".count", "must be positive, is %d", a.Count)
-			require(a.Interval > 0, key+".interval_ns", "must be positive, is %d", a.Interval)
+			require(a.Kind == "tcp_listen" || a.Count > 0, key+".count", "must be positive, is %d", a.Count)
+			require(a.Kind == "tcp_listen" || a.Interval > 0, key+".interval_ns", "must be positive, is %d", a.Interval)
 		default:
-			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, command_server, command_client, ping, path", a.Kind)
+			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, command_server, command_client, ping, tcp_ping, tcp_listen, path", a.Kind)
 		}
 	}
 	require(batchable(p.Own().Restore), fmt.Sprintf("hosts[%q].restore", p.Host), "a word is empty, or has blanks, quotes or #")

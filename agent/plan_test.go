@@ -12,7 +12,7 @@ const examplePlan = `{
   "flows": [
     {"name": "flow1", "kind": "iperf3_tcp", "src_host": "sender1", "dst_host": "receiver1",
      "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 40001, "streams": 2,
-     "start_ns": 0, "duration_ns": 30000000000, "congestion_control": "cubic", "rate_bps": null},
+     "start_ns": 0, "duration_ns": 30000000000, "congestion_control": "cubic", "delay_us": 10000, "rate_bps": null},
     {"name": "cross", "kind": "iperf3_udp", "src_host": "sender1", "dst_host": "receiver1",
      "src": "2001:db8::1", "dst": "2001:db8::2", "server_port": 5202, "client_port": 40101, "streams": 2,
      "start_ns": 5000000000, "duration_ns": 20000000000, "congestion_control": null, "rate_bps": 5000000},
@@ -26,7 +26,11 @@ const examplePlan = `{
      "bytes": 5000000, "pacing_bps": 20000000, "mss_bytes": 1400, "socket_buffer_bytes": 65536, "dscp": 46},
     {"name": "copy", "kind": "command", "src_host": "sender1", "dst_host": "receiver1",
      "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5205, "client_port": 40105, "streams": 1,
-     "start_ns": 0, "duration_ns": 1500000000, "congestion_control": null, "rate_bps": null}
+     "start_ns": 0, "duration_ns": 1500000000, "congestion_control": null, "rate_bps": null},
+    {"name": "web", "kind": "http", "src_host": "sender1", "dst_host": "receiver1",
+     "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5206, "client_port": 0, "streams": 1,
+     "start_ns": 0, "duration_ns": 7500000000, "congestion_control": "reno", "rate_bps": null,
+     "fetch_bytes": 76800, "fetches": 100, "think_ns": 50000000, "persistent": true}
   ],
   "hosts": {
     "sender1": {
@@ -36,13 +40,16 @@ const examplePlan = `{
         {"at_ns": 6000000000, "kind": "udp_send", "flow": "burst"},
         {"at_ns": 0, "kind": "ping", "name": "idle", "dst": "198.18.2.11", "count": 20, "interval_ns": 200000000},
         {"at_ns": 0, "kind": "iperf3_client", "flow": "fetch"},
-        {"at_ns": 0, "kind": "command_client", "flow": "copy", "argv": ["scp", "a", "b:"]}],
-      "sample": {"tcp": ["flow1"], "qdisc": false}},
+        {"at_ns": 0, "kind": "command_client", "flow": "copy", "argv": ["scp", "a", "b:"]},
+        {"at_ns": -5000000000, "kind": "http_server", "flow": "web"},
+        {"at_ns": 0, "kind": "tcp_ping", "name": "flow1.plain", "dst": "198.18.2.11", "dst_port": 5207, "count": 50, "interval_ns": 50000000}],
+      "sample": {"tcp": ["flow1", "web"], "qdisc": false}},
     "receiver1": {
       "actions": [
         {"at_ns": -5000000000, "kind": "iperf3_server", "flow": "flow1"},
         {"at_ns": 2000000000, "kind": "iperf3_server", "flow": "cross"},
-        {"at_ns": -5000000000, "kind": "udp_receive", "flow": "burst"}],
+        {"at_ns": -5000000000, "kind": "udp_receive", "flow": "burst"},
+        {"at_ns": -5000000000, "kind": "tcp_listen", "name": "flow1.plain", "dst": "198.18.2.11", "dst_port": 5207}],
       "sample": {"tcp": ["flow1"], "qdisc": false}},
     "router": {"actions": [], "sample": {"tcp": [], "qdisc": true}}
   }
@@ -100,12 +107,21 @@ func TestPlanErrors(t *testing.T) {
 		{`"rate_steps": [{"at_ns": 1000000000,`, `"rate_steps": [{"at_ns": 0,`, "flows[2]: step 1"},
 		{`"rate_bps": null}`, `"rate_bps": null, "payload_bytes": 1000}`, "flows[0]: payload_bytes and rate_steps"},
 		{`"kind": "udp_send", "flow": "burst"`, `"kind": "iperf3_client", "flow": "burst"`, "does not make a flow of kind udp"},
-		{`"kind": "udp_send", "flow": "burst"`, `"kind": "udp_receive", "flow": "burst"`, "received by receiver1"},
+		{`"kind": "udp_send", "flow": "burst"`, `"kind": "udp_receive", "flow": "burst"`, "the server of burst is receiver1"},
+		{`"kind": "http_server", "flow": "web"`, `"kind": "http_client", "flow": "web"`, "the client of web is receiver1"},
+		{`"kind": "http_server", "flow": "web"`, `"kind": "udp_receive", "flow": "web"`, "does not make a flow of kind http"},
+		{`"congestion_control": "reno"`, `"congestion_control": ""`, "flows[5].congestion_control: missing"},
+		{`"client_port": 0`, `"client_port": 40106`, "flows[5].client_port: the kernel chooses"},
+		{`"fetch_bytes": 76800`, `"fetch_bytes": 0`, "flows[5].fetch_bytes: must be positive"},
+		{`"fetches": 100`, `"fetches": -1`, "flows[5].fetches: must not be negative"},
+		{`"think_ns": 50000000`, `"think_ns": -1`, "flows[5].think_ns: must not be negative"},
+		{`"duration_ns": 7500000000`, `"duration_ns": 0`, "flows[5].duration_ns: must be positive"},
+		{`"payload_bytes": 1472`, `"fetch_bytes": 1000, "payload_bytes": 1472`, "flows[2]: fetch_bytes, fetches"},
 		{`"start_ns": 0, "duration_ns": 30000000000`, `"start_ns": 0, "duration_ns": 1500000000`, "whole number of seconds"},
 		{`"host": "sender1"`, `"host": "sender9"`, `hosts: has no host "sender9"`},
 		{`"host": "sender1"`, `"host": "receiver2"`, `hosts: has no host "receiver2"`},
 		{`"kind": "iperf3_client", "flow": "flow1"`, `"kind": "iperf3_client", "flow": "flow7"`, `actions[0].flow: there is no flow "flow7"`},
-		{`"kind": "iperf3_client", "flow": "flow1"`, `"kind": "iperf3_server", "flow": "flow1"`, "received by receiver1"},
+		{`"kind": "iperf3_client", "flow": "flow1"`, `"kind": "iperf3_server", "flow": "flow1"`, "the server of flow1 is receiver1"},
 		{`"at_ns": 0, "kind": "iperf3_client"`, `"at_ns": 7, "kind": "iperf3_client"`, "actions[0].at_ns"},
 		{`"at_ns": 0, "kind": "ping"`, `"at_ns": 0, "kind": "traceroute"`, "actions[3].kind"},
 		{`"kind": "command_client", "flow": "copy"`, `"kind": "iperf3_client", "flow": "copy"`, "does not make a flow of kind command"},
@@ -114,7 +130,10 @@ func TestPlanErrors(t *testing.T) {
 		{`"payload_bytes": 1472`, `"mss_bytes": 1000, "payload_bytes": 1472`, "flows[2]: bytes, pacing_bps"},
 		{`"bytes": 5000000`, `"bytes": 0`, "flows[3].bytes: must be positive"},
 		{`"count": 20`, `"count": 0`, "actions[3].count"},
-		{`"sample": {"tcp": ["flow1"], "qdisc": false}},`, `"sample": {"tcp": ["cross"], "qdisc": false}},`, "sample.tcp[0]: cross is UDP"},
+		{`"dst_port": 5207, `, ``, "actions[7].dst_port"},
+		{`"count": 20`, `"dst_port": 7, "count": 20`, "actions[3].dst_port"},
+		{`"count": 50`, `"count": 0`, "actions[7].count"},
+		{`"sample": {"tcp": ["flow1", "web"], "qdisc": false}},`, `"sample": {"tcp": ["cross"], "qdisc": false}},`, "sample.tcp[0]: cross is UDP"},
 		{`"duration_ns": 30000000000, "sampling_interval_ns"`, `"duration_ns": 0, "sampling_interval_ns"`, "duration_ns: must be positive"},
 		{`"streams": 2,`, `"streams": 2;`, "line 6: invalid character ';'"},
 		{"}\n}\n", "}\n} {}\n", "more than one JSON value"},
@@ -140,14 +159,16 @@ func FuzzParsePlan(f *testing.F) {
 			return
 		}
 		for _, a := range plan.Own().Actions { // whatever is accepted can be executed
-			if a.Kind == "udp_send" || a.Kind == "udp_receive" {
-				if err := plan.Flow(a.Flow).schedule().Check(); err != nil {
-					t.Error(err)
+			switch _, own := newEnds[a.Kind]; {
+			case own:
+				if f := plan.Flow(a.Flow); f.Kind == "udp" && f.schedule().Check() != nil {
+					t.Error(f.schedule().Check())
 				}
-				continue
-			}
-			if args, output := commandLine(plan, a); len(args) == 0 || args[0] == "" || strings.Contains(output, "/") {
-				t.Errorf("%q > %s", args, output)
+			case a.Kind == "tcp_ping", a.Kind == "tcp_listen":
+			default:
+				if args, output := commandLine(plan, a); len(args) == 0 || args[0] == "" || strings.Contains(output, "/") {
+					t.Errorf("%q > %s", args, output)
+				}
 			}
 		}
 		again, err := json.Marshal(plan)

@@ -28,3 +28,11 @@ func preferAgent() {
 	// Threads have a niceness each; those made later inherit it.
 	syscall.AllThreadsSyscall(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(highest))
 }
+
+// keepFromChildren keeps the capabilities for eBPF, which the agent may have
+// been given, from the programs that it starts.
+func keepFromChildren() {
+	for _, capability := range []uintptr{unix.CAP_BPF, unix.CAP_PERFMON} {
+		syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_LOWER, capability, 0, 0, 0)
+	}
+}

@@ -91,13 +91,16 @@ func (r *run) newProcess(ctx context.Context, a Action) (*process, error) {
 	return p, nil
 }
 
-// start starts the process at the niceness that the agent had at first.
+// start starts the process at the niceness that the agent had at first; a
+// change of the path, which is a matter of milliseconds, at its own.
 func (p *process) start() error {
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", p.action.Kind, err)
 	}
-	if err := unix.Setpriority(unix.PRIO_PROCESS, p.cmd.Process.Pid, inheritedNice); err != nil {
-		p.run.fail(fmt.Errorf("setting the niceness of %s: %w", p.action.Kind, err))
+	if p.action.Kind != "path" {
+		if err := unix.Setpriority(unix.PRIO_PROCESS, p.cmd.Process.Pid, inheritedNice); err != nil {
+			p.run.fail(fmt.Errorf("setting the niceness of %s: %w", p.action.Kind, err))
+		}
 	}
 	if p.action.Flow != "" {
 		p.run.journal.Event("flow_launched", p.action.Flow, Attributes{"action": p.action.Kind})

@@ -189,6 +189,7 @@ func TestPath(t *testing.T) {
 		t.Skip("needs root")
 	}
 	plan := emptyPlan()
+	plan.SamplingInterval = time.Minute // what is seen of a change, it was read back for
 	own := plan.Own()
 	own.Actions = []Action{
 		{At: 200 * time.Millisecond, Kind: "path", Name: "slow", Commands: [][]string{

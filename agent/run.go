@@ -105,17 +105,17 @@ func (r *run) execute(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	samples, err := newSampler(r.plan, r.clock, r.journal, rows)
+	ends, err := openEnds(r.plan)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.plan.Host, err)
+	}
+	defer closeEnds(ends)
+	samples, err := newSampler(r.plan, r.clock, r.journal, rows, ends)
 	if err != nil {
 		return err
 	}
 	defer samples.close()
-	udpEnds, err := openUDP(r.plan)
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.plan.Host, err)
-	}
-	defer closeUDP(udpEnds)
-	if n := len(udpEnds); n > 0 { // each has a thread of its own, mostly in system calls
+	if n := len(ends); n > 0 { // each has a thread of its own, mostly in system calls
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
 	}
 
@@ -150,7 +150,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 		os.Exit(1)
 	})
 	defer hung.Stop()
-	return r.perform(ctx, samples, udpEnds, rows)
+	return r.perform(ctx, samples, ends, rows)
 }
 
 // holdHost keeps the host for this run for a time from now, and a margin.
@@ -177,7 +177,7 @@ func (r *run) mendSpool() error {
 
 // perform executes the actions and samples. One failure does not stop the
 // rest: what was measured beside it may explain it.
-func (r *run) perform(ctx context.Context, samples *sampler, udpEnds map[string]*udpEnd, rows *spool.Writer) error {
+func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*end, rows *spool.Writer) error {
 	ctx, cancel := context.WithDeadline(ctx, r.t0.Add(r.plan.Duration+gracePeriod))
 	defer cancel()
 	first := time.Duration(0)
@@ -194,10 +194,14 @@ func (r *run) perform(ctx context.Context, samples *sampler, udpEnds map[string]
 			switch a.Kind {
 			case "iperf3_client":
 				r.fail(r.runClient(ctx, a))
-			case "udp_send", "udp_receive":
-				r.fail(r.runUDP(ctx, a, udpEnds[a.String()], rows))
+			case "udp_send", "udp_receive", "http_server", "http_client":
+				r.fail(r.runEnd(ctx, a, ends[a.String()], rows))
 			case "path":
-				r.fail(r.runPath(ctx, a))
+				r.fail(r.runPath(ctx, a, samples))
+			case "tcp_ping":
+				r.fail(r.runTCPPing(ctx, a))
+			case "tcp_listen":
+				r.fail(r.runTCPListen(ctx, a))
 			case "command_server":
 				r.fail(r.runUntil(ctx, a, r.plan.Duration))
 			case "command_client":
@@ -264,7 +268,12 @@ func (r *run) preflight(ctx context.Context) error {
 	for _, a := range r.plan.Own().Actions {
 		program, _, _ := strings.Cut(a.Kind, "_")
 		switch program {
-		case "udp": // the agent itself
+		case "udp", "tcp": // the agent itself
+			continue
+		case "http": // likewise
+			if err := checkCongestionControl(r.plan.Flow(a.Flow)); err != nil {
+				return err
+			}
 			continue
 		case "command":
 			program = a.Argv[0]

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +23,7 @@ import (
 	"dumbbell/collectors/sample"
 	"dumbbell/collectors/spool"
 	"dumbbell/collectors/trace"
+	"dumbbell/traffic/http"
 	"dumbbell/traffic/udp"
 
 	"github.com/influxdata/line-protocol/v2/lineprotocol"
@@ -93,7 +96,7 @@ func loopbackPlan(t *testing.T) *Plan {
 	}
 	own.Sample.TCP = []string{"flow1"}
 	own.Sample.Qdisc, own.Sample.Link, own.Sample.SNMP, own.Sample.CPU, own.Sample.Clock = true, true, true, true, true
-	own.Sample.Trace = canTrace()
+	own.Sample.Trace, own.Sample.EBPF = canTrace(), true
 	plan.Hosts = map[string]HostPlan{"here": own}
 	return plan
 }
@@ -104,7 +107,7 @@ var canTrace = sync.OnceValue(func() bool {
 	if err != nil {
 		return false
 	}
-	t, err := trace.NewSource(nil, nil, clock)
+	t, err := trace.NewSource(nil, nil, clock, "")
 	return err == nil && t.Close() == nil
 })
 
@@ -196,6 +199,8 @@ type event struct {
 	Ticks   int
 	Missed  int
 	Median  int64 `json:"achieved_interval_ns"`
+	Records int64
+	Lost    int64
 }
 
 // events returns all events of a name so far.
@@ -377,7 +382,7 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 	}
 	rows := make(map[string]int)
 	most := make(map[string]int64)
-	finals := make(map[string]int)
+	finals, counted := make(map[string]int), make(map[string]int)
 	d := lineprotocol.NewDecoderWithBytes(b)
 	for d.Next() {
 		measurement, err := d.Measurement()
@@ -414,6 +419,9 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 			}
 			mono = mono || string(k) == "mono_ns"
 			isFinal = isFinal || string(k) == "final"
+			if string(k) == "dup_acks_in" {
+				counted[key]++
+			}
 		}
 		stamp, err := d.Time(lineprotocol.Nanosecond, time.Time{})
 		end := t0 + int64(3*time.Second)
@@ -426,15 +434,18 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 			begin = t0 - int64(launchLead) // a held client has connected
 			end += int64(gracePeriod)
 		}
-		if strings.HasPrefix(key, "trace") {
+		if strings.HasPrefix(key, "trace") || strings.HasPrefix(key, "web100") {
 			end += int64(gracePeriod)
 		}
 		if err != nil || !mono || stamp.UnixNano() < begin || stamp.UnixNano() > end {
 			t.Fatalf("stamp %v (t0 %v), mono_ns %v, error %v", stamp, time.Unix(0, t0), mono, err)
 		}
 	}
-	want := []string{"qdisc  ", "link  ", "snmp  ", "cpu_core  ", "clock  ", "sampler  "}
+	want := []string{"qdisc  ", "link  ", "snmp  ", "cpu_core  ", "clock  ", "sampler  ", "web100 sender 0", "web100 receiver 0"}
 	if canTrace() {
+		if !regexp.MustCompile(`(?m)^web100,.*side=sender.*[ ,]SlowStart=\d`).Match(b) || a.one("trace").Records == 0 || a.one("trace").Lost != 0 {
+			t.Error("the trace is not counted, or not whole")
+		}
 		want = append(want, "tcp_probe sender 0", "tcp_probe receiver 0", "tcp_event sender 0", "trace  ")
 	}
 	for _, key := range want {
@@ -450,6 +461,11 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 			}
 			if finals[key] != 1 {
 				t.Errorf("%s: %d final rows", key, finals[key])
+			}
+			// Without eBPF there are no counters instead of zeros, and it is said why.
+			missing := slices.ContainsFunc(a.events("collector_unavailable"), func(e event) bool { return e.Name == "ebpf" && e.Reason != "" })
+			if (counted[key] == 0) != missing || !missing && counted[key] < rows[key]/2 {
+				t.Errorf("%s: counters in %d of %d rows, said to be missing: %v", key, counted[key], rows[key], missing)
 			}
 		}
 	}
@@ -495,6 +511,52 @@ func TestOptions(t *testing.T) {
 	if s := report.End.Sent; s.Bytes < bytes || s.Seconds < 0.2 {
 		t.Errorf("sent %+v", s)
 	}
+}
+
+// TestTCPPing asks a port that the agent itself answers at.
+func TestTCPPing(t *testing.T) {
+	t.Parallel()
+	plan := emptyPlan()
+	own, here, port := plan.Own(), netip.MustParseAddr("127.0.0.1"), freePort(t)
+	own.Actions = []Action{
+		{At: -time.Second, Kind: "tcp_listen", Name: "x", Dst: here, DstPort: port},
+		{Kind: "tcp_ping", Name: "x", Dst: here, DstPort: port, Count: 5, Interval: 50 * time.Millisecond},
+	}
+	plan.Hosts["here"] = own
+	a := startAgent(t, plan)
+	a.start(4 * time.Second)
+	a.end("done", 0)
+	b, err := os.ReadFile(filepath.Join(a.dir, "tcp-ping-x.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found tcpPings
+	if err := json.Unmarshal(b, &found); err != nil || found.Sent != 5 || len(found.RTTs) != 5 {
+		t.Fatalf("%s, %v", b, err)
+	}
+	if quickest := slices.Min(found.RTTs); quickest <= 0 || quickest > 1e9 {
+		t.Errorf("the quickest took %d ns", quickest)
+	}
+}
+
+// TestTCPPingWithoutAnswer asks a port at which nobody listens, and listens at one that is taken.
+func TestTCPPingWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	plan := emptyPlan()
+	own, here := plan.Own(), netip.MustParseAddr("127.0.0.1")
+	own.Actions = []Action{
+		{Kind: "tcp_listen", Name: "x", Dst: here, DstPort: uint16(taken.Addr().(*net.TCPAddr).Port)},
+		{Kind: "tcp_ping", Name: "x", Dst: here, DstPort: freePort(t), Count: 2, Interval: 50 * time.Millisecond},
+	}
+	plan.Hosts["here"] = own
+	a := startAgent(t, plan)
+	a.start(4 * time.Second)
+	a.end("failed", 1, "tcp_listen x: listen tcp 127.0.0.1:", "tcp_ping x: no answer: ", "connection refused")
 }
 
 // TestCommand runs a server and a client that would never end on their own.
@@ -654,6 +716,120 @@ func TestUDPPortInUse(t *testing.T) {
 	startAgent(t, plan).end("failed", 1, "here: udp_receive flow1", "binding to 127.0.0.1", "address already in use")
 }
 
+// httpPlan has fetches from this host to itself.
+func httpPlan(t *testing.T) *Plan {
+	plan := loopbackPlan(t)
+	reno := "reno"
+	plan.Flows = []Flow{{
+		Name: "web", Kind: "http", SrcHost: "here", DstHost: "here",
+		Src: netip.MustParseAddr("127.0.0.1"), Dst: netip.MustParseAddr("127.0.0.1"), ServerPort: freePort(t), Streams: 1,
+		Start: 200 * time.Millisecond, Duration: 800 * time.Millisecond, CongestionControl: &reno,
+		Fetching: Fetching{FetchBytes: 76_800, Fetches: 8, Think: 40 * time.Millisecond},
+	}}
+	own := plan.Own()
+	own.Sample.TCP = []string{"web"}
+	own.Actions = []Action{
+		{At: -5 * time.Second, Kind: "http_server", Flow: "web"},
+		{At: 200 * time.Millisecond, Kind: "http_client", Flow: "web"},
+	}
+	plan.Hosts["here"] = own
+	return plan
+}
+
+func TestRunHTTP(t *testing.T) {
+	for _, persistent := range []bool{false, true} {
+		t.Run(fmt.Sprint("persistent ", persistent), func(t *testing.T) {
+			t.Parallel()
+			plan := httpPlan(t)
+			plan.Flows[0].Persistent = persistent
+			a := startAgent(t, plan)
+			t0 := a.start(6 * time.Second)
+			a.end("done", 0)
+			if e := a.one("flow_first_data"); e.Flow != "web" || e.Planned != t0+200e6 || e.Error == nil || *e.Error < 0 || *e.Error > 200e6 {
+				t.Errorf("first data %+v", e)
+			}
+			var client http.ClientResult
+			var server http.ServerResult
+			for name, v := range map[string]any{"http-web-receiver.json": &client, "http-web-sender.json": &server} {
+				b, err := os.ReadFile(filepath.Join(a.dir, name))
+				if err != nil || json.Unmarshal(b, v) != nil {
+					t.Fatalf("%s: %v: %s", name, err, b)
+				}
+			}
+			connections := 8
+			if persistent {
+				connections = 1
+			}
+			if want := (http.ClientResult{Asked: 8, Begun: 8, Done: 8, Connections: connections}); client != want {
+				t.Errorf("client %+v, want %+v", client, want)
+			}
+			if want := (http.ServerResult{Served: 8, Connections: int64(connections)}); server != want {
+				t.Errorf("server %+v, want %+v", server, want)
+			}
+			b, err := os.ReadFile(filepath.Join(a.dir, "spool.lp"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if done, err := spool.Scan(bytes.NewReader(b), 1); err != nil || done.Bytes != int64(len(b)) {
+				t.Fatalf("spool: %+v, %v", done, err)
+			}
+			for _, side := range []string{"receiver", "sender"} {
+				tags := ",flow=web,host=here,phase=measurement,point=point,run=run,side=" + side + " "
+				var numbers []string
+				for line := range strings.Lines(string(b)) {
+					fields, fetch := strings.CutPrefix(line, "http_fetch"+tags+"fetch=")
+					if !fetch {
+						continue
+					}
+					number, _, _ := strings.Cut(fields, ",")
+					numbers = append(numbers, number)
+					if !strings.Contains(line, `congestion_control="reno"`) || !strings.Contains(line, "total_retrans=") {
+						t.Errorf("row %s", line)
+					}
+				}
+				if got := strings.Join(numbers, " "); got != "1i 2i 3i 4i 5i 6i 7i 8i" {
+					t.Errorf("fetches at the %s: %s", side, got)
+				}
+				// A connection that persists is there while the client thinks: some 280 ms of 20 ms.
+				if n := strings.Count(string(b), "\ntcp_info"+tags); persistent && n < 5 {
+					t.Errorf("%d samples at the %s", n, side)
+				}
+			}
+		})
+	}
+}
+
+// TestRunHTTPWithoutServer: the fetches fail, and so does the phase.
+func TestRunHTTPWithoutServer(t *testing.T) {
+	t.Parallel()
+	plan := httpPlan(t)
+	own := plan.Own()
+	own.Actions = own.Actions[1:]
+	plan.Hosts["here"] = own
+	a := startAgent(t, plan)
+	a.start(6 * time.Second)
+	a.end("failed", 1, "http_client web", "fetches failed, the first: ", "connection refused")
+	b, err := os.ReadFile(filepath.Join(a.dir, "spool.lp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(b, []byte(`connection refused"`)); n == 0 || n > 8 {
+		t.Errorf("%d rows of fetches that failed", n)
+	}
+}
+
+// TestHTTPPortInUse: that is found before the host says that it is armed.
+func TestHTTPPortInUse(t *testing.T) {
+	t.Parallel()
+	plan := httpPlan(t)
+	taken, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", plan.Flows[0].ServerPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	startAgent(t, plan).end("failed", 1, "here: http_server web", "address already in use")
+}
+
 func TestLateStart(t *testing.T) {
 	t.Parallel()
 	needIperf3(t)
@@ -666,15 +842,21 @@ func TestLateStart(t *testing.T) {
 }
 
 func TestUnknownCongestionControl(t *testing.T) {
-	t.Parallel()
-	needIperf3(t)
-	plan := loopbackPlan(t)
-	unknown := "frugal"
-	plan.Flows[0].CongestionControl = &unknown
-	a := startAgent(t, plan)
-	a.end("failed", 1, "here: flow1", `"frugal"`, "available are", "cubic")
-	if armed := a.events("armed"); len(armed) != 0 {
-		t.Errorf("armed %+v", armed)
+	for name, plan := range map[string]func(*testing.T) *Plan{"flow1": loopbackPlan, "web": httpPlan} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "flow1" {
+				needIperf3(t)
+			}
+			plan := plan(t)
+			unknown := "frugal"
+			plan.Flows[0].CongestionControl = &unknown
+			a := startAgent(t, plan)
+			a.end("failed", 1, "here: "+name, `"frugal"`, "available are", "cubic")
+			if armed := a.events("armed"); len(armed) != 0 {
+				t.Errorf("armed %+v", armed)
+			}
+		})
 	}
 }
 

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"time"
 
 	"dumbbell/collectors/clock"
 	"dumbbell/collectors/cpu"
+	"dumbbell/collectors/ebpf"
 	"dumbbell/collectors/link"
 	"dumbbell/collectors/qdisc"
 	"dumbbell/collectors/sample"
@@ -16,6 +19,7 @@ import (
 	"dumbbell/collectors/spool"
 	"dumbbell/collectors/tcpinfo"
 	"dumbbell/collectors/trace"
+	"dumbbell/collectors/web100"
 )
 
 const (
@@ -37,6 +41,10 @@ const (
 
 	// reportInterval is that of rows about the sampler itself.
 	reportInterval = time.Second
+
+	// traceHelper is the socket of the host's helper that may trace. Without one
+	// the agent has to be root.
+	traceHelper = "/run/dumbbell-trace.sock"
 )
 
 // A sampler writes rows of all that the plan wants sampled at each tick: the
@@ -51,15 +59,27 @@ type sampler struct {
 	trace   *trace.Source  // one of the sources; nil if nothing is traced
 	self    sample.Series
 
-	reported time.Time
+	counters    *ebpf.Counters // of the flows; nil if there are none
+	connections []connection   // of the flows
+	reported    time.Time
 }
 
-func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Writer) (*sampler, error) {
+// A connection is followed for its variables by the names of RFC 4898.
+type connection struct {
+	web100.Connection
+	series web100.Series
+	cookie uint64 // 0: it was not seen, or has ended
+}
+
+func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Writer, ends map[string]*end) (*sampler, error) {
 	tags := plan.Tags()
 	s := &sampler{plan: plan, journal: journal, spool: spool, self: sample.NewSeries("sampler", tags)}
 	var flows []tcpinfo.Flow
 	for _, name := range plan.Own().Sample.TCP {
 		f := plan.Flow(name)
+		if f.Kind == "http" { // whose connections the agent has itself, and which are not known in advance
+			continue
+		}
 		for stream := range f.Streams {
 			tags := tags.With("flow", name, "stream", strconv.Itoa(stream))
 			if f.SrcHost == plan.Host {
@@ -75,9 +95,23 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 		if s.flows, err = tcpinfo.NewFlows(flows); err != nil {
 			return nil, err
 		}
+		for _, f := range flows {
+			s.connections = append(s.connections, connection{series: web100.NewSeries(f.Tags)})
+		}
+		s.flows.Observe = s.observe
 		s.sources = append(s.sources, s.flows)
 	}
+	for _, e := range ends {
+		if e.sockets != nil {
+			s.sources = append(s.sources, e.sockets)
+		}
+	}
 	asked := plan.Own().Sample
+	if asked.EBPF && s.flows != nil {
+		if err := s.openEBPF(flows); err != nil {
+			return nil, errors.Join(fmt.Errorf("sampling ebpf: %w", err), s.close())
+		}
+	}
 	for _, c := range []struct {
 		name  string
 		asked bool
@@ -107,19 +141,90 @@ func slow[S sample.Source](s S, err error) (sample.Source, error) {
 	return sample.Every(hostInterval, s), err
 }
 
+// observe follows a flow's connection. What eBPF has counted of it is read once,
+// before it is forgotten.
+func (s *sampler) observe(flow int, socket *tcpinfo.Sample, ended bool) {
+	c := &s.connections[flow]
+	c.Observe(socket)
+	c.cookie = socket.Cookie
+	if ended {
+		s.count(c)
+	}
+}
+
+func (s *sampler) count(c *connection) {
+	if s.counters != nil && c.cookie != 0 {
+		values, err := s.counters.Read(c.cookie)
+		if err == nil { // else its rows say so
+			c.Count(values, s.counters.Inexact() == nil)
+		}
+	}
+	c.cookie = 0
+}
+
 // openTrace traces flows, and says which events this kernel does not have.
 func (s *sampler) openTrace(flows []tcpinfo.Flow, clk sample.Clock) (sample.Source, error) {
-	t, err := trace.NewSource(flows, s.plan.Tags(), clk)
+	t, err := newTrace(flows, s.plan.Tags(), clk)
 	if err != nil {
 		return nil, err
 	}
+	whole := true
 	for _, e := range t.Events() {
 		if e.Unavailable != nil {
-			s.journal.Event("collector_unavailable", "", Attributes{"name": e.Name, "reason": e.Unavailable.Error()})
+			whole = false
+			s.unavailable("trace", e.Name, e.Unavailable)
 		}
+	}
+	if whole { // else what it lacks would count as 0
+		t.Observe = func(flow int, r *trace.Record) { s.connections[flow].Trace(r) }
 	}
 	s.trace = t
 	return t, nil
+}
+
+// openEBPF adds to the rows of flows what eBPF counts of them, and says what this host does not have of it.
+func (s *sampler) openEBPF(flows []tcpinfo.Flow) error {
+	counters, err := ebpf.OpenFlows(flows)
+	if errors.Is(err, ebpf.ErrUnavailable) {
+		s.unavailable("ebpf", "ebpf", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := counters.Inexact(); err != nil {
+		s.journal.Event("collector_inexact", "", Attributes{"source": "ebpf", "name": "send_stalls", "reason": err.Error()})
+	}
+	s.flows.Extend(counters)
+	s.counters = counters
+	return nil
+}
+
+func (s *sampler) unavailable(source, name string, reason error) {
+	s.journal.Event("collector_unavailable", "", Attributes{"source": source, "name": name, "reason": reason.Error()})
+}
+
+// newTrace traces flows by the host's helper, if there is one.
+func newTrace(flows []tcpinfo.Flow, tags sample.Tags, clk sample.Clock) (*trace.Source, error) {
+	helper := traceHelper
+	if _, err := os.Stat(helper); errors.Is(err, fs.ErrNotExist) {
+		helper = ""
+	}
+	return trace.NewSource(flows, tags, clk, helper)
+}
+
+// readBack samples the queues beside the ticks, the next of which may be long
+// in coming.
+func (s *sampler) readBack() error {
+	if !s.plan.Own().Sample.Qdisc {
+		return nil
+	}
+	source, err := qdisc.NewSource(s.plan.Tags())
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	return s.spool.Add(source.Sample)
 }
 
 func (s *sampler) close() error { return s.sources.Close() }
@@ -158,24 +263,38 @@ func (s *sampler) run(ctx context.Context, t0 time.Time) error {
 	return errors.Join(failure, spoolErr)
 }
 
-// finish gathers the final totals of sockets that end with their processes.
+// finish gathers the final totals of sockets that end with their processes, and
+// what came of each connection.
 func (s *sampler) finish(ctx context.Context) error {
-	if s.flows == nil {
-		return nil
-	}
-	open := 1
-	for giveUp := time.Now().Add(endWait); open > 0 && time.Now().Before(giveUp); {
-		s.spool.Add(func(rows *sample.Rows) error { open = s.flows.Finish(rows); return nil })
-		if open > 0 && sleepUntil(ctx, time.Now().Add(endPoll)) != nil {
-			break
+	if s.flows != nil {
+		open := 1
+		for giveUp := time.Now().Add(endWait); open > 0 && time.Now().Before(giveUp); {
+			err := s.spool.Add(func(rows *sample.Rows) (err error) { open, err = s.flows.Finish(rows); return err })
+			if err != nil {
+				return fmt.Errorf("sampling: %w", err)
+			}
+			if open > 0 && sleepUntil(ctx, time.Now().Add(endPoll)) != nil {
+				break
+			}
 		}
+		s.journal.Event("finals", "", Attributes{"open": open, "lost": s.flows.FinalsLost()})
 	}
 	if s.trace != nil {
-		if err := s.spool.Add(s.trace.Sample); err != nil {
+		if err := s.spool.Add(s.trace.Finish); err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
-		s.journal.Event("trace", "", Attributes{"lost": s.trace.Lost()})
+		s.journal.Event("trace", "", Attributes{"records": s.trace.Seen(), "lost": s.trace.Lost()})
 	}
-	s.journal.Event("finals", "", Attributes{"open": open, "lost": s.flows.FinalsLost()})
+	s.spool.Add(func(rows *sample.Rows) error {
+		for i := range s.connections {
+			c := &s.connections[i]
+			s.count(c)
+			if s.trace != nil && s.trace.Lost() > 0 {
+				c.TraceLost()
+			}
+			c.Write(rows, &c.series)
+		}
+		return nil
+	})
 	return s.spool.Flush()
 }

@@ -19,6 +19,7 @@ import (
 
 	"dumbbell/collectors/clock"
 	"dumbbell/collectors/cpu"
+	"dumbbell/collectors/ebpf"
 	"dumbbell/collectors/link"
 	"dumbbell/collectors/qdisc"
 	"dumbbell/collectors/sample"
@@ -35,8 +36,9 @@ const usage = `usage: dumbbell-collect SOURCE[,SOURCE...] [flags]   sample until
        dumbbell-collect probe                          say what this host and this user allow
        dumbbell-collect version
 
-sources: tcp web100 qdisc link snmp cpu clock trace
+sources: tcp ebpf web100 qdisc link snmp cpu clock trace
   tcp     every socket, or those chosen by --port, --cgroup or --tuple
+  ebpf    tcp, and what programs in the kernel count from now on of each; needs CAP_BPF and CAP_PERFMON
   web100  a --tuple by the names of RFC 4898
   trace   every segment that arrives for a --tuple, and drops by reason; needs root
 
@@ -181,20 +183,25 @@ func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
 func (o options) source(name string, clk sample.Clock, stdout io.Writer) (sample.Source, error) {
 	switch name {
 	case "tcp":
-		if len(o.tuples) > 0 {
-			return tcpinfo.NewFlows(o.flows())
-		}
-		filter := tcpinfo.Filter{Ports: o.ports}
-		if o.cgroup != "" {
-			var err error
-			if filter.Cgroup, err = tcpinfo.CgroupID(o.cgroup); err != nil {
+		if o.format == "table" && len(o.tuples) == 0 {
+			filter, err := o.filter()
+			if err != nil {
 				return nil, err
 			}
-		}
-		if o.format == "table" {
 			return newTable(filter, stdout)
 		}
-		return tcpinfo.NewSockets(o.tags, filter)
+		return o.sockets()
+	case "ebpf":
+		counters, err := o.counters()
+		if err != nil {
+			return nil, err
+		}
+		s, err := o.sockets()
+		if err != nil {
+			return nil, errors.Join(err, counters.Close())
+		}
+		s.Extend(counters)
+		return s, nil
 	case "qdisc":
 		return qdisc.NewSource(o.tags)
 	case "link":
@@ -209,14 +216,49 @@ func (o options) source(name string, clk sample.Clock, stdout io.Writer) (sample
 		if len(o.tuples) == 0 {
 			return nil, errors.New("web100 needs a --tuple")
 		}
-		return web100.NewSource(o.flows())
+		counters, err := o.counters()
+		if err != nil && !errors.Is(err, ebpf.ErrUnavailable) {
+			return nil, err
+		}
+		return web100.NewSource(o.flows(), counters)
 	case "trace":
 		if len(o.tuples) == 0 {
 			return nil, errors.New("trace needs a --tuple")
 		}
-		return trace.NewSource(o.flows(), o.tags, clk)
+		return trace.NewSource(o.flows(), o.tags, clk, "")
 	}
 	return nil, fmt.Errorf("there is no source %q", name)
+}
+
+// sockets are those that are chosen.
+func (o options) sockets() (interface {
+	sample.Source
+	Extend(tcpinfo.Extension)
+}, error) {
+	if len(o.tuples) > 0 {
+		return tcpinfo.NewFlows(o.flows())
+	}
+	filter, err := o.filter()
+	if err != nil {
+		return nil, err
+	}
+	return tcpinfo.NewSockets(o.tags, filter)
+}
+
+func (o options) filter() (f tcpinfo.Filter, err error) {
+	f.Ports = o.ports
+	if o.cgroup != "" {
+		f.Cgroup, err = tcpinfo.CgroupID(o.cgroup)
+	}
+	return f, err
+}
+
+// counters are eBPF's of the sockets that are chosen.
+func (o options) counters() (*ebpf.Counters, error) {
+	if len(o.tuples) > 0 {
+		return ebpf.OpenFlows(o.flows())
+	}
+	return ebpf.OpenPorts(o.ports)
 }
 
 // flows are the sockets given by --tuple, numbered from 0.
@@ -250,7 +292,7 @@ func probe(o options, stdout io.Writer) error {
 	_, err = clock.Ask(o.chrony)
 	say("clock (chrony)", err)
 	has := map[web100.Capability]bool{web100.Info: true}
-	t, err := trace.NewSource(nil, nil, clk)
+	t, err := trace.NewSource(nil, nil, clk, "")
 	say("trace", err)
 	if err == nil {
 		has[web100.Trace] = true
@@ -259,6 +301,15 @@ func probe(o options, stdout io.Writer) error {
 			has[web100.Trace] = has[web100.Trace] && e.Unavailable == nil
 		}
 		if err := t.Close(); err != nil {
+			return err
+		}
+	}
+	counters, err := ebpf.OpenFlows(nil)
+	say("ebpf", err)
+	if err == nil {
+		has[web100.EBPF], has[web100.Verdict] = true, counters.Inexact() == nil
+		say("ebpf send_stalls", counters.Inexact())
+		if err := counters.Close(); err != nil {
 			return err
 		}
 	}

@@ -1,5 +1,6 @@
 // Package qdisc reads the statistics of queueing disciplines and their classes
-// over rtnetlink, as "tc -s qdisc" and "tc -s class" do.
+// over rtnetlink, as "tc -s qdisc" and "tc -s class" do, and what those of an
+// emulated path were asked to be.
 package qdisc
 
 import (
@@ -21,8 +22,9 @@ const (
 	getQdisc     = 38 // RTM_GETQDISC
 	getClass     = 42 // RTM_GETTCLASS
 
-	attrKind   = 1 // TCA_KIND
-	attrStats2 = 7 // TCA_STATS2
+	attrKind    = 1 // TCA_KIND
+	attrOptions = 2 // TCA_OPTIONS
+	attrStats2  = 7 // TCA_STATS2
 
 	statsBasic     = 1 // TCA_STATS_BASIC: u64 bytes, u32 packets
 	statsQueue     = 3 // TCA_STATS_QUEUE: u32 qlen, backlog, drops, requeues, overlimits
@@ -50,10 +52,11 @@ type Stats struct {
 	Overlimits  uint32
 	Requeues    uint32
 
-	kind []byte // what its kind adds
+	kind    []byte // what its kind adds
+	options []byte // what it was asked to be
 }
 
-// AddFields writes the counters to a row.
+// AddFields writes the counters, and then the settings, to a row.
 func (s *Stats) AddFields(rows *sample.Rows) {
 	rows.Int("backlog_bytes", int64(s.Backlog))
 	rows.Int("qlen_packets", int64(s.QueueLength))
@@ -62,6 +65,7 @@ func (s *Stats) AddFields(rows *sample.Rows) {
 	rows.Int("drops", int64(s.Drops))
 	rows.Int("overlimits", int64(s.Overlimits))
 	rows.Int("requeues", int64(s.Requeues))
+	addSettings(rows, s.Kind, s.options)
 	if s.Kind == "fq_codel" && len(s.kind) >= 4 && binary.NativeEndian.Uint32(s.kind) != 0 {
 		return // TCA_FQ_CODEL_XSTATS_CLASS: of one flow
 	}
@@ -177,6 +181,8 @@ func decode(b []byte) (message, error) {
 		switch attributes.Type() {
 		case attrKind:
 			m.Kind = attributes.String()
+		case attrOptions:
+			m.options = attributes.Bytes()
 		case attrStats2:
 			attributes.Nested(m.decodeStats)
 		}

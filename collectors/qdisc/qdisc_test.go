@@ -2,7 +2,10 @@ package qdisc
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
+	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"reflect"
@@ -14,6 +17,7 @@ import (
 
 	"dumbbell/collectors/sample"
 
+	"github.com/influxdata/line-protocol/v2/lineprotocol"
 	"golang.org/x/sys/unix"
 )
 
@@ -107,6 +111,7 @@ func TestAgainstTC(t *testing.T) {
 		t.Fatalf("%d qdiscs, tc shows %d: %+v", len(got), len(want), got)
 	}
 	w := want[0]
+	got[0].options = nil
 	if expected := (Stats{Device: "left", Kind: "tbf", Handle: "1:", Parent: "root", Bytes: w.Bytes, Packets: w.Packets,
 		Drops: uint32(w.Drops), Overlimits: uint32(w.Overlimits), Requeues: uint32(w.Requeues)}); !reflect.DeepEqual(got[0], expected) {
 		t.Errorf("%+v, tc says %+v", got[0], expected)
@@ -213,6 +218,87 @@ func TestFields(t *testing.T) {
 			t.Errorf("%s: no %q in %q", s.Kind, want, rows.Bytes())
 		}
 	}
+}
+
+// TestSettings reads what Linux 6.1 keeps of what tc asked it for.
+func TestSettings(t *testing.T) {
+	kept, err := os.ReadFile("testdata/settings-6.1.txt") // lines of "words of tc | TCA_OPTIONS in hexadecimal"
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := map[string]map[string]float64{
+		"netem limit 2562 delay 10ms 1ms 25% distribution normal loss random 1% duplicate 2% corrupt 3% rate 80000gbit": {
+			"limit_packets": 2562, "delay_ns": 10e6, "jitter_ns": 1e6, "loss": 0.01, "duplicate": 0.02, "corrupt": 0.03, "reorder": 0, "rate_bps": 80e12},
+		"netem limit 99 delay 5ms loss gemodel 1% 10% 90% 0.1%": {
+			"limit_packets": 99, "delay_ns": 5e6, "jitter_ns": 0, "loss": 0, "duplicate": 0, "corrupt": 0, "reorder": 0, "rate_bps": 0,
+			"gemodel_p": 0.01, "gemodel_r": 0.1, "gemodel_loss_bad": 0.9, "gemodel_loss_good": 0.001},
+		"netem limit 99 delay 12345us reorder 5% gap 1 rate 8mbit": { // in ticks of 64 ns
+			"limit_packets": 99, "delay_ns": 12344960, "jitter_ns": 0, "loss": 0, "duplicate": 0, "corrupt": 0, "reorder": 0.05, "rate_bps": 8e6},
+		"pfifo limit 166":    {"limit_packets": 166},
+		"bfifo limit 250000": {"limit_bytes": 250000},
+		"codel limit 1000 target 5ms interval 100ms ecn": { // in steps of 1024 ns
+			"limit_packets": 1000, "target_us": 4999, "interval_us": 99999, "ecn": 1},
+		"fq_codel limit 10240 target 2ms interval 50ms noecn": {
+			"limit_packets": 10240, "target_us": 1999, "interval_us": 49999, "ecn": 0},
+		"pie limit 1000 target 15ms noecn":                                               {"limit_packets": 1000, "target_us": 15000, "ecn": 0},
+		"red limit 250000 min 20834 max 62500 avpkt 1000 burst 35 bandwidth 100mbit ecn": {"limit_bytes": 250000, "ecn": 1},
+		"cake memlimit 250000":                                                           {"limit_bytes": 250000},
+		"htb rate 12345678bit":                                                           {"rate_bps": 12345672}, // whole bytes
+		"htb rate 40gbit":                                                                {"rate_bps": 40e9},
+	}
+	for line := range strings.Lines(string(kept)) {
+		asked, encoded, _ := strings.Cut(strings.TrimSpace(line), " | ")
+		options, err := hex.DecodeString(encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := readSettings(t, asked, options), wanted[asked]
+		if same := maps.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*b }); !same {
+			t.Errorf("%s: %v, want %v", asked, got, want)
+		}
+		for short := range options { // of a kernel that has less
+			readSettings(t, asked, options[:short])
+		}
+		delete(wanted, asked)
+	}
+	if len(wanted) > 0 {
+		t.Errorf("not in the file: %v", wanted)
+	}
+}
+
+// readSettings returns the fields that a row gets.
+func readSettings(t *testing.T, asked string, options []byte) map[string]float64 {
+	t.Helper()
+	clock, err := sample.NewClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, _, _ := strings.Cut(asked, " ")
+	rows := sample.NewRows(clock)
+	rows.Begin(sample.NewSeries("qdisc", nil))
+	addSettings(rows, kind, options)
+	rows.End(time.Now())
+	found := make(map[string]float64)
+	d := lineprotocol.NewDecoderWithBytes(rows.Bytes())
+	for d.Next() {
+		for {
+			name, value, err := d.NextField()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == nil {
+				break
+			}
+			switch number := value.Interface().(type) {
+			case int64:
+				found[string(name)] = float64(number)
+			case float64:
+				found[string(name)] = number
+			}
+		}
+	}
+	delete(found, "mono_ns")
+	return found
 }
 
 // TestLayouts: where members of 8 bytes begin, and where structures end, in Linux 6.1.

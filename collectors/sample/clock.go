@@ -26,12 +26,6 @@ func NewClock() (Clock, error) {
 // Mono is CLOCK_MONOTONIC at a time that this process has read.
 func (c Clock) Mono(t time.Time) time.Duration { return c.originMono + t.Sub(c.origin) }
 
-// Time is the time at a reading of CLOCK_MONOTONIC, on the wall clock as it is now.
-func (c Clock) Time(mono time.Duration) time.Time {
-	now := time.Now()
-	return now.Add(mono - c.Mono(now))
-}
-
 // At turns a moment of the wall clock into a deadline of the monotonic clock.
 // Done once for a run, it makes the run immune to steps of the wall clock.
 func (c Clock) At(unixNs int64) time.Time {

@@ -187,17 +187,6 @@ func TestHistogramMedian(t *testing.T) {
 	}
 }
 
-func TestClockTime(t *testing.T) {
-	clock, err := NewClock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	if d := clock.Time(clock.Mono(now)).Sub(now); d.Abs() > time.Microsecond {
-		t.Errorf("off by %v", d)
-	}
-}
-
 func BenchmarkRow(b *testing.B) {
 	rows, series := newRows(b), NewSeries("tcp_info", Tags{"run": "r", "host": "h", "flow": "f"})
 	keys, values := make([]Key, 70), make([]int64, 70)

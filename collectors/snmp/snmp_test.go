@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+	"time"
 
 	"dumbbell/collectors/sample"
 )
@@ -116,7 +117,7 @@ func FuzzSample(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		(&file{pairs: pairs}).sample(b, sample.NewRows(clock), nil, clock.Time(0), 0)
+		(&file{pairs: pairs}).sample(b, sample.NewRows(clock), nil, time.Now(), 0)
 	})
 }
 

@@ -29,7 +29,6 @@ const (
 type Conn struct {
 	fd       int // not of Go's poller, which each reply would wake
 	sequence uint32
-	storages bool // ask for what eBPF programs keep with a socket
 
 	request  []byte
 	start    int // of the message begun last, in the request
@@ -67,10 +66,6 @@ func Dial() (*Conn, error) {
 
 // Close releases the connection.
 func (c *Conn) Close() error { return unix.Close(c.fd) }
-
-// AskStorages makes all later samples include what eBPF programs keep with
-// their socket.
-func (c *Conn) AskStorages() { c.storages = true }
 
 // Get reads the socket of an exact tuple into s. The error is ErrNotFound when
 // there is no such socket (any more).
@@ -223,14 +218,11 @@ func Length() (int, error) {
 		return 0, fmt.Errorf("asking for the length of tcp_info: %w", err)
 	}
 	defer unix.Close(fd)
-	info := make([]byte, 1024)
-	length := uint32(len(info))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
-		uintptr(unsafe.Pointer(&info[0])), uintptr(unsafe.Pointer(&length)), 0)
-	if errno != 0 {
-		return 0, fmt.Errorf("asking for the length of tcp_info: %w", errno)
+	info, err := readInfo(fd)
+	if err != nil {
+		return 0, fmt.Errorf("asking for the length of tcp_info: %w", err)
 	}
-	return int(length), nil
+	return len(info), nil
 }
 
 // Available reports whether the kernel can be asked about a protocol: where
@@ -258,9 +250,6 @@ func (c *Conn) putHeader(kind uint16, flags netlink.HeaderFlags, sequence uint32
 }
 
 func (c *Conn) putEnd() {
-	if c.storages {
-		c.putAttribute(requestStorages, nil)
-	}
 	binary.NativeEndian.PutUint32(c.request[c.start:], uint32(len(c.request)-c.start))
 }
 

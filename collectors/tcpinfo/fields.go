@@ -167,12 +167,12 @@ func fieldKeys(unset bool) (fields []Field, all []sample.Key) {
 	return fields, all
 }
 
-// AddFields writes all that is known of a socket to a row.
-func (s *Sample) AddFields(rows *sample.Rows) {
+// AddFields writes the members that this kernel has to a row.
+func (i Info) AddFields(rows *sample.Rows) {
 	var values [128]int64 // more than there are fields
 	n := 0
-	for i := range settled {
-		v, ok := s.Info.value(&settled[i])
+	for k := range settled {
+		v, ok := i.value(&settled[k])
 		if !ok {
 			break // they are in order of their offset
 		}
@@ -180,27 +180,34 @@ func (s *Sample) AddFields(rows *sample.Rows) {
 		n++
 	}
 	rows.Ints(settledKeys[:n], values[:])
-	for i := range unsettled {
-		if v, ok := s.Info.value(&unsettled[i]); ok {
+	for k := range unsettled {
+		if v, ok := i.value(&unsettled[k]); ok {
 			values[0] = int64(v)
-			rows.Ints(unsettledKeys[i:i+1], values[:])
+			rows.Ints(unsettledKeys[k:k+1], values[:])
 		}
 	}
-	for n = 0; n < len(memoryKeys) && 4*n+4 <= len(s.memory); n++ {
+	if len(i) > knownLength {
+		for _, b := range i[knownLength:] {
+			if b != 0 {
+				rows.String("unknown_tail", hex.EncodeToString(i[knownLength:]))
+				break
+			}
+		}
+	}
+}
+
+// AddFields writes all that is known of a socket to a row.
+func (s *Sample) AddFields(rows *sample.Rows) {
+	s.Info.AddFields(rows)
+	var values [len(memoryFields)]int64
+	n := 0
+	for ; n < len(memoryKeys) && 4*n+4 <= len(s.memory); n++ {
 		values[n] = int64(int32(binary.NativeEndian.Uint32(s.memory[4*n:])))
 	}
 	rows.Ints(memoryKeys[:n], values[:])
 	values[0], values[1] = int64(s.ReceiveQueue), int64(s.SendQueue)
 	values[2], values[3], values[4] = int64(s.Timer), int64(s.TimerExpires), int64(s.Cookie)
 	rows.Ints(otherKeys, values[:])
-	if len(s.Info) > knownLength {
-		for _, b := range s.Info[knownLength:] {
-			if b != 0 {
-				rows.String("unknown_tail", hex.EncodeToString(s.Info[knownLength:]))
-				break
-			}
-		}
-	}
 	if s.CongestionControl != "" {
 		rows.String("congestion_control", s.CongestionControl)
 	}

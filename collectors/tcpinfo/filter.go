@@ -12,7 +12,6 @@ import (
 // include/uapi/linux/inet_diag.h.
 const (
 	requestBytecode = 1 // INET_DIAG_REQ_BYTECODE
-	requestStorages = 2 // INET_DIAG_REQ_SK_BPF_STORAGES
 
 	codeJump       = 1
 	codeLocalPort  = 11 // INET_DIAG_BC_S_EQ

@@ -16,6 +16,33 @@ const exactUpTo = 70
 // final says that a row is a socket's last state, sent when it was destroyed.
 const final = "final"
 
+// An Extension knows more of sockets, by their cookies, than tcp_info does.
+type Extension interface {
+	// AddFields writes what it knows of a socket to a row.
+	AddFields(cookie uint64, rows *sample.Rows) error
+	// Forget says that a socket has ended and its last row is written.
+	Forget(cookie uint64) error
+	Close() error
+}
+
+type nothing struct{}
+
+func (nothing) AddFields(uint64, *sample.Rows) error { return nil }
+func (nothing) Forget(uint64) error                  { return nil }
+func (nothing) Close() error                         { return nil }
+
+// addAll writes all that is known of a socket to a row: of one that has ended
+// for the last time.
+func addAll(rows *sample.Rows, s *Sample, more Extension, ended bool) error {
+	s.AddFields(rows)
+	err := more.AddFields(s.Cookie, rows)
+	if ended {
+		rows.Bool(final, true)
+		err = errors.Join(err, more.Forget(s.Cookie))
+	}
+	return err
+}
+
 // A Flow is a TCP connection known in advance.
 type Flow struct {
 	Tags  sample.Tags
@@ -25,8 +52,13 @@ type Flow struct {
 // Flows samples the sockets of flows known in advance. A flow that does not
 // exist yet, or no more, has no rows; its last row is that of its end.
 type Flows struct {
+	// Observe, if set, gets each sample of a flow, by the flow's number, before it
+	// becomes a row.
+	Observe func(flow int, s *Sample, ended bool)
+
 	conn      *Conn
 	destroyed *Destroyed
+	more      Extension
 	flows     []flow
 	index     map[Tuple]int
 	socket    Sample
@@ -53,7 +85,7 @@ const (
 
 // NewFlows opens the connections to the kernel.
 func NewFlows(flows []Flow) (*Flows, error) {
-	f := &Flows{index: make(map[Tuple]int)}
+	f := &Flows{more: nothing{}, index: make(map[Tuple]int)}
 	for i, next := range flows {
 		f.flows = append(f.flows, flow{series: sample.NewSeries("tcp_info", next.Tags), tuple: next.Tuple})
 		f.index[next.Tuple] = i
@@ -70,8 +102,13 @@ func NewFlows(flows []Flow) (*Flows, error) {
 	return f, nil
 }
 
+// Extend makes all rows have what the extension knows, and closes it in the end.
+func (f *Flows) Extend(e Extension) { f.more = e }
+
 // Close releases the connections.
-func (f *Flows) Close() error { return errors.Join(f.conn.Close(), f.destroyed.Close()) }
+func (f *Flows) Close() error {
+	return errors.Join(f.conn.Close(), f.destroyed.Close(), f.more.Close())
+}
 
 // Sample writes a row for each flow whose socket carries data, and for each
 // that has ended.
@@ -89,8 +126,8 @@ func (f *Flows) Sample(rows *sample.Rows) error {
 	} else {
 		err = f.conn.Dump(Filter{}, &f.socket, f.dumped)
 	}
-	f.Finish(rows)
-	return errors.Join(err, f.failure)
+	_, finishErr := f.Finish(rows)
+	return errors.Join(err, f.failure, finishErr)
 }
 
 func (f *Flows) got(i int, err error) {
@@ -110,20 +147,29 @@ func (f *Flows) dumped() {
 
 func (f *Flows) write(i int) {
 	f.flows[i].state = seen
+	f.observe(i, &f.socket, false)
 	f.rows.Begin(f.flows[i].series)
-	f.socket.AddFields(f.rows)
+	if err := addAll(f.rows, &f.socket, f.more, false); err != nil && f.failure == nil {
+		f.failure = err
+	}
 	f.rows.End(f.socket.Time)
+}
+
+func (f *Flows) observe(i int, s *Sample, ended bool) {
+	if f.Observe != nil {
+		f.Observe(i, s, ended)
+	}
 }
 
 // Finish writes rows of flows that have ended and reports how many have been
 // sampled whose end is not known.
-func (f *Flows) Finish(rows *sample.Rows) (open int) {
+func (f *Flows) Finish(rows *sample.Rows) (open int, err error) {
 	for _, s := range f.destroyed.Take() {
 		i := f.index[s.Tuple]
 		f.flows[i].state = ended
+		f.observe(i, &s, true)
 		rows.Begin(f.flows[i].series)
-		s.AddFields(rows)
-		rows.Bool(final, true)
+		err = errors.Join(err, addAll(rows, &s, f.more, true))
 		rows.End(s.Time)
 	}
 	for i := range f.flows {
@@ -131,7 +177,7 @@ func (f *Flows) Finish(rows *sample.Rows) (open int) {
 			open++
 		}
 	}
-	return open
+	return open, err
 }
 
 // FinalsLost counts the times at which ends of sockets could not be received.
@@ -143,6 +189,7 @@ func (f *Flows) FinalsLost() int64 { return f.destroyed.Lost() }
 type Sockets struct {
 	conn      *Conn
 	destroyed *Destroyed
+	more      Extension
 	filter    Filter
 	tags      sample.Tags
 	socket    Sample
@@ -151,6 +198,7 @@ type Sockets struct {
 	free      []int // numbers, the lowest last
 	round     uint64
 	rows      *sample.Rows
+	failure   error
 }
 
 type slot struct {
@@ -161,7 +209,7 @@ type slot struct {
 
 // NewSockets opens the connections to the kernel.
 func NewSockets(tags sample.Tags, filter Filter) (*Sockets, error) {
-	s := &Sockets{filter: filter, tags: tags, numbers: make(map[uint64]int)}
+	s := &Sockets{more: nothing{}, filter: filter, tags: tags, numbers: make(map[uint64]int)}
 	var err error
 	if s.conn, err = Dial(); err != nil {
 		return nil, err
@@ -173,17 +221,23 @@ func NewSockets(tags sample.Tags, filter Filter) (*Sockets, error) {
 	return s, nil
 }
 
+// Extend makes all rows have what the extension knows, and closes it in the end.
+func (s *Sockets) Extend(e Extension) { s.more = e }
+
 // Close releases the connections.
-func (s *Sockets) Close() error { return errors.Join(s.conn.Close(), s.destroyed.Close()) }
+func (s *Sockets) Close() error {
+	return errors.Join(s.conn.Close(), s.destroyed.Close(), s.more.Close())
+}
 
 // Sample writes a row for each socket that passes the filter, and for each
 // that has ended.
 func (s *Sockets) Sample(rows *sample.Rows) error {
-	s.rows = rows
+	s.rows, s.failure = rows, nil
 	s.round++
 	err := s.conn.Dump(s.filter, &s.socket, s.dumped)
 	for _, end := range s.destroyed.Take() {
 		if _, known := s.numbers[end.Cookie]; !known && s.filter.Cgroup != 0 {
+			err = errors.Join(err, s.more.Forget(end.Cookie))
 			continue // its cgroup is not told: it may be another's
 		}
 		s.write(&end, true)
@@ -194,7 +248,7 @@ func (s *Sockets) Sample(rows *sample.Rows) error {
 			s.release(cookie)
 		}
 	}
-	if err != nil {
+	if err = errors.Join(err, s.failure); err != nil {
 		return fmt.Errorf("sampling TCP sockets: %w", err)
 	}
 	return nil
@@ -213,12 +267,11 @@ func (s *Sockets) write(socket *Sample, isFinal bool) {
 	slot := &s.slots[n]
 	slot.round = s.round
 	s.rows.Begin(slot.series)
-	socket.AddFields(s.rows)
+	if err := addAll(s.rows, socket, s.more, isFinal); err != nil && s.failure == nil {
+		s.failure = err
+	}
 	s.rows.String("local", slot.local)
 	s.rows.String("remote", slot.remote)
-	if isFinal {
-		s.rows.Bool(final, true)
-	}
 	s.rows.End(socket.Time)
 }
 

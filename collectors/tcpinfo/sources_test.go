@@ -52,7 +52,8 @@ func flows(t testing.TB, tuples ...Tuple) *Flows {
 func finish(t testing.TB, f *Flows, rows *sample.Rows, want int, series string) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-		f.Finish(rows)
+		_, err := f.Finish(rows)
+		check(t, err)
 		if n := strings.Count(string(rows.Bytes()), final+"=true"); n >= want {
 			return
 		}
@@ -108,8 +109,8 @@ func TestShortSocketLeavesItsTotals(t *testing.T) {
 			if got := receiver[0]["bytes_received"]; got != "100000" && got != "100001" {
 				t.Errorf("receiver: bytes_received is %s", got)
 			}
-			if open := f.Finish(rows); open != 0 || f.FinalsLost() != 0 {
-				t.Errorf("%d open, %d lost", open, f.FinalsLost())
+			if open, err := f.Finish(rows); open != 0 || err != nil || f.FinalsLost() != 0 {
+				t.Errorf("%d open, %d lost, %v", open, f.FinalsLost(), err)
 			}
 		})
 	}

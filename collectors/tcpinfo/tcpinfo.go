@@ -25,7 +25,6 @@ const (
 	attrMemory    = 7  // INET_DIAG_SKMEMINFO
 	attrDCTCPInfo = 9  // INET_DIAG_DCTCPINFO
 	attrBBRInfo   = 16 // INET_DIAG_BBRINFO
-	attrStorage   = 20 // INET_DIAG_SK_BPF_STORAGES
 	attrCgroup    = 21 // INET_DIAG_CGROUP_ID
 
 	// What is asked for. Of a congestion control's own attributes the kernel
@@ -105,12 +104,7 @@ type Sample struct {
 	memory      []byte
 	control     []byte // what the congestion control tells of itself
 	controlKind uint16
-	storage     []byte
 }
-
-// Storage is what eBPF programs keep with the socket, if it was asked for: the
-// attribute INET_DIAG_SK_BPF_STORAGES.
-func (s *Sample) Storage() []byte { return s.storage }
 
 // addr reads an address as the kernel stores it for a family. A dual-stack
 // socket that talks IPv4 is answered as IPv6 with mapped addresses.
@@ -161,8 +155,6 @@ func (s *Sample) decode(b []byte) error {
 			s.memory = data
 		case attrVegasInfo, attrDCTCPInfo, attrBBRInfo:
 			s.control, s.controlKind = data, kind
-		case attrStorage:
-			s.storage = data
 		case attrCgroup:
 			if len(data) >= 8 {
 				s.Cgroup = binary.NativeEndian.Uint64(data)

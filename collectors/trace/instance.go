@@ -1,19 +1,27 @@
 package trace
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // ErrUnavailable says that this host does not let this process trace.
 var ErrUnavailable = errors.New("kernel tracing is not available")
+
+const (
+	removeWait = 2 * time.Second
+	removePoll = 10 * time.Millisecond
+)
 
 // A root is the directory of tracefs.
 type root struct {
@@ -29,6 +37,9 @@ func openRoot() (*root, error) {
 		} else if errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
+	}
+	if known, err := os.ReadFile("/proc/filesystems"); err == nil && !bytes.Contains(known, []byte("\ttracefs\n")) {
+		return nil, fmt.Errorf("%w: this kernel has no tracefs", ErrUnavailable)
 	}
 	fail := func(err error) (*root, error) {
 		return nil, fmt.Errorf("%w: mounting tracefs: %w", ErrUnavailable, err)
@@ -55,47 +66,97 @@ func (r *root) close() error {
 	return r.mount.Close()
 }
 
+// tracing is what a Source reads: the kernel's descriptions of its records, and
+// the pages of each CPU.
+type tracing struct {
+	events []described
+	pages  []int     // trace_pipe_raw of each CPU: not os.Files, whose poller would be woken by every record
+	by     io.Closer // an instance, or the connection to a helper that has one
+}
+
+// A described event has the kernel's description of its records, or the reason
+// why it is not followed.
+type described struct {
+	Name        string `json:"name"`
+	Format      string `json:"format,omitempty"`
+	Unavailable string `json:"unavailable,omitempty"`
+}
+
+// begin traces the connections that have one of the ports, and drops.
+func begin(ports []uint16) (t *tracing, err error) {
+	i, err := newInstance(bufferKB)
+	if err != nil {
+		return nil, err
+	}
+	t = &tracing{by: i}
+	for _, name := range events {
+		format, err := i.enable(name, ports)
+		d := described{Name: name, Format: string(format)}
+		if errors.Is(err, fs.ErrNotExist) {
+			d.Unavailable = "this kernel does not have it"
+		} else if err != nil {
+			d.Unavailable = err.Error()
+		}
+		t.events = append(t.events, d)
+	}
+	if t.pages, err = i.openPages(); err != nil {
+		return nil, errors.Join(err, t.end())
+	}
+	return t, nil
+}
+
+// end closes the pages, and then what fills them.
+func (t *tracing) end() error {
+	return errors.Join(closePages(t.pages), t.by.Close())
+}
+
+func closePages(pages []int) error {
+	var failures []error
+	for _, fd := range pages {
+		failures = append(failures, unix.Close(fd))
+	}
+	return errors.Join(failures...)
+}
+
 // An instance is a trace of its own, apart from whatever else is traced on the host.
 type instance struct {
-	root  *root
-	path  string
-	pages []*os.File // trace_pipe_raw of each CPU
+	root *root
+	path string
 }
 
 // newInstance makes an instance with a buffer of so many kB for each CPU.
-func newInstance(bufferKB int) (i *instance, err error) {
+func newInstance(bufferKB int) (*instance, error) {
 	root, err := openRoot()
 	if err != nil {
 		return nil, err
 	}
-	i = &instance{root: root, path: filepath.Join(root.path, "instances", fmt.Sprint("dumbbell-", os.Getpid()))}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, i.close())
-		}
-	}()
 	removeLeftovers(root.path)
+	i := &instance{root: root, path: filepath.Join(root.path, "instances", fmt.Sprint("dumbbell-", os.Getpid()))}
 	if err := os.Mkdir(i.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return i, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, err), root.close())
 	}
 	// The oldest records give way to new ones, and the kernel counts them.
 	for name, value := range map[string]string{"trace_clock": "mono", "buffer_size_kb": strconv.Itoa(bufferKB), "tracing_on": "1"} {
 		if err := i.write(name, value); err != nil {
-			return i, err
+			return nil, errors.Join(err, i.Close())
 		}
-	}
-	paths, err := filepath.Glob(i.path + "/per_cpu/cpu*/trace_pipe_raw")
-	if err != nil {
-		return i, err
-	}
-	for _, path := range paths {
-		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-		if err != nil {
-			return i, fmt.Errorf("opening a trace: %w", err)
-		}
-		i.pages = append(i.pages, f)
 	}
 	return i, nil
+}
+
+func (i *instance) openPages() (pages []int, err error) {
+	paths, err := filepath.Glob(i.path + "/per_cpu/cpu*/trace_pipe_raw")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), closePages(pages))
+		}
+		pages = append(pages, fd)
+	}
+	return pages, nil
 }
 
 // removeLeftovers removes instances of processes that were killed.
@@ -116,27 +177,30 @@ func (i *instance) write(name, value string) error {
 	return nil
 }
 
-// enable starts an event, such as tcp/tcp_probe, for records that pass a
-// filter, and returns its format. The error is fs.ErrNotExist where the kernel
-// does not have it.
-func (i *instance) enable(event, filter string) (*format, error) {
-	text, err := os.ReadFile(filepath.Join(i.path, "events", event, "format"))
+// enable starts an event, such as tcp/tcp_probe, for connections with one of
+// these ports or for real drops, and returns its format. The error is
+// fs.ErrNotExist where the kernel does not have it.
+func (i *instance) enable(event string, ports []uint16) (format []byte, err error) {
+	format, err = os.ReadFile(filepath.Join(i.path, "events", event, "format"))
 	if err != nil {
 		return nil, err
 	}
-	f, err := parseFormat(text)
+	f, err := parseFormat(format)
 	if err != nil {
 		return nil, err
 	}
-	if strings.Contains(filter, "reason") {
-		filter = realDrops(f)
+	filter := realDrops(f)
+	if _, ofConnections := f.fields["sport"]; ofConnections {
+		if filter = portFilter(ports); filter == "" {
+			return format, nil // nothing to follow
+		}
 	}
 	if filter != "" {
 		if err := i.write("events/"+event+"/filter", filter); err != nil {
 			return nil, err
 		}
 	}
-	return f, i.write("events/"+event+"/enable", "1")
+	return format, i.write("events/"+event+"/enable", "1")
 }
 
 // realDrops is a filter for drops whose reason is known, less the end of
@@ -151,14 +215,15 @@ func realDrops(f *format) string {
 	return strings.Join(not, " && ")
 }
 
-// close removes the instance.
-func (i *instance) close() error {
-	var failures []error
-	for _, f := range i.pages {
-		failures = append(failures, f.Close())
+// Close removes the instance. Those who read its pages may be about to end.
+func (i *instance) Close() error {
+	err := os.Remove(i.path)
+	for giveUp := time.Now().Add(removeWait); errors.Is(err, unix.EBUSY) && time.Now().Before(giveUp); {
+		time.Sleep(removePoll)
+		err = os.Remove(i.path)
 	}
-	if err := os.Remove(i.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		failures = append(failures, err)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	return errors.Join(errors.Join(failures...), i.root.close())
+	return errors.Join(err, i.root.close())
 }

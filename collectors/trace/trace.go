@@ -5,9 +5,9 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -27,15 +27,19 @@ const (
 	filterPorts = 32
 
 	statusInterval = time.Second
+
+	// settle is how long after its time a record can be read for sure: those of
+	// all CPUs are put in order up to then.
+	settle = time.Millisecond
 )
 
 // events are those that are followed. Kernels lack some of them.
-var events = []struct{ name, filter string }{
-	{"tcp/tcp_probe", "ports"},
-	{"tcp/tcp_retransmit_skb", "ports"},
-	{"tcp/tcp_cong_state_set", "ports"},
-	{"sock/inet_sock_set_state", "ports"},
-	{"skb/kfree_skb", "reasons"},
+var events = []string{
+	"tcp/tcp_probe",
+	"tcp/tcp_retransmit_skb",
+	"tcp/tcp_cong_state_set",
+	"sock/inet_sock_set_state",
+	"skb/kfree_skb",
 }
 
 // An Event tells whether one of the events that are followed can be.
@@ -44,16 +48,23 @@ type Event struct {
 	Unavailable error // nil if it is followed
 }
 
-// A Source writes rows of what has happened since the sample before.
+// A Source writes rows of what has happened since the sample before, in order of time.
 type Source struct {
-	instance *instance
+	// Observe, if set, gets each record of a flow, by the flow's number.
+	Observe func(flow int, r *Record)
+
+	tracing  *tracing
 	clock    sample.Clock
 	tags     sample.Tags
 	flows    map[tcpinfo.Tuple]*flow
-	handlers map[uint16]func(at time.Time, record []byte)
+	handlers map[uint16]func(at time.Duration, data []byte)
 	events   []Event
 	page     []byte
+	buffer   []byte // records that are not handled yet
+	pending  []span // theirs
 	rows     *sample.Rows
+	wall     time.Time     // the wall clock
+	mono     time.Duration // and CLOCK_MONOTONIC at the same time
 	drops    map[int64]*drop
 	sampled  time.Time
 
@@ -63,9 +74,17 @@ type Source struct {
 	lost     int64
 }
 
+// A span of the buffer is a record.
+type span struct {
+	at         time.Duration
+	start, end int
+}
+
 // A flow has a series for each kind of event.
 type flow struct {
-	probe, retransmit, control, state sample.Series
+	number int
+	series map[string]sample.Series // by the kernel's name of the event
+	last   time.Duration            // time of its last row
 }
 
 type drop struct {
@@ -73,43 +92,46 @@ type drop struct {
 	total, delta int64
 }
 
-// NewSource begins to trace the connections of flows known in advance. The
-// error is ErrUnavailable where this process may not trace, or where the kernel
-// has none of the events.
-func NewSource(flows []tcpinfo.Flow, tags sample.Tags, clock sample.Clock) (*Source, error) {
-	instance, err := newInstance(bufferKB)
-	if err != nil {
-		return nil, err
-	}
+// NewSource begins to trace the connections of flows known in advance, by a
+// helper that listens at a socket, or by itself if that is empty. The error is
+// ErrUnavailable where tracing is not allowed, or where the kernel has none of
+// the events.
+func NewSource(flows []tcpinfo.Flow, tags sample.Tags, clock sample.Clock, helper string) (*Source, error) {
 	s := &Source{
-		instance: instance, clock: clock, tags: tags, flows: make(map[tcpinfo.Tuple]*flow),
-		handlers: make(map[uint16]func(time.Time, []byte)), drops: make(map[int64]*drop),
+		clock: clock, tags: tags, flows: make(map[tcpinfo.Tuple]*flow),
+		handlers: make(map[uint16]func(time.Duration, []byte)), drops: make(map[int64]*drop),
 		page: make([]byte, 64<<10), status: sample.NewSeries("trace", tags),
 	}
 	var ports []uint16
-	for _, f := range flows {
-		s.flows[f.Tuple] = &flow{
-			probe:      sample.NewSeries("tcp_probe", f.Tags),
-			retransmit: sample.NewSeries("tcp_event", f.Tags.With("event", "retransmit")),
-			control:    sample.NewSeries("tcp_event", f.Tags.With("event", "ca_state")),
-			state:      sample.NewSeries("tcp_event", f.Tags.With("event", "state")),
+	for i, f := range flows {
+		series := make(map[string]sample.Series)
+		for name, kind := range connectionEvents {
+			series[name] = sample.NewSeries(kind.measurement, f.Tags.With("event", kind.event))
 		}
+		s.flows[f.Tuple] = &flow{number: i, series: series}
 		ports = append(ports, f.Tuple.Local.Port(), f.Tuple.Remote.Port())
 	}
 	slices.Sort(ports)
-	filter := portFilter(slices.Compact(ports))
-	for _, e := range events {
-		if e.filter == "ports" {
-			e.filter = filter
+	ports = slices.Compact(ports)
+	var err error
+	if helper == "" {
+		s.tracing, err = begin(ports)
+	} else {
+		s.tracing, err = ask(helper, ports)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range s.tracing.events {
+		e := Event{Name: d.Name}
+		if d.Unavailable != "" {
+			e.Unavailable = errors.New(d.Unavailable)
+		} else if format, err := parseFormat([]byte(d.Format)); err != nil {
+			e.Unavailable = err
+		} else {
+			s.handlers[format.id] = s.handler(e.Name, format)
 		}
-		format, err := instance.enable(e.name, e.filter)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = errors.New("this kernel does not have it")
-		}
-		s.events = append(s.events, Event{e.name, err})
-		if err == nil {
-			s.handlers[format.id] = s.handler(e.name, format)
-		}
+		s.events = append(s.events, e)
 	}
 	if len(s.handlers) == 0 {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, s.events[0].Unavailable), s.Close())
@@ -133,44 +155,37 @@ func portFilter(ports []uint16) string {
 // Events tells which events are followed.
 func (s *Source) Events() []Event { return s.events }
 
+// Seen is how many records were read, of the flows and of others with their ports.
+func (s *Source) Seen() int64 { return s.seen }
+
 // Lost is how many records the kernel had to drop, at least: its buffer holds
 // those of one interval.
 func (s *Source) Lost() int64 { return s.lost }
 
-// Close ends the trace and removes the instance.
-func (s *Source) Close() error { return s.instance.close() }
+// Close ends the trace.
+func (s *Source) Close() error { return s.tracing.end() }
 
 // Sample writes a row for each event of a flow, stamped when it happened, and
 // one for each reason for which packets were dropped.
-func (s *Source) Sample(rows *sample.Rows) error {
-	s.rows = rows
+func (s *Source) Sample(rows *sample.Rows) error { return s.sample(rows, settle) }
+
+// Finish is the last sample: it leaves nothing for a next one.
+func (s *Source) Finish(rows *sample.Rows) error { return s.sample(rows, 0) }
+
+func (s *Source) sample(rows *sample.Rows, settle time.Duration) error {
 	now := time.Now()
-	interval := now.Sub(s.sampled)
-	var failures []error
-	for _, pages := range s.instance.pages {
-		raw, err := pages.SyscallConn()
-		if err != nil {
-			return fmt.Errorf("reading a trace: %w", err)
-		}
-		err = raw.Control(func(fd uintptr) {
-			for {
-				n, err := unix.Read(int(fd), s.page)
-				if err == unix.EAGAIN || err == nil && n == 0 {
-					return
-				}
-				if err == nil {
-					var lost int64
-					lost, err = readPage(s.page[:n], s.record)
-					s.lost += lost
-				}
-				if err != nil {
-					failures = append(failures, fmt.Errorf("reading a trace: %w", err))
-					return
-				}
-			}
-		})
-		failures = append(failures, err)
+	s.rows, s.wall, s.mono = rows, now, s.clock.Mono(now)
+	failure := s.read()
+	slices.SortStableFunc(s.pending, func(a, b span) int { return cmp.Compare(a.at, b.at) })
+	due := len(s.pending)
+	if settle > 0 {
+		due, _ = slices.BinarySearchFunc(s.pending, s.mono-settle, func(r span, at time.Duration) int { return cmp.Compare(r.at, at) })
 	}
+	for _, r := range s.pending[:due] {
+		s.handle(r.at, s.buffer[r.start:r.end])
+	}
+	s.forget(due)
+	interval := now.Sub(s.sampled)
 	for _, d := range s.drops {
 		if d.delta > 0 {
 			rows.Begin(d.series)
@@ -191,74 +206,144 @@ func (s *Source) Sample(rows *sample.Rows) error {
 		rows.Int("lost", s.lost)
 		rows.End(now)
 	}
+	return failure
+}
+
+// read adds what there is on the pages to the records.
+func (s *Source) read() error {
+	var failures []error
+	for _, fd := range s.tracing.pages {
+		for {
+			n, err := unix.Read(fd, s.page)
+			if err == unix.EAGAIN || err == nil && n == 0 {
+				break
+			}
+			if err == nil {
+				var lost int64
+				lost, err = readPage(s.page[:n], s.keep)
+				s.lost += lost
+			}
+			if err != nil {
+				failures = append(failures, fmt.Errorf("reading a trace: %w", err))
+				break
+			}
+		}
+	}
 	return errors.Join(failures...)
 }
 
-// record handles one record. Its time is turned to that of the wall clock as
-// it is now, like that of all other rows.
-func (s *Source) record(at time.Duration, data []byte) {
+// keep copies a record: its page is about to be used again.
+func (s *Source) keep(at time.Duration, data []byte) {
 	s.seen++
+	start := len(s.buffer)
+	s.buffer = append(s.buffer, data...)
+	s.pending = append(s.pending, span{at, start, len(s.buffer)})
+}
+
+// forget drops the records that were handled. Those that are left are few.
+func (s *Source) forget(handled int) {
+	var left []byte
+	for i, r := range s.pending[handled:] {
+		start := len(left)
+		left = append(left, s.buffer[r.start:r.end]...)
+		s.pending[i] = span{r.at, start, len(left)}
+	}
+	s.pending = s.pending[:len(s.pending)-handled]
+	s.buffer = append(s.buffer[:0], left...)
+}
+
+func (s *Source) handle(at time.Duration, data []byte) {
 	if len(data) < 2 {
 		return
 	}
 	if handle, ok := s.handlers[uint16(data[0])|uint16(data[1])<<8]; ok {
-		handle(s.clock.Time(at), data)
+		handle(at, data)
 	}
 }
 
-// connectionEvents are the events of a connection: the series of its rows, and
-// what is taken of a record, as "name" or "name:name in the row".
+// Events of a connection, as rows of tcp_event name them; of tcp_probe there is
+// but one.
+const (
+	Probe      = ""
+	Retransmit = "retransmit"
+	CAState    = "ca_state"
+	State      = "state"
+)
+
+// connectionEvents are the events of a connection: their rows, and what is
+// taken of a record, as "name" or "name:name in the row".
 var connectionEvents = map[string]struct {
-	series func(*flow) sample.Series
-	fields []string
+	measurement, event string
+	fields             []string
 }{
-	"tcp/tcp_probe": {
-		func(f *flow) sample.Series { return f.probe },
-		[]string{"data_len:data_bytes", "snd_nxt", "snd_una", "snd_cwnd", "ssthresh:snd_ssthresh", "snd_wnd", "srtt:srtt_us", "rcv_wnd"},
-	},
-	"tcp/tcp_retransmit_skb":   {func(f *flow) sample.Series { return f.retransmit }, []string{"state", "err"}},
-	"tcp/tcp_cong_state_set":   {func(f *flow) sample.Series { return f.control }, []string{"cong_state:ca_state"}},
-	"sock/inet_sock_set_state": {func(f *flow) sample.Series { return f.state }, []string{"oldstate:old_state", "newstate:state"}},
+	"tcp/tcp_probe": {"tcp_probe", Probe,
+		[]string{"data_len:data_bytes", "snd_nxt", "snd_una", "snd_cwnd", "ssthresh:snd_ssthresh", "snd_wnd", "srtt:srtt_us", "rcv_wnd"}},
+	"tcp/tcp_retransmit_skb":   {"tcp_event", Retransmit, []string{"state", "err"}},
+	"tcp/tcp_cong_state_set":   {"tcp_event", CAState, []string{"cong_state:ca_state"}},
+	"sock/inet_sock_set_state": {"tcp_event", State, []string{"oldstate:old_state", "newstate:state"}},
+}
+
+// A Record is what was traced of a connection at one moment.
+type Record struct {
+	Event  string
+	data   []byte
+	fields []named
+}
+
+// Value is a field of the record by its name in rows, and false where this kernel has none.
+func (r *Record) Value(name string) (int64, bool) {
+	for _, f := range r.fields {
+		if f.name == name {
+			return f.integer(r.data)
+		}
+	}
+	return 0, false
 }
 
 // handler returns what is done with records of an event.
-func (s *Source) handler(event string, f *format) func(time.Time, []byte) {
-	tuple := func(record []byte) tcpinfo.Tuple {
-		return tcpinfo.Tuple{Local: f.address(record, "s"), Remote: f.address(record, "d")}
+func (s *Source) handler(event string, f *format) func(time.Duration, []byte) {
+	kind, ok := connectionEvents[event]
+	if !ok {
+		return func(_ time.Duration, data []byte) { s.drop(f, data) } // skb/kfree_skb
 	}
-	if kind, ok := connectionEvents[event]; ok {
-		fields := f.pick(kind.fields...)
-		return func(at time.Time, record []byte) {
-			flow, ok := s.flows[tuple(record)]
-			if !ok {
-				return
-			}
-			s.rows.Begin(kind.series(flow))
-			for _, n := range fields {
-				if v, ok := n.integer(record); ok {
-					s.rows.Int(n.name, v)
-				}
-			}
-			s.rows.End(at)
-		}
-	}
-	return func(_ time.Time, record []byte) { // skb/kfree_skb
-		reason, ok := f.integer(record, "reason")
+	record := Record{Event: kind.event, fields: f.pick(kind.fields...)}
+	return func(at time.Duration, data []byte) {
+		flow, ok := s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}]
 		if !ok {
 			return
 		}
-		d := s.drops[reason]
-		if d == nil {
-			name, known := f.reasons[reason]
-			if !known {
-				name = fmt.Sprint("reason_", reason)
+		flow.last = max(at, flow.last+1) // a row is known by its series and its time
+		s.rows.Begin(flow.series[event])
+		for _, n := range record.fields {
+			if v, ok := n.integer(data); ok {
+				s.rows.Int(n.name, v)
 			}
-			d = &drop{series: sample.NewSeries("drops", s.tags.With("reason", name))}
-			s.drops[reason] = d
 		}
-		d.total++
-		d.delta++
+		s.rows.End(s.wall.Add(flow.last - s.mono)) // one relation of the clocks for all keeps the order
+		if s.Observe != nil {
+			record.data = data
+			s.Observe(flow.number, &record)
+		}
 	}
+}
+
+// drop counts a dropped packet by the kernel's name of the reason.
+func (s *Source) drop(f *format, data []byte) {
+	reason, ok := f.integer(data, "reason")
+	if !ok {
+		return
+	}
+	d := s.drops[reason]
+	if d == nil {
+		name, known := f.reasons[reason]
+		if !known {
+			name = fmt.Sprint("reason_", reason)
+		}
+		d = &drop{series: sample.NewSeries("drops", s.tags.With("reason", name))}
+		s.drops[reason] = d
+	}
+	d.total++
+	d.delta++
 }
 
 // named is a field of a record and the name that its value gets.

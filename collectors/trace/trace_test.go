@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,7 +45,7 @@ func newSource(t *testing.T, clock sample.Clock, tuples ...tcpinfo.Tuple) *Sourc
 	for i, tuple := range tuples {
 		flows = append(flows, tcpinfo.Flow{Tags: sample.Tags{"flow": strconv.Itoa(i)}, Tuple: tuple})
 	}
-	s, err := NewSource(flows, sample.Tags{"host": "here"}, clock)
+	s, err := NewSource(flows, sample.Tags{"host": "here"}, clock, "")
 	if errors.Is(err, ErrUnavailable) {
 		t.Skip(err)
 	}
@@ -127,15 +126,18 @@ func TestConnection(t *testing.T) {
 			}
 			ended := time.Now()
 			var states, probes int
-			unacknowledged := int64(-1)
+			last, unacknowledged := int64(0), int64(-1)
 			events := regexp.MustCompile(`(?m)^(tcp_\w+)(?:,event=(\w+))?,flow=([01]) (\S+) (\d+)$`).FindAllStringSubmatch(string(rows.Bytes()), -1)
-			slices.SortFunc(events, func(a, b []string) int { return strings.Compare(a[5], b[5]) }) // each CPU has a buffer of its own
 			for _, m := range events {
 				stamp, err := strconv.ParseInt(m[5], 10, 64)
 				check(t, err)
 				if stamp < began.UnixNano() || stamp > ended.UnixNano() {
 					t.Fatalf("at %d, not between %d and %d: %s", stamp, began.UnixNano(), ended.UnixNano(), m[0])
 				}
+				if stamp < last { // each CPU has a buffer of its own
+					t.Fatalf("at %d, after one at %d: %s", stamp, last, m[0])
+				}
+				last = stamp
 				if m[3] == "1" {
 					continue
 				}
@@ -183,7 +185,7 @@ func TestLosses(t *testing.T) {
 	s, client, server := connected(t, clock, "127.0.0.1", false)
 	transfer(t, client, server, 300_000)
 	rows := sample.NewRows(clock)
-	check(t, s.Sample(rows))
+	check(t, s.Finish(rows))
 	got := string(rows.Bytes())
 	if !strings.Contains(got, "drops,host=here,reason=QDISC_") {
 		t.Error("no drop by the qdisc")
@@ -199,12 +201,12 @@ func TestLosses(t *testing.T) {
 func TestLostIsCounted(t *testing.T) {
 	clock := newClock(t)
 	s, client, server := connected(t, clock, "127.0.0.1", true)
-	check(t, s.instance.write("buffer_size_kb", "8"))
+	check(t, s.tracing.by.(*instance).write("buffer_size_kb", "8"))
 	for range 1000 {
 		transfer(t, client, server, 1)
 	}
 	rows := sample.NewRows(clock)
-	check(t, s.Sample(rows))
+	check(t, s.Finish(rows))
 	if probes := strings.Count(string(rows.Bytes()), "tcp_probe,"); s.Lost() < 500 || probes == 0 || int64(probes)+s.Lost() < 2000 {
 		t.Errorf("%d probes and %d lost of at least 2000", probes, s.Lost())
 	}
@@ -234,22 +236,19 @@ func TestRecord(t *testing.T) {
 	transfer(t, client, server, 500_000)
 	check(t, os.MkdirAll(recorded, 0o755))
 	for _, e := range events {
-		text, err := os.ReadFile(filepath.Join(s.instance.path, "events", e.name, "format"))
+		text, err := os.ReadFile(filepath.Join(s.tracing.by.(*instance).path, "events", e, "format"))
 		check(t, err)
-		check(t, os.WriteFile(recorded+filepath.Base(e.name)+".format", text, 0o644))
+		check(t, os.WriteFile(recorded+filepath.Base(e)+".format", text, 0o644))
 	}
-	for _, pages := range s.instance.pages {
+	for _, fd := range s.tracing.pages {
 		for {
 			page := make([]byte, 4096)
-			raw, err := pages.SyscallConn()
-			check(t, err)
-			var n int
-			check(t, raw.Control(func(fd uintptr) { n, err = unix.Read(int(fd), page) }))
+			n, err := unix.Read(fd, page)
 			if err != nil || n == 0 {
 				break
 			}
 			s.rows = sample.NewRows(clock)
-			_, err = readPage(page[:n], s.record)
+			_, err = readPage(page[:n], s.handle)
 			check(t, err)
 			if strings.Count(string(s.rows.Bytes()), "tcp_probe,") > 5 {
 				check(t, os.WriteFile(recorded+"page.bin", page[:n], 0o644))
@@ -323,7 +322,7 @@ func FuzzPage(f *testing.F) {
 
 func FuzzFormat(f *testing.F) {
 	for _, e := range events {
-		text, err := os.ReadFile(recorded + filepath.Base(e.name) + ".format")
+		text, err := os.ReadFile(recorded + filepath.Base(e) + ".format")
 		check(f, err)
 		f.Add(text, text)
 	}
@@ -346,18 +345,22 @@ func BenchmarkRecords(b *testing.B) {
 	f, err := parseFormat(text)
 	check(b, err)
 	s := &Source{clock: newClock(b), flows: make(map[tcpinfo.Tuple]*flow), rows: sample.NewRows(newClock(b))}
-	s.handlers = map[uint16]func(time.Time, []byte){f.id: s.handler("tcp/tcp_probe", f)}
-	series := sample.NewSeries("tcp_probe", sample.Tags{"flow": "0"})
+	s.handlers = map[uint16]func(time.Duration, []byte){f.id: s.handler("tcp/tcp_probe", f)}
+	series := map[string]sample.Series{"tcp/tcp_probe": sample.NewSeries("tcp_probe", sample.Tags{"flow": "0"})}
 	_, err = readPage(page, func(_ time.Duration, data []byte) {
 		if id, _ := f.integer(data, "common_type"); id == int64(f.id) {
-			s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}] = &flow{probe: series}
+			s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}] = &flow{series: series}
 		}
 	})
 	check(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.rows.Reset()
-		readPage(page, s.record)
+		readPage(page, s.keep)
+		for _, r := range s.pending {
+			s.handle(r.at, s.buffer[r.start:r.end])
+		}
+		s.forget(len(s.pending))
 	}
 	b.ReportMetric(float64(s.seen)/b.Elapsed().Seconds(), "records/s")
 }

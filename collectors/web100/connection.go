@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"dumbbell/collectors/ebpf"
 	"dumbbell/collectors/sample"
 	"dumbbell/collectors/tcpinfo"
 )
@@ -23,6 +24,7 @@ var (
 	ssthreshField = tcpinfo.FieldByName("snd_ssthresh")
 	srttField     = tcpinfo.FieldByName("srtt_us")
 	rtoField      = tcpinfo.FieldByName("rto_us")
+	optionsField  = tcpinfo.FieldByName("options")
 	caStateField  = tcpinfo.FieldByName("ca_state")
 	unackedField  = tcpinfo.FieldByName("unacked")
 	sackedField   = tcpinfo.FieldByName("sacked")
@@ -36,6 +38,8 @@ var (
 // A Connection follows one connection from sample to sample.
 type Connection struct {
 	info         tcpinfo.Info
+	counters     []int64 // of eBPF, as many as are known
+	verdicts     bool    // of the own queue are among them
 	samples      int
 	receiveQueue int64
 	maximum      [maxima]int64
@@ -46,6 +50,7 @@ type Connection struct {
 	cwnd         int64
 	first, last  time.Time
 	busyBefore   int64
+	history      history
 }
 
 // Observe takes a sample in.
@@ -62,7 +67,6 @@ func (c *Connection) Observe(s *tcpinfo.Sample) {
 	if v, ok := c.now(rtoField); ok {
 		c.raise(maxRTO, v)
 	}
-	const open, cwr = 0, 2 // enum tcp_ca_state
 	if c.samples == 0 {
 		c.first = s.Time
 		c.busyBefore, _ = c.now(busyField)
@@ -78,8 +82,37 @@ func (c *Connection) Observe(s *tcpinfo.Sample) {
 	c.samples++
 }
 
+// Count takes in what eBPF has counted, nil if it does not count this one, and
+// whether stalls are the kernel's own verdicts.
+func (c *Connection) Count(v *ebpf.Values, verdicts bool) {
+	c.counters, c.verdicts = c.counters[:0], verdicts
+	if v != nil {
+		c.counters = append(c.counters, v.Known()...)
+	}
+}
+
 func (c *Connection) raise(i int, v int64) {
 	c.maximum[i], c.seen[i] = max(c.maximum[i], v), true
+}
+
+// counter is one of eBPF's.
+func counter(name string) func(*Connection) (int64, bool) {
+	i := ebpf.Field(name)
+	return func(c *Connection) (int64, bool) {
+		if i >= len(c.counters) {
+			return 0, false
+		}
+		return c.counters[i], true
+	}
+}
+
+// stallsCounted are eBPF's, by the kernel's verdicts or by dropped packets.
+func stallsCounted(verdicts bool) func(*Connection) (int64, bool) {
+	count := counter("send_stalls")
+	return func(c *Connection) (int64, bool) {
+		n, ok := count(c)
+		return n, ok && c.verdicts == verdicts
+	}
 }
 
 // now is a member of the last sample.
@@ -137,46 +170,60 @@ func signals(c *Connection) (int64, bool) { return c.signals, c.samples > 1 }
 
 func reductions(c *Connection) (int64, bool) { return c.reductions, c.samples > 1 }
 
-// AddFields writes those variables that tcp_info gives, by their names.
-func (c *Connection) AddFields(rows *sample.Rows) {
-	for i := range Variables {
-		v := &Variables[i]
-		for _, w := range v.Ways {
-			if w.value == nil {
-				continue
-			}
-			if value, ok := w.value(c); ok {
-				rows.Int(v.Name, value)
-				break
+// Series are the beginnings of a connection's rows, by grade.
+type Series [Exact + 1]sample.Series
+
+// NewSeries makes the series of a connection: its tags and a grade.
+func NewSeries(tags sample.Tags) (s Series) {
+	for g := Approximate; g <= Exact; g++ {
+		s[g] = sample.NewSeries("web100", tags.With("grade", g.String()))
+	}
+	return s
+}
+
+// Write writes the variables that are known of the connection, each by the best
+// way: a row for each grade, stamped with the time of the last sample.
+func (c *Connection) Write(rows *sample.Rows, series *Series) {
+	if c.samples == 0 {
+		return
+	}
+	for g := Approximate; g <= Exact; g++ {
+		rows.Begin(series[g])
+		for i := range Variables {
+			if value, grade := Variables[i].of(c); grade == g {
+				rows.Int(Variables[i].Name, value)
 			}
 		}
+		rows.End(c.last)
 	}
 }
 
 // A Source samples connections known in advance and writes their variables.
 type Source struct {
 	conn        *tcpinfo.Conn
-	series      []sample.Series
+	counters    *ebpf.Counters // nil: this host has none
+	series      []Series
 	tuples      []tcpinfo.Tuple
 	connections []Connection
 	socket      tcpinfo.Sample
 }
 
-// NewSource opens a connection to the kernel.
-func NewSource(flows []tcpinfo.Flow) (*Source, error) {
+// NewSource opens a connection to the kernel. It closes the counters in the
+// end; without them they are nil.
+func NewSource(flows []tcpinfo.Flow, counters *ebpf.Counters) (*Source, error) {
 	conn, err := tcpinfo.Dial()
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{conn: conn, connections: make([]Connection, len(flows))}
+	s := &Source{conn: conn, counters: counters, connections: make([]Connection, len(flows))}
 	for _, f := range flows {
-		s.series = append(s.series, sample.NewSeries("web100", f.Tags))
+		s.series = append(s.series, NewSeries(f.Tags))
 		s.tuples = append(s.tuples, f.Tuple)
 	}
 	return s, nil
 }
 
-// Sample writes a row for each connection that exists.
+// Sample writes rows of each connection that exists.
 func (s *Source) Sample(rows *sample.Rows) error {
 	var failure error
 	err := s.conn.GetAll(tcpinfo.TCP, s.tuples, &s.socket, func(i int, err error) {
@@ -186,10 +233,16 @@ func (s *Source) Sample(rows *sample.Rows) error {
 			}
 			return
 		}
-		s.connections[i].Observe(&s.socket)
-		rows.Begin(s.series[i])
-		s.connections[i].AddFields(rows)
-		rows.End(s.socket.Time)
+		c := &s.connections[i]
+		c.Observe(&s.socket)
+		if s.counters != nil {
+			values, err := s.counters.Read(s.socket.Cookie)
+			if err != nil {
+				failure = err
+			}
+			c.Count(values, s.counters.Inexact() == nil)
+		}
+		c.Write(rows, &s.series[i])
 	})
 	if err = errors.Join(err, failure); err != nil {
 		return fmt.Errorf("sampling variables: %w", err)
@@ -197,5 +250,10 @@ func (s *Source) Sample(rows *sample.Rows) error {
 	return nil
 }
 
-// Close releases the connection.
-func (s *Source) Close() error { return s.conn.Close() }
+// Close releases the connection, and ends the counters.
+func (s *Source) Close() error {
+	if s.counters == nil {
+		return s.conn.Close()
+	}
+	return errors.Join(s.conn.Close(), s.counters.Close())
+}

@@ -30,6 +30,8 @@ const (
 	Info    Capability = "tcp_info"                 // any kernel that is supported
 	Info62  Capability = "tcp_info of Linux 6.2"    // rcv_wnd
 	Info67  Capability = "tcp_info of Linux 6.7"    // total_rto and what follows
+	EBPF    Capability = "eBPF"                     // types of the kernel, CAP_BPF and CAP_PERFMON
+	Verdict Capability = "eBPF behind functions"    // the verdict of ip_queue_xmit
 	Trace   Capability = "tracepoints"              // root, tcp_cong_state_set and tcp_probe
 	Counter Capability = "counters, one flow alone" // exact if no other flow uses the network namespace
 )
@@ -39,7 +41,7 @@ type Way struct {
 	Needs Capability
 	Grade Grade
 	How   string
-	value func(*Connection) (int64, bool) // nil: by the analysis, from the rows that How names
+	value func(*Connection) (int64, bool) // nil: of the whole host, in the rows that How names
 }
 
 // A Variable is one of web100's, with its ways, the best first.
@@ -85,6 +87,10 @@ func maximum(i int) func(*Connection) (int64, bool) {
 	return func(c *Connection) (int64, bool) { return c.maximum[i], c.seen[i] }
 }
 
+func counted(name, note string) Way {
+	return Way{EBPF, Exact, "`" + name + "`" + note, counter(name)}
+}
+
 func member(name string) Way { return exact("`"+name+"`", of(name)) }
 
 // Variables is the table that the code and docs/variables.md both follow.
@@ -102,7 +108,7 @@ var Variables = []Variable{
 	{"CurMSS", "bytes", []Way{member("snd_mss")}},
 	{"CurCwnd", "bytes", []Way{exact("`snd_cwnd` * `snd_mss`", product("snd_cwnd", "snd_mss"))}},
 	{"MaxCwnd", "bytes", []Way{
-		{Trace, Exact, "maximum of `tcp_probe`, where no record was lost", nil},
+		{Trace, Approximate, "maximum of `tcp_probe` and samples; misses what the last ACK before a timeout adds", probedMaxCwnd},
 		rough("maximum of samples; misses peaks between them", maximum(maxCwnd)),
 	}},
 	{"CurSsthresh", "bytes", []Way{exact("`snd_ssthresh` * `snd_mss`; absent while infinite", ssthresh)}},
@@ -110,29 +116,36 @@ var Variables = []Variable{
 	{"SmoothedRTT", "us", []Way{member("srtt_us")}},
 	{"RTTVar", "us", []Way{rough("`rttvar_us`, the mean deviation, not the variance that RTO uses", of("rttvar_us"))}},
 	{"MinRTT", "us", []Way{exact("`min_rtt_us`; of the last 300 s (tcp_min_rtt_wlen)", of("min_rtt_us"))}},
-	{"MaxRTT", "us", []Way{rough("maximum of sampled `srtt_us`; too low", maximum(maxRTT))}},
-	{"SampleRTT", "us", nil},
-	{"SumRTT", "us", nil},
-	{"CountRTT", "samples", nil},
+	{"MaxRTT", "us", []Way{counted("rtt_max_us", ""), rough("maximum of sampled `srtt_us`; too low", maximum(maxRTT))}},
+	{"SampleRTT", "us", []Way{counted("rtt_last_us", "")}},
+	{"SumRTT", "us", []Way{counted("rtt_sum_us", "")}},
+	{"CountRTT", "samples", []Way{counted("rtt_samples", "; that of the handshake is not among them")}},
 	{"CurRTO", "us", []Way{exact("`rto_us`; in jiffies of the kernel", of("rto_us"))}},
 	{"MaxRTO", "us", []Way{rough("maximum of samples", maximum(maxRTO))}},
 	{"SndLimTimeRwin", "us", []Way{rough("`rwnd_limited_us`; in jiffies, while data is queued", of("rwnd_limited_us"))}},
 	{"SndLimTimeCwnd", "us", []Way{rough("`busy_time_us` - `rwnd_limited_us` - `sndbuf_limited_us`; includes pacing and the own queue", cwndLimited)}},
 	{"SndLimTimeSnd", "us", []Way{rough("`sndbuf_limited_us` + time without data to send, since first sampled", senderLimited)}},
 	{"CongestionSignals", "signals", []Way{
-		{Trace, Exact, "rows of `tcp_event` ca_state with 2, 3 or 4", nil},
+		counted("congestion_signals", "; `signals_*` tell their causes"),
+		traced(Approximate, "`tcp_event` ca_state into CWR, into Recovery but from CWR, into Loss by a timeout from Open, Disorder or after progress; includes a smaller path MTU", func(h *history) int64 { return h.signals }),
 		rough("changes of sampled `ca_state` into CWR, Recovery or Loss; misses those between samples", signals),
 	}},
 	{"FastRetran", "episodes", []Way{
-		{Trace, Exact, "rows of `tcp_event` ca_state with 3", nil},
+		counted("fast_retransmits", ""),
+		traced(Exact, "changes of `tcp_event` ca_state into Recovery", func(h *history) int64 { return h.fastRetransmits }),
 		{Counter, Exact, "`snmp` TcpExtTCPSackRecovery + TcpExtTCPRenoRecovery", nil},
 	}},
 	{"Timeouts", "episodes", []Way{
 		{Info67, Exact, "`total_rto_recoveries`, and one that lasts; includes SYN", of("total_rto_recoveries")},
 		{Counter, Exact, "`snmp` TcpExtTCPTimeouts less those that follow another", nil},
+		traced(Approximate, "rows of `tcp_event` ca_state with Loss, of those at the same `snd_una` the first; without SYN, includes a smaller path MTU", func(h *history) int64 { return h.timeouts }),
+	}},
+	{"AbruptTimeouts", "timeouts", []Way{
+		traced(Approximate, "of these timeouts, those in Open", func(h *history) int64 { return h.abruptTimeouts }),
 	}},
 	{"SubsequentTimeouts", "timeouts", []Way{
 		{Info67, Exact, "`total_rto` - `total_rto_recoveries`", difference("total_rto", "total_rto_recoveries")},
+		traced(Approximate, "rows of `tcp_event` ca_state with Loss, less those timeouts", func(h *history) int64 { return h.followingTimeouts }),
 	}},
 	{"CurTimeoutCount", "timeouts", []Way{member("backoff")}},
 	{"CongestionOverCount", "undos", []Way{
@@ -140,12 +153,24 @@ var Variables = []Variable{
 	}},
 	{"SpuriousRtoDetected", "timeouts", []Way{{Counter, Exact, "`snmp` TcpExtTCPSpuriousRTOs", nil}}},
 	{"SendStall", "stalls", []Way{
-		{Trace, Approximate, "`drops` QDISC_* of the sending host; episodes are rows of `tcp_event` ca_state with 2", nil},
+		{Verdict, Exact, "`send_stalls`", stallsCounted(true)},
+		{EBPF, Approximate, "`send_stalls`: packets that the own queue dropped; more than stalls where it drops several at once, or those that it had taken", stallsCounted(false)},
+		{Trace, Approximate, "changes of `tcp_event` ca_state into CWR that outlast the segment at hand, without ECN; of several drops in one CWR the first", sendStalls},
 	}},
-	{"OtherReductions", "reductions", []Way{rough("falls of sampled `snd_cwnd` while `ca_state` stays Open", reductions)}},
-	{"SlowStart", "ACKs", nil},
-	{"CongAvoid", "ACKs", nil},
-	{"DupAcksIn", "ACKs", nil},
+	{"OtherReductions", "reductions", []Way{
+		traced(Approximate, "falls of `snd_cwnd` from one `tcp_probe` to the next while ca_state stays Open", func(h *history) int64 { return h.reductions }),
+		rough("falls of sampled `snd_cwnd` while `ca_state` stays Open", reductions),
+	}},
+	{"SlowStart", "ACKs", []Way{
+		traced(Approximate, "rises of `snd_cwnd` from one `tcp_probe` to the next in Open, below `snd_ssthresh`", func(h *history) int64 { return h.slowStart }),
+	}},
+	{"CongAvoid", "ACKs", []Way{
+		traced(Approximate, "rises of `snd_cwnd` from one `tcp_probe` to the next in Open, from `snd_ssthresh` on", func(h *history) int64 { return h.congAvoid }),
+	}},
+	{"DupAcksIn", "ACKs", []Way{
+		counted("dup_acks_in", "; while ESTABLISHED and data is outstanding"),
+		traced(Approximate, "`tcp_probe` without data, while some is outstanding, that leaves `snd_una` as it is; includes ACKs that come late, not those after the own FIN", func(h *history) int64 { return h.dupAcks }),
+	}},
 	{"DupAcksOut", "ACKs", []Way{rough("`rcv_ooopack` of the receiver; ACK compression sends fewer", of("rcv_ooopack"))}},
 	{"SACKsRcvd", "ACKs", nil},
 	{"DSACKDups", "segments", []Way{member("dsack_dups")}},
@@ -154,7 +179,7 @@ var Variables = []Variable{
 	{"CurRwinRcvd", "bytes", []Way{member("snd_wnd")}},
 	{"CurRwinSent", "bytes", []Way{
 		{Info62, Exact, "`rcv_wnd`", of("rcv_wnd")},
-		{Trace, Exact, "`rcv_wnd` of `tcp_probe`", nil},
+		traced(Approximate, "`rcv_wnd` of the last `tcp_probe`, before that segment was processed", func(h *history) int64 { return h.last.receiveWindow }),
 	}},
 	{"CurAppWQueue", "bytes", []Way{member("notsent_bytes")}},
 	{"CurAppRQueue", "bytes", []Way{exact("`rqueue_bytes`", func(c *Connection) (int64, bool) { return c.receiveQueue, c.samples > 0 })}},
@@ -174,6 +199,19 @@ func (v *Variable) Grade(has func(Capability) bool) (Grade, Way) {
 		}
 	}
 	return Unavailable, Way{}
+}
+
+// of is the best value that is known of a connection, and its grade.
+func (v *Variable) of(c *Connection) (int64, Grade) {
+	for _, w := range v.Ways {
+		if w.value == nil {
+			continue
+		}
+		if value, ok := w.value(c); ok {
+			return value, w.Grade
+		}
+	}
+	return 0, Unavailable
 }
 
 // Markdown is the table for docs/variables.md.

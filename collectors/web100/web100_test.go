@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -57,10 +58,17 @@ func TestGrades(t *testing.T) {
 		want Grade
 	}{
 		{"CongestionSignals", has(Info), Approximate},
-		{"CongestionSignals", has(Info, Trace), Exact},
+		{"CongestionSignals", has(Info, Trace), Approximate},
+		{"CongestionSignals", has(Info, Trace, EBPF), Exact},
 		{"Timeouts", has(Info), Unavailable},
 		{"Timeouts", has(Info, Info67), Exact},
-		{"DupAcksIn", has(Info, Info67, Trace, Counter), Unavailable},
+		{"DupAcksIn", has(Info, Info67, Counter), Unavailable},
+		{"DupAcksIn", has(Info, Trace), Approximate},
+		{"DupAcksIn", has(Info, EBPF), Exact},
+		{"SendStall", has(Info, EBPF), Approximate},
+		{"SendStall", has(Info, EBPF, Verdict), Exact},
+		{"FastRetran", has(Info, Trace), Exact},
+		{"FastRetran", has(Info), Unavailable},
 		{"SegsOut", has(Info), Exact},
 	} {
 		for i := range Variables {
@@ -98,9 +106,8 @@ func fields(t *testing.T, c *Connection) string {
 	clock, err := sample.NewClock()
 	check(t, err)
 	rows := sample.NewRows(clock)
-	rows.Begin("web100")
-	c.AddFields(rows)
-	rows.End(time.Now())
+	series := NewSeries(nil)
+	c.Write(rows, &series)
 	return string(rows.Bytes())
 }
 
@@ -150,14 +157,14 @@ func TestConnection(t *testing.T) {
 	address := func(a net.Addr) string { return a.String() }
 	tuple, err := tcpinfo.ParseTuple(address(server.LocalAddr()) + "," + address(server.RemoteAddr()))
 	check(t, err)
-	s, err := NewSource([]tcpinfo.Flow{{Tuple: tuple}})
+	s, err := NewSource([]tcpinfo.Flow{{Tuple: tuple}}, nil)
 	check(t, err)
 	defer s.Close()
 	clock, err := sample.NewClock()
 	check(t, err)
 	rows := sample.NewRows(clock)
 	check(t, s.Sample(rows))
-	if got := string(rows.Bytes()); !strings.HasPrefix(got, "web100 ") || !strings.Contains(got, "ThruOctetsReceived=123456i") {
+	if got := string(rows.Bytes()); !regexp.MustCompile(`(?m)^web100,grade=exact .*ThruOctetsReceived=123456i`).MatchString(got) {
 		t.Error(got)
 	}
 }
