@@ -1,11 +1,10 @@
-"""Find a run that was begun, and what of it is left to do."""
+"""Find what of a run is left to do."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from dumbbell.store.rundir import RunDir
@@ -20,18 +19,15 @@ class ActionModule(ActionBase):
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Read the run directory; make directories for further attempts."""
+        """Make directories for further attempts."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec(
             {
                 "run_dir": {"type": "path", "required": True},
-                "lost": {"type": "list", "elements": "str", "default": []},
+                "lost": {"type": "list", "elements": "str", "required": True},
             }
         )
-        try:
-            run = RunDir.open(Path(args["run_dir"]))
-        except (OSError, ValueError) as error:
-            raise AnsibleActionFail(f"{args['run_dir']} is no run that can be resumed: {error}") from None
+        run = RunDir.open(Path(args["run_dir"]))
         left = [execution for execution in run.executions if not execution.finished]
         executions = [
             execution.again()

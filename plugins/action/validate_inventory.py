@@ -37,6 +37,7 @@ _READ = {
     "experiment_interfaces",
     "experiment_routes",
     "ansible_host",
+    "nic_qdisc",
     "sysctl_settings",
 }
 

@@ -27,7 +27,7 @@ Command = list[str]
 Qdiscs = list[dict[str, Any]]
 Execute = Callable[[Command], tuple[int, str, str]]
 
-# Modules that the kernel or Dumbbell loads for a path, a congestion control or a look at sockets.
+# Modules that the kernel loads by itself for a path, a congestion control or a look at sockets.
 LOADED = re.compile(r"(sch|cls|act|em|tcp)_\w+|ifb|(inet|udp|tcp|unix|netlink)_diag")
 WRITE = re.compile(r"echo (?P<value>\S+) >(?P<file>/\S+)")
 
@@ -49,7 +49,7 @@ MODULES = Setting("modules", "")  # names of modules that are loaded, of those t
 # Which settings a command changes
 
 
-def touched(command: Command) -> list[Setting]:
+def touched(command: Command) -> list[Setting]:  # noqa: PLR0911
     """Settings that the command may change, in the words of ip, tc, ethtool, sysctl, modprobe and sh.
 
     ValueError on a command that is not known: what it changes could not be returned.
@@ -66,8 +66,10 @@ def touched(command: Command) -> list[Setting]:
             return [Setting("sysctl", assignment.partition("=")[0])]
         case ["sh", "-c", text] if write := WRITE.fullmatch(text):
             return [Setting("sysfs", write["file"])]
-        case ["modprobe" | "insmod" | "rmmod", *_]:
-            return []  # modules are recorded whatever is executed: the kernel loads them by itself, too
+        case ["modprobe", "--remove", *_]:
+            return []
+        case ["modprobe", module, *_]:
+            return [Setting("module", module)]
     raise ValueError(f"`{' '.join(command)}` cannot be undone")
 
 
@@ -101,6 +103,8 @@ def read(setting: Setting, execute: Execute) -> Any:  # noqa: PLR0911
             return sysctl.read(subject)
         case "sysfs":
             return sysctl.canonical(Path(subject).read_text()) if Path(subject).exists() else None
+        case "module":
+            return True if Path("/sys/module", subject).exists() else None
         case "modules":
             lines = Path("/proc/modules").read_text().splitlines()
             return sorted(name for name in (line.split()[0] for line in lines) if LOADED.fullmatch(name))
@@ -199,7 +203,7 @@ def record(settings: Iterable[Setting], read: Callable[[Setting], Any], place: P
 ORDER = (
     *("service", "file", "sysctl", "sysfs"),
     *("features", "coalescing", "pause", "rings", "channels", "link", "qdisc"),
-    *("directory", "user", "modules"),
+    *("directory", "user", "module", "modules"),
 )
 
 
@@ -222,13 +226,19 @@ def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
         commands += [["systemctl", "restart", name] for name in again]
     commands += [["ip", "link", "del", "dev", device] for device in gone if now[Setting("link", device)]]
     # A module may use another: the last that came goes first, whichever that was.
-    loaded = [name for name in now.get(MODULES) or [] if name not in was[MODULES]]
+    loaded = [setting.subject for setting in changed if setting.kind == "module"]
+    loaded += [name for name in now.get(MODULES) or [] if name not in [*was[MODULES], *loaded]]
     return commands + ([["modprobe", "-r", "-a", *loaded]] if loaded else [])
 
 
 def differs(setting: Setting, was: Any, now: Any) -> bool:
     """Whether a setting is other than it was; modules that others have unloaded are no difference."""
-    return bool(set(now) - set(was)) if setting.kind == "modules" else bool(was != now)
+    match setting.kind:
+        case "modules":
+            return bool(set(now) - set(was))
+        case "module":
+            return was is None and now is not None
+    return bool(was != now)
 
 
 def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  # noqa: PLR0911

@@ -1,4 +1,4 @@
-"""Interfaces: parse `ip -j`, compare with what is asked, and render the commands between."""
+"""Interfaces: parse `ip -j` and `tc -j`, compare with what is asked, and render the commands between."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ State = dict[str, Any]
 Command = list[str]
 
 DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
+QDISCS = ("pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq")
+ETH_HLEN = 14  # include/uapi/linux/if_ether.h
 
 
 def parse(link: Mapping[str, Any], routes: Sequence[Mapping[str, Any]]) -> State:
@@ -26,6 +28,12 @@ def parse(link: Mapping[str, Any], routes: Sequence[Mapping[str, Any]]) -> State
             key=lambda route: (route["to"], route["via"]),
         ),
     }
+
+
+def parse_qdisc(dump: Sequence[Mapping[str, Any]]) -> State:
+    """Kind and options of the root qdisc in `tc -j qdisc show dev NAME`; a device never used shows none."""
+    root = next((qdisc for qdisc in dump if qdisc.get("root")), {"kind": "noop"})
+    return {"qdisc": root["kind"], "qdisc_options": root.get("options", {})}
 
 
 def canonical_address(address: str) -> str:
@@ -58,11 +66,25 @@ def mismatches(asked: State, found: State) -> dict[str, tuple[Any, Any]]:
         there = found[key]
         if there != value and not (isinstance(value, list) and all(item in there for item in value)):
             wrong[key] = (value, found[key])
+    limit = qdisc_limit(asked, found)
+    if limit is not None and (there := found["qdisc_options"].get("limit")) != limit:
+        wrong["limit of the qdisc"] = (limit, there)
     return wrong
 
 
+def qdisc_limit(asked: State, found: State) -> int | None:
+    """Limit that the kernel gives a pfifo (packets) or bfifo (bytes) which it makes: net/sched/sch_fifo.c."""
+    will = found | asked
+    match asked.get("qdisc"):
+        case "pfifo":
+            return int(will["txqueuelen"])
+        case "bfifo":
+            return int(will["txqueuelen"] * (will["mtu"] + ETH_HLEN))
+    return None
+
+
 def plan(asked: State, found: State) -> list[Command]:
-    """Commands from `found` to `asked`: the queue length before anything else, routes once the link is up."""
+    """Commands from `found` to `asked`: sizes, then the qdisc that takes them; routes once the link is up."""
     name = found["name"]
     wrong = mismatches(asked, found)
     commands = []
@@ -74,6 +96,10 @@ def plan(asked: State, found: State) -> list[Command]:
             commands.append(["ip", "address", "add", address, "dev", name])
     if "up" in wrong:
         commands.append(["ip", "link", "set", "dev", name, "up" if asked["up"] else "down"])
+    if wrong.keys() & {"qdisc", "limit of the qdisc"}:
+        limit = qdisc_limit(asked, found)
+        make = ["tc", "qdisc", "replace", "dev", name, "root", asked["qdisc"]]
+        commands.append(make if limit is None else [*make, "limit", str(limit)])
     for route in asked.get("routes", []):
         if route not in found["routes"]:
             commands.append(["ip", "route", "replace", route["to"], "via", route["via"], "dev", name])
@@ -101,4 +127,8 @@ def predict(asked: State, found: State) -> State:
     after = found | asked
     for key in ("addresses", "routes"):
         after[key] = found[key] + [item for item in asked.get(key, []) if item not in found[key]]
+    if "qdisc" in asked:
+        limit = qdisc_limit(asked, found)
+        kept = found["qdisc_options"] if found["qdisc"] == asked["qdisc"] else {}
+        after["qdisc_options"] = kept if limit is None else {"limit": limit}
     return after

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""State, sizes, addresses and routes of a network interface."""
+"""State, sizes, root qdisc, addresses and routes of a network interface."""
 
 from __future__ import annotations
 
@@ -23,11 +23,17 @@ options:
     description: Largest packet in bytes, without the link's own header.
     type: int
   txqueuelen:
-    description: Transmit queue length in packets. A pfifo takes it when created, so set it before.
+    description: Transmit queue length in packets. A pfifo takes it when created.
     type: int
   gso_max_segs:
     description: Most segments that the device is given as one packet.
     type: int
+  qdisc:
+    description:
+      - Kind of the root qdisc. A pfifo or bfifo has the limit that the kernel makes of O(txqueuelen).
+      - One that this host's kernel does not have is refused before any change.
+    type: str
+    choices: [pfifo_fast, pfifo, bfifo, fq, fq_codel, mq]
   addresses:
     description: Addresses with prefix lengths.
     type: list
@@ -61,6 +67,7 @@ EXAMPLES = r"""
     up: true
     mtu: 1500
     txqueuelen: 1000
+    qdisc: fq
     addresses: [198.18.1.11/24]
     routes:
       - to: 198.18.2.0/24
@@ -76,7 +83,16 @@ after:
   description: The interface as read back, or as it would be in check mode.
   returned: always
   type: dict
-  sample: {name: vec1, up: true, mtu: 1500, txqueuelen: 1000, gso_max_segs: 65535, addresses: [], routes: []}
+  sample:
+    name: vec1
+    up: true
+    mtu: 1500
+    txqueuelen: 1000
+    gso_max_segs: 65535
+    qdisc: pfifo
+    qdisc_options: {limit: 1000}
+    addresses: []
+    routes: []
 commands:
   description: Commands executed, or to be executed in check mode.
   returned: always
@@ -84,9 +100,19 @@ commands:
   elements: str
 """
 
+from pathlib import Path
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import converge, read_json, require_devices
-from ansible.module_utils.dumbbell_link import canonical, mismatches, parse, plan, predict
+from ansible.module_utils.dumbbell_link import (
+    QDISCS,
+    canonical,
+    mismatches,
+    parse,
+    parse_qdisc,
+    plan,
+    predict,
+)
 
 
 def read(module, name):
@@ -96,7 +122,22 @@ def read(module, name):
         for family in ("-4", "-6")
         for route in read_json(module, ["ip", "-j", family, "route", "show", "dev", name])
     ]
-    return parse(link, routes)
+    return parse(link, routes) | parse_qdisc(read_json(module, ["tc", "-j", "qdisc", "show", "dev", name]))
+
+
+def refuse_what_the_kernel_lacks(module, commands):
+    for command in commands:
+        if command[0] != "tc":
+            continue
+        name, kind = command[command.index("dev") + 1], command[command.index("root") + 1]
+        if kind == "mq":  # lo is no interface to try it on
+            if not Path("/sys/class/net", name, "queues/tx-1").exists():
+                module.fail_json(msg=f"asked for qdisc mq, but {name} has one transmit queue")
+            continue
+        probe = ["lo" if word == name else word for word in command]
+        code, _, err = module.run_command(["unshare", "--net", *probe])
+        if code:
+            module.fail_json(msg=f"asked for qdisc {kind}, which this host lacks: {' '.join(err.split())}")
 
 
 def main():
@@ -108,6 +149,7 @@ def main():
             "mtu": {"type": "int"},
             "txqueuelen": {"type": "int"},
             "gso_max_segs": {"type": "int"},
+            "qdisc": {"type": "str", "choices": list(QDISCS)},
             "addresses": {"type": "list", "elements": "str"},
             "routes": {"type": "list", "elements": "dict", "options": route},
         },
@@ -126,6 +168,7 @@ def main():
         mismatches=lambda found: mismatches(asked, found),
         report=lambda found: found,
         predict=lambda found: predict(asked, found),
+        preflight=lambda found, commands: refuse_what_the_kernel_lacks(module, commands),
     )
 
 

@@ -340,11 +340,23 @@ commands:
   type: list
   elements: str
 changes:
-  description: For each of O(changes) its C(at_ns) and the C(commands) that make it, each a list of words.
+  description:
+    - For each of O(changes) its C(at_ns) and the C(commands) that make it, each a list of words, as
+      C(tc -batch) takes them.
   returned: always
   type: list
   elements: dict
-  sample: [{at_ns: 5000000000, commands: [[tc, class, change, dev, ifb_fwd, '...']]}]
+  sample: [{at_ns: 5000000000, commands: [[class, change, dev, ifb_fwd, '...']]}]
+restore:
+  description: Such commands that lead back from any of O(changes); none without changes.
+  returned: always
+  type: list
+  elements: list
+devices:
+  description: Where its stages are.
+  returned: always
+  type: dict
+  sample: {bottleneck: ifb_fwd, delay_line: vec2}
 """
 
 import json
@@ -461,6 +473,11 @@ def offloads_on(module, *devices):
     return found
 
 
+def batch(devices, state, roots):
+    """Words of the commands that change a direction to a state, without tc itself."""
+    return [words for _, *words in render_change(devices, state, roots)]
+
+
 def main():
     options = path_options()
     change = {"at_ns": {"type": "int", "required": True}} | options
@@ -502,9 +519,11 @@ def main():
         preflight=lambda found, commands: refuse_what_the_host_lacks(module, asked, found),
         also=lambda found: {
             "changes": [
-                {"at_ns": change["at_ns"], "commands": render_change(devices, state, handles(asked, found))}
+                {"at_ns": change["at_ns"], "commands": batch(devices, state, handles(asked, found))}
                 for change, state in zip(params["changes"], later, strict=True)
-            ]
+            ],
+            "restore": batch(devices, asked, handles(asked, found)) if later else [],
+            "devices": {"bottleneck": devices.ifb, "delay_line": devices.egress},
         },
     )
 

@@ -33,8 +33,9 @@ def counters(tcp_info: pl.DataFrame) -> pl.DataFrame:
 
     From the receiver's ``bytes_received`` where the flow was sampled there, else from the sender's
     ``bytes_acked``; both are 64 bits wide in the kernel. ``tcp_info`` needs ``flow, side, stream, t_ns``
-    and these two.
+    and these two. Connections of fetches, which come and go, are no stream and are left out.
     """
+    tcp_info = tcp_info.filter(pl.col("stream").is_not_null())
     if tcp_info.is_empty():
         return pl.DataFrame(schema=_COUNTERS)
     received = tcp_info.filter(pl.col("side") == "receiver").with_columns(bytes="bytes_received")
@@ -65,6 +66,52 @@ def datagram_counters(udp: pl.DataFrame, header_bytes: int = 0) -> pl.DataFrame:
     total = pl.col("received_bytes") + header_bytes * pl.col("received_packets")
     rows = received.with_columns(bytes=total, stream=pl.lit("0")).select(*_COUNTERS)
     return rows.cast(_COUNTERS).sort("flow", "t_ns")  # type: ignore[arg-type]
+
+
+def fetches(http_fetch: pl.DataFrame) -> pl.DataFrame:
+    """A row for each fetch that has begun, in order of time, as both ends report of it.
+
+    ``[flow, fetch, t_ns, connect_ns, first_byte_ns, completion_ns, cut_ns, received_bytes, error, done]`` are
+    the client's; ``[segments, retransmits, timeouts]`` are what the server's kernel has counted for this
+    fetch alone, null where the server has no row of it. ``timeouts`` are null before Linux 6.7.
+    """
+    key = ["flow", "fetch"]
+    totals = {"segments": "data_segs_out", "retransmits": "total_retrans", "timeouts": "total_rto"}
+    sent = http_fetch.filter(pl.col("side") == "sender").sort(key)
+    counts = {  # those of a connection go on from one fetch to the next
+        name: pl.col(total) - pl.col(total).shift(fill_value=0).over("flow", "cookie")
+        for name, total in totals.items()
+    }
+    received = http_fetch.filter(pl.col("side") == "receiver").sort("t_ns", "flow")
+    return received.select(
+        *key,
+        *("t_ns", "connect_ns", "first_byte_ns", "completion_ns", "cut_ns", "received_bytes", "error"),
+        done=pl.col("completion_ns").is_not_null() & pl.col("error").is_null(),
+    ).join(sent.select(*key, **counts), on=key, how="left", maintain_order="left")
+
+
+def fetch_summary(fetched: pl.DataFrame) -> dict[str, float | None]:
+    """Numbers of one flow's :func:`fetches`; times and counts are of those that were done."""
+    done = fetched.filter("done")
+    times = {f"completion_p{p}_ns": percentile(done["completion_ns"], p) for p in (50, 95, 99)}
+    counts = {
+        f"fetch_{name}": int(done[name].sum()) if done[name].count() else None
+        for name in ("retransmits", "timeouts")
+    }
+    return {"fetches_begun": fetched.height, "fetches_done": done.height} | times | counts
+
+
+def fetch_counters(http_fetch: pl.DataFrame) -> pl.DataFrame:
+    """Bytes of all fetches that did not fail, ``[flow, stream, t_ns, bytes]``: spread evenly from the begin
+    of each to its end, or to where it was cut.
+    """
+    took_ns = pl.coalesce("completion_ns", "cut_ns")
+    received = fetches(http_fetch).filter(took_ns.is_not_null() & pl.col("error").is_null())
+    after = pl.col("received_bytes").cum_sum().over("flow")
+    begun = received.with_columns(bytes=after - pl.col("received_bytes"))
+    ended = received.with_columns(bytes=after, t_ns=pl.col("t_ns") + took_ns)
+    rows = pl.concat([begun, ended]).with_columns(stream=pl.lit("0")).select(*_COUNTERS)
+    return rows.cast(_COUNTERS).sort("flow", "t_ns", "bytes")  # type: ignore[arg-type]
 
 
 def goodput(counted: pl.DataFrame, edges_ns: Sequence[int]) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 from dumbbell.store.run import Event, read_jsonl
 
@@ -32,6 +34,11 @@ class Row:
     n: int = 1
     spread: float | None = None
     target: str | None = None
+
+    @classmethod
+    def median(cls, name: str, values: Sequence[float], unit: str, target: str | None = None) -> Self:
+        """The median of several measurements, with their spread."""
+        return cls(name, statistics.median(values), unit, len(values), max(values) - min(values), target)
 
 
 def state_durations_s(events: Iterable[Event]) -> dict[str, float]:
@@ -72,6 +79,13 @@ def to_table(rows: Sequence[Row]) -> str:
     )
 
 
+def publish(rows: Sequence[Row], target: Path) -> None:
+    """Print the rows, and write them to a file."""
+    print(to_table(rows))
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(to_json(rows))
+
+
 def _timed(command: Sequence[str | Path]) -> float:
     """Seconds that a command takes; CalledProcessError if it fails: nothing is learnt from its time then."""
     print("$", *command, flush=True)
@@ -95,9 +109,7 @@ def demo(scenario: Path, target: Path) -> None:
     if latest.resolve() == before:
         raise FileNotFoundError(f"{latest} is still {before.name}: the playbook made no run directory")
     rows = demo_rows(parts_s, state_durations_s(read_jsonl(latest / "events.jsonl")), warm=warm)
-    print(to_table(rows))
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(to_json(rows))
+    publish(rows, target)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -46,6 +46,7 @@ RTT_TOLERANCE, RTT_MARGIN_MS = 0.01, 0.5
 RATE_TOLERANCE, FAST_BPS, FAST_TOLERANCE = 0.02, 500 * 10**6, 0.05
 ALWAYS_JUDGED_BPS = 100 * 10**6  # what is faster and not held is beyond the testbed, and said so
 OVERLOAD, QUEUE_S = 1.15, 0.1  # a sender that is late for less leaves no gap in a bottleneck
+LEAST_S = 5.0  # of a measurement, beside which the last packets' wait for a core is short
 CONFIDENCE = 0.99
 TABLE_MARK = "<!-- written by make fidelity -->"
 AGAIN = 4  # times the packets of a first measurement
@@ -94,7 +95,7 @@ def _cell(
     payload = min(max(payload, LEAST_PAYLOAD_BYTES), MOST_PAYLOAD_BYTES)
     packets_per_s = rate_bps / 8 / (payload + HEADERS_BYTES)
     rarest = min([share for share in (loss, netem.get("duplicate", 0)) if share], default=1.0)
-    duration_s = math.ceil(max(2.0, 10 / rarest / packets_per_s))
+    duration_s = math.ceil(max(LEAST_S, 10 / rarest / packets_per_s))
     what = effect if effect != "loss" else f"{100 * loss:g}%"
     return Cell(
         name=f"{units.render_rate(rate_bps)}-{rtt_us // 1000}ms-{what}",
@@ -113,12 +114,12 @@ def _cell(
 
 
 def _reorder_cell(share: float) -> Cell:
-    """A packet each 4 ms and 6 ms of delay: one that is sent at once overtakes exactly the one before it."""
-    spacing_ms, payload, duration_s = 4, 200, 8.0
+    """A packet each 20 ms and 30 ms of delay: one that is sent at once overtakes just the one before it."""
+    spacing_ms, payload, duration_s = 20, 200, 40.0
     return Cell(
-        name="10mbit-12ms-reorder",
+        name="10mbit-60ms-reorder",
         rate_bps=10**7,
-        rtt_us=12_000,
+        rtt_us=60_000,
         loss=0.0,
         effect="reorder",
         netem={"reorder": share},
@@ -251,9 +252,8 @@ def _wrong(
 
 
 def rtt_ms(ping: str) -> float:
-    """Median of ping's round-trip times; the first also waited for ARP and is dropped."""
-    times = [float(ms) for ms in re.findall(r"time=([0-9.]+) ms", ping)][1:]
-    return statistics.median(times) if times else math.nan
+    """The quickest of ping's round trips: what others take longer, hosts have waited for a core."""
+    return min((float(ms) for ms in re.findall(r"time=([0-9.]+) ms", ping)), default=math.nan)
 
 
 def binomial_interval(n: int, p: float, confidence: float = CONFIDENCE) -> tuple[int, int]:

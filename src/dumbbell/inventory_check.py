@@ -82,12 +82,19 @@ def _host(name: str, of: Variables, groups: Groups) -> Iterator[str]:
     for group in ("senders", "receivers"):
         if name in groups.get(group, []) and not interfaces:
             yield f"is one of the {group}, but has no experiment_interfaces"
-    if name in groups.get("routers", []) and (lacking := {"left", "right"} - set(interfaces)):
-        yield f"is a router, but its experiment_interfaces lack {', '.join(sorted(lacking))}"
-    if name in groups.get("routers", []) and of.get("sysctl_settings", {}).get("net.ipv4.ip_forward") != 1:
-        yield "is a router, but sysctl_settings does not set net.ipv4.ip_forward to 1"
+    if name in groups.get("routers", []):
+        yield from _router(of, interfaces)
     for route in of.get("experiment_routes") or []:
         yield from _route(route, [_interface(each) for each in interfaces.values()])
+
+
+def _router(of: Variables, interfaces: Variables) -> Iterator[str]:
+    if lacking := {"left", "right"} - set(interfaces):
+        yield f"is a router, but its experiment_interfaces lack {', '.join(sorted(lacking))}"
+    if of.get("sysctl_settings", {}).get("net.ipv4.ip_forward") != 1:
+        yield "is a router, but sysctl_settings does not set net.ipv4.ip_forward to 1"
+    if of.get("nic_qdisc"):
+        yield "is a router, whose interfaces carry the path: nic_qdisc is for other hosts"
 
 
 def _route(route: Mapping[str, Any], own: Sequence[Address | None]) -> Iterator[str]:

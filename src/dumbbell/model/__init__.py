@@ -6,7 +6,16 @@ generated from the models: the JSON Schema and the reference.
 """
 
 from dumbbell.model.expect import Metric
-from dumbbell.model.flows import CommandFlow, Iperf3UdpFlow, PingFlow, Random, RatedPeriod, TcpFlow, UdpFlow
+from dumbbell.model.flows import (
+    CommandFlow,
+    HttpFlow,
+    Iperf3UdpFlow,
+    PingFlow,
+    Random,
+    RatedPeriod,
+    TcpFlow,
+    UdpFlow,
+)
 from dumbbell.model.load import ScenarioCase, ScenarioFile, load
 from dumbbell.model.path import LIMIT_UNIT, Direction, NetworkPath, Queue, QueueKind
 from dumbbell.model.problems import KeyPath, Problem, ScenarioError
@@ -16,6 +25,7 @@ __all__ = [
     "LIMIT_UNIT",
     "CommandFlow",
     "Direction",
+    "HttpFlow",
     "Iperf3UdpFlow",
     "KeyPath",
     "Metric",

@@ -35,7 +35,7 @@ class Validity(Strict):
     )
     start_error: Duration = Field(
         default=50_000_000,
-        description="of a flow's first data, against its planned start",
+        description="of a flow's first data, and of a change of the path, against the planned time",
         json_schema_extra={"default": "50ms"},
     )
     unexpected_drops: Ratio = Field(
@@ -44,7 +44,9 @@ class Validity(Strict):
         json_schema_extra={"default": "0%"},
     )
     missed_samples: Ratio = Field(
-        default=0.05, description="of a host's samples", json_schema_extra={"default": "5%"}
+        default=0.05,
+        description="of a host's samples, and of the records of its trace",
+        json_schema_extra={"default": "5%"},
     )
 
 
@@ -123,9 +125,14 @@ class ExpectRtt(BaseExpectation):
 
 
 class ExpectCompletionTime(BaseExpectation):
-    """From the first byte to the last, of each flow that has a number of bytes to transfer."""
+    """How long a transfer takes, of each flow that has a number of bytes to transfer or makes fetches.
+
+    Of fetches it is a percentile over those that begin in the window, each from its begin, with connecting,
+    to the last byte.
+    """
 
     metric: Literal["completion_time"]
+    percentile: Annotated[float, Field(ge=0, le=100)] = Field(default=50, description="of fetches")
     min: Duration | None = None
     max: Duration | None = None
 

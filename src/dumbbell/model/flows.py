@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from dumbbell.model.quantities import Duration, Endpoint, Period, Rate, Size, Strict
+from dumbbell.model.quantities import Delay, Duration, Endpoint, Period, Rate, Size, Strict
 
 # RFC 2474 (class selectors), RFC 2597 (assured forwarding), RFC 3246, RFC 5865, RFC 8622
 DSCP = {
@@ -26,6 +26,7 @@ def _dscp(value: Any) -> Any:
     return value
 
 
+CongestionControl = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$")]
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 Dscp = Annotated[
     int,
@@ -97,6 +98,12 @@ class BaseFlow(Strict):
     )
     start: Duration = Field(default=0, description="since t0", json_schema_extra={"default": "0s"})
     duration: PositiveDuration | None = Field(default=None, description="default: to the scenario's end")
+    delay: Delay = Field(
+        default=0,
+        description="of its own, one way: the router delays its data by so much more than the path does, and "
+        "its RTT is as much longer. A ping has none",
+        json_schema_extra={"default": "0s"},
+    )
     repeat: Repeat | None = Field(default=None, description="several such flows")
 
 
@@ -115,7 +122,7 @@ class TcpFlow(_Iperf3):
     """Bulk transfer over TCP by iperf3."""
 
     kind: Literal["iperf3_tcp"]
-    congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$")] = "cubic"
+    congestion_control: CongestionControl = "cubic"
     bytes: Size | None = Field(
         default=None, description="payload to transfer; it must be done before the scenario's end"
     )
@@ -179,6 +186,36 @@ class UdpFlow(BaseFlow):
         return self
 
 
+class HttpFlow(BaseFlow):
+    """Fetches over HTTP by the agent itself, one after the other.
+
+    The server is on `from` and the client on `to`: data goes from `from` to `to`, as of all kinds. The flow's
+    end cuts the fetch under way. Each fetch leaves its times, and what the kernel says of its socket at both
+    ends. The kernel chooses the client's ports.
+    """
+
+    kind: Literal["http"]
+    size: Size = Field(description="body of each answer", examples=["76800B"])
+    count: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None,
+        description="fetches, which must be done before the scenario's end; default: as many as there is "
+        "time for",
+    )
+    think: Duration = Field(
+        default=0, description="pause after each fetch", json_schema_extra={"default": "0s"}
+    )
+    connections: Literal["new", "persistent"] = Field(
+        default="new", description="new: one for each fetch, ended by the server; persistent: one for all"
+    )
+    congestion_control: CongestionControl = Field(default="cubic", description="at both ends")
+
+    @model_validator(mode="after")
+    def _count_or_duration(self) -> Self:
+        if self.count is not None and self.duration is not None:
+            raise ValueError("give count or duration, not both")
+        return self
+
+
 class PingFlow(BaseFlow):
     """Echo requests by ping: the round-trip time while other flows run."""
 
@@ -210,7 +247,7 @@ class CommandFlow(BaseFlow):
 
 
 Flow = Annotated[
-    TcpFlow | Iperf3UdpFlow | UdpFlow | PingFlow | CommandFlow,
+    TcpFlow | Iperf3UdpFlow | UdpFlow | HttpFlow | PingFlow | CommandFlow,
     Field(discriminator="kind"),
 ]
 KINDS = [

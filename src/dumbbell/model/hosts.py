@@ -8,6 +8,8 @@ from pydantic import Field
 
 from dumbbell.model.quantities import Strict
 
+# Offloads that put packets of a connection together.
+SUPER_PACKETS = ("tso", "gso", "gro")
 # Which qdiscs take their limit from txqueuelen: net/sched/sch_{generic,fifo}.c
 READ_TXQUEUELEN = ("pfifo_fast", "pfifo", "bfifo")
 
@@ -21,13 +23,20 @@ class HostState(Strict):
     """
 
     kernel: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+~_-]{1,64}$")] | None = Field(
-        default=None, description="release, as `uname -r` says it", examples=["6.12.117"]
+        default=None,
+        description="release, as `uname -r` says it, of a kernel that the host has; the same in all points",
+        examples=["6.12.117"],
     )
     modules: dict[ModuleName, dict[str, int | str | bool]] = Field(
-        default={}, description="modules to load, with their parameters", examples=[{"tcp_bbr": {}}]
+        default={},
+        description="modules to load, with their parameters",
+        examples=[{"tcp_bbr": {}, "tcp_cubic": {"hystart": 0}}],
     )
     offloads: dict[Literal["tso", "gso", "gro", "lro", "sg", "rx", "tx"], bool] = Field(
-        default={}, description="features of the experiment interfaces, by ethtool's short names"
+        default={},
+        description="features of the experiment interfaces, by ethtool's short names; where a path is "
+        "emulated, `tso`, `gso` and `gro` are off unless asked for: it would lose and queue as one packet "
+        "what they put together",
     )
     txqueuelen: Annotated[int, Field(ge=0, le=10**6)] | None = Field(
         default=None, description="packets; of the experiment interfaces"

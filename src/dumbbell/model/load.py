@@ -125,7 +125,10 @@ def _explain(error: Any, value: Any) -> tuple[KeyPath, str]:
     reason: str = error["msg"].removeprefix("Input ")
     match error["type"]:
         case "extra_forbidden":
-            reason = f"unknown key{did_you_mean(str(key[-1]), _keys())}"
+            known = _keys()
+            reason = (
+                "is no key here" if key[-1] in known else f"unknown key{did_you_mean(str(key[-1]), known)}"
+            )
         case "missing":
             reason = "missing"
         case "union_tag_not_found":
@@ -165,6 +168,7 @@ def _contradictions(scenario: Scenario, levels: Mapping[str, str]) -> Iterator[t
     """Each at the key that a person would change."""
     if scenario.warm_up >= scenario.duration:
         yield ("warm_up",), f"is no part of the duration of {units.render_duration(scenario.duration)}"
+    yield from _changes(scenario)
     for name, flow in scenario.flows.items():
         if flow.src == flow.dst:
             yield ("flows", name, "to"), f"both ends are {flow.dst}"
@@ -184,3 +188,10 @@ def _contradictions(scenario: Scenario, levels: Mapping[str, str]) -> Iterator[t
                 yield ("expect", i, "when", name), f"nothing of this name varies{did_you_mean(name, levels)}"
         if (baseline := bound.when.get("baseline")) is not None and baseline not in scenario.baselines:
             yield ("expect", i, "when", "baseline"), f"there is no baseline {baseline}"
+
+
+def _changes(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
+    for name, way in scenario.path or ():
+        if way is not None:
+            for key, reason in way.problems(scenario.duration, scenario.validity.start_error):
+                yield ("path", name, *key), reason

@@ -55,10 +55,21 @@ class Matrix(Strict):
 
 
 class Sampling(Strict):
-    """How often the agents read tcp_info and the router's queues."""
+    """How often the agents read tcp_info and the router's queues, and what else they look at.
+
+    What `trace` and `ebpf` need of a host and cost it is in collectors.md; a host that cannot is refused.
+    """
 
     interval: Annotated[Duration, Field(ge=1_000_000)] = Field(
         default=100_000_000, description="between two samples", json_schema_extra={"default": "100ms"}
+    )
+    trace: bool = Field(
+        default=False,
+        description="each segment that arrives for a TCP flow, its retransmissions and changes of state, "
+        "and the reasons of drops, by the kernel's tracepoints",
+    )
+    ebpf: bool = Field(
+        default=False, description="what programs in the kernel count of TCP flows, beside tcp_info"
     )
 
 

@@ -111,10 +111,10 @@ class _Reader:
         if isinstance(node, MappingNode):
             mapping: dict[str, Any] = {}
             for name_node, value_node in node.value:
-                name = name_node.value
-                if not isinstance(name_node, ScalarNode):
-                    self._refuse(name_node, key, "a key is a plain word")
-                elif name in mapping:
+                name = self._name(name_node, key)
+                if name is None:
+                    continue
+                if name in mapping:
                     first = self.positions[*key, name][0]
                     self._refuse(name_node, (*key, name), f"duplicate key, first given in line {first}")
                 else:
@@ -122,9 +122,20 @@ class _Reader:
                     mapping[name] = self._value(value_node, (*key, name), inside)
             return mapping
         try:
-            return self._yaml.constructor.construct_object(node)
+            value = self._yaml.constructor.construct_object(node)
+            return _characters(value) if isinstance(value, str) else value
         except ValueError as error:
             self._refuse(node, key, f"{node.value!r} cannot be read: {error}")
+            return None
+
+    def _name(self, node: Node, key: KeyPath) -> str | None:
+        if not isinstance(node, ScalarNode):
+            self._refuse(node, key, "a key is a plain word")
+            return None
+        try:
+            return _characters(node.value)
+        except ValueError as error:
+            self._refuse(node, key, f"the key {node.value!r} cannot be read: {error}")
             return None
 
     def _refuse(self, node: Node, key: KeyPath, reason: str) -> None:
@@ -134,3 +145,11 @@ class _Reader:
 
 def _mark(node: Node) -> tuple[int, int]:
     return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def _characters(text: str) -> str:
+    """Text with what JSON escapes as two surrogates as the one character that they stand for."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ValueError("one surrogate of two is no character") from None

@@ -3,15 +3,26 @@
 The contract is ``docs/data-model.md``. The same scenario, seed and inventory give the same bytes.
 """
 
+from dumbbell.plan.calibration import Probe, probe_name, rate_name
 from dumbbell.plan.describe import describe
 from dumbbell.plan.document import Expectation, Flow, Host, Phase, PingAction, Plan, Point, Sample, Validity
 from dumbbell.plan.inventory import Inventory, InventoryError
-from dumbbell.plan.path import PACKET_BYTES, UDP_HEADER_BYTES, Direction, PlannedPath, Queue
+from dumbbell.plan.path import (
+    PACKET_BYTES,
+    UDP_HEADER_BYTES,
+    Conditions,
+    Direction,
+    PlannedPath,
+    Queue,
+    Way,
+    change_name,
+)
 from dumbbell.plan.planner import plan
 
 __all__ = [
     "PACKET_BYTES",
     "UDP_HEADER_BYTES",
+    "Conditions",
     "Direction",
     "Expectation",
     "Flow",
@@ -23,9 +34,14 @@ __all__ = [
     "Plan",
     "PlannedPath",
     "Point",
+    "Probe",
     "Queue",
     "Sample",
     "Validity",
+    "Way",
+    "change_name",
     "describe",
     "plan",
+    "probe_name",
+    "rate_name",
 ]

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from dumbbell import units
-from dumbbell.model import CommandFlow, Iperf3UdpFlow, KeyPath, PingFlow, Scenario, TcpFlow, UdpFlow
+from dumbbell.model import (
+    CommandFlow,
+    HttpFlow,
+    Iperf3UdpFlow,
+    KeyPath,
+    PingFlow,
+    Scenario,
+    TcpFlow,
+    UdpFlow,
+)
 from dumbbell.model.expand import text
 from dumbbell.model.flows import Flow as AskedFlow
-from dumbbell.model.hosts import READ_TXQUEUELEN
+from dumbbell.model.hosts import READ_TXQUEUELEN, SUPER_PACKETS
+from dumbbell.plan.calibration import Calibration, Pair
 from dumbbell.plan.document import (
+    SERVER_LEAD_NS,
     Action,
     CommandAction,
     Expectation,
     Flow,
     FlowAction,
     Host,
+    PathAction,
     Phase,
     PhaseHost,
     PingAction,
@@ -29,20 +40,12 @@ from dumbbell.plan.document import (
     Validity,
 )
 from dumbbell.plan.inventory import Inventory
-from dumbbell.plan.path import PACKET_BYTES, UDP_HEADER_BYTES, PlannedPath, resolve_path
+from dumbbell.plan.path import OwnDelay, PlannedPath, Way, change_name, own_delay_problem, resolve_path
 from dumbbell.plan.ports import EPHEMERAL, FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports, parse_range
 from dumbbell.plan.schedule import periods_span, steps
 from dumbbell.words import listed
 
-SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
-PING_COUNT = 51  # the first also waits for ARP and is dropped
-PING_INTERVAL_NS = 50_000_000
-RATE_FLOW = "calibration_rate"
-RATE_LOAD = 1.1  # offered, as a multiple of the bottleneck's rate: fills its queue, with little more work
-RATE_PAYLOAD_BYTES = PACKET_BYTES - UDP_HEADER_BYTES  # full packets
-RATE_NS = 4_000_000_000
-RATE_INTERVAL_NS = 100_000_000  # in which the router's counters are read, at most
-SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
+CALIBRATION_INTERVAL_NS = 100_000_000  # in which the router's counters are read, at most
 
 Ends = tuple[str, str]
 Actions = list[tuple[str, Action]]
@@ -74,17 +77,20 @@ class CaseResolver:
         self.commands: list[tuple[str, CommandAction]] = []
         self.spans: dict[str, tuple[int, int]] = {}  # start and end of resolved flows
         self.pairs: dict[Ends, None] = {}  # between which data goes, in the order of the file
+        self.delays: dict[Way, set[int]] = {}  # of flows' own
 
     def resolve(self) -> Point | None:
         """The point, or None if something was refused."""
         self._check_roles()
-        path = self._path()
-        self.ports = Ports(self._ephemeral())
+        self.ephemeral = self._ephemeral()
+        self.ports = Ports(self.ephemeral)
         flows = self._flows()
+        path = self._path(flows)
         if self.refusals:
             return None
         hosts = self._hosts(flows)
         expect = self._expectations(path, flows)
+        self._check_sources(flows)
         if self.refusals:
             return None
         validity = self.scenario.validity
@@ -95,7 +101,7 @@ class CaseResolver:
             baseline=self.baseline,
             path=path,
             hosts=hosts,
-            phases=[self._calibration(path, list(hosts)), self._measurement(flows, list(hosts))],
+            phases=[self._calibration(path, flows, list(hosts)), self._measurement(path, flows, list(hosts))],
             validity=Validity(
                 rtt_tolerance=validity.rtt_tolerance,
                 rtt_wait_ns=validity.rtt_wait,
@@ -114,12 +120,15 @@ class CaseResolver:
 
     # path
 
-    def _path(self) -> PlannedPath | None:
+    def _path(self, flows: Sequence[Flow]) -> PlannedPath | None:
         if self.scenario.path is None:
             return None
         if not self.inventory.groups.get("routers"):
             self._refuse(("path",), "needs a host in the group routers, and the inventory has none")
-        return resolve_path(self.scenario.path, self._refuse)
+        delays: dict[Way, list[OwnDelay]] = {"forward": [], "reverse": []}
+        for flow in flows:
+            delays[flow.direction] += flow.own_delays
+        return resolve_path(self.scenario.path, self._refuse, delays)
 
     # roles
 
@@ -182,7 +191,7 @@ class CaseResolver:
         (side,) = self.inventory.hosts[host].experiment_interfaces
         return side
 
-    def _direction(self, src_host: str) -> Literal["forward", "reverse"]:
+    def _direction(self, src_host: str) -> Way:
         """Direction of the path that data from this host takes."""
         return "reverse" if self._side(src_host) == "right" else "forward"
 
@@ -204,6 +213,7 @@ class CaseResolver:
                 elif ends := self._ends(name, asked, i):
                     self.pairs[ends] = None
                     self.spans[own] = self._span(name, asked, i)
+                    self._check_delay(name, asked, ends)
                     flow = None if len(self.refusals) > refused else self._flow(name, own, asked, ends)
                     flows += [flow] if flow else []
                 if len(self.refusals) > refused:
@@ -248,6 +258,15 @@ class CaseResolver:
             )
         return start, end
 
+    def _check_delay(self, name: str, asked: AskedFlow, ends: Ends) -> None:
+        """Whether the router can give a flow a delay of its own."""
+        if asked.delay:
+            direction = self._direction(ends[0])
+            others = self.delays.setdefault(direction, set())
+            if problem := own_delay_problem(asked, self.scenario.path, direction, others):
+                self._refuse(("flows", name, "delay"), problem)
+            others.add(asked.delay)
+
     def _flow(self, name: str, own: str, asked: AskedFlow, ends: Ends) -> Flow | None:
         start, end = self.spans[own]
         if isinstance(asked, PingFlow):
@@ -255,10 +274,12 @@ class CaseResolver:
             return None
         src_host, dst_host = ends
         streams = asked.streams if isinstance(asked, TcpFlow | Iperf3UdpFlow) else 1
-        server_port = self.ports.take(dst_host, FIRST_SERVER_PORT)
-        client_port = self.ports.take(src_host, FIRST_CLIENT_PORT, streams)
+        http = isinstance(asked, HttpFlow)  # whose server sends, and whose client's ports the kernel chooses
+        server, client = (src_host, dst_host) if http else (dst_host, src_host)
+        server_port = self.ports.take(server, FIRST_SERVER_PORT)
+        client_port = 0 if http else self.ports.take(client, FIRST_CLIENT_PORT, streams)
         if server_port is None or client_port is None:
-            host = dst_host if server_port is None else src_host
+            host = server if server_port is None else client
             self._refuse(("flows", name), f"{host} has no ports left outside its ephemeral range")
             return None
         rate_bps, rate_steps = getattr(asked, "rate", None), None
@@ -285,6 +306,7 @@ class CaseResolver:
             duration_ns=end - start,
             congestion_control=getattr(asked, "congestion_control", None),
             rate_bps=rate_bps,
+            delay_us=asked.delay // 1000 or None,
             bytes=getattr(asked, "bytes", None),
             pacing_bps=getattr(asked, "pacing", None),
             mss_bytes=getattr(asked, "mss", None),
@@ -292,6 +314,10 @@ class CaseResolver:
             dscp=getattr(asked, "dscp", None),
             payload_bytes=getattr(asked, "datagram", None),
             rate_steps=rate_steps,
+            fetch_bytes=getattr(asked, "size", None),
+            fetches=getattr(asked, "count", None),
+            think_ns=getattr(asked, "think", None),
+            persistent=asked.connections == "persistent" if isinstance(asked, HttpFlow) else None,
         )
         if isinstance(asked, CommandFlow):
             self._command(name, asked, flow)
@@ -370,6 +396,7 @@ class CaseResolver:
             for host in sorted(testbed)
             if self.inventory.hosts[host].experiment_interfaces
         }
+        self._check_qdisc(hosts)
         self._check_txqueuelen(hosts)
         return hosts
 
@@ -380,7 +407,8 @@ class CaseResolver:
         state = State(
             kernel=None,
             modules={},
-            offloads={},
+            # An emulated path would lose and queue as one packet what they put together.
+            offloads=dict.fromkeys(SUPER_PACKETS, False) if self.scenario.path else {},
             txqueuelen=None,
             mtu=None,
             qdisc=None,
@@ -406,10 +434,20 @@ class CaseResolver:
             setattr(state, key, dict(sorted(getattr(state, key).items())))
         return state
 
+    def _check_qdisc(self, hosts: Mapping[str, Host]) -> None:
+        """At a router's interfaces is the emulated path."""
+        for name, asked in self.scenario.hosts.items():
+            routers = [h for h in self._members(name) if h in hosts and "routers" in hosts[h].groups]
+            if asked.qdisc and routers:
+                reason = f"{routers[0]} is a router, which has the path there: ask groups without routers"
+                self._refuse(("hosts", name, "qdisc"), reason)
+
     def _check_txqueuelen(self, hosts: Mapping[str, Host]) -> None:
         """A sweep of txqueuelen over a qdisc that never reads it would be the same run again and again."""
         for name in self.scenario.hosts:
-            asked = self.varies.get("hosts", {}).get(name, {}).get("txqueuelen")
+            asked = self.varies
+            for key in ("hosts", name, "txqueuelen"):
+                asked = asked.get(key) if isinstance(asked, dict) else None
             if not isinstance(asked, list | str):
                 continue
             for host in self._members(name):
@@ -468,6 +506,8 @@ class CaseResolver:
             self._refuse((*key, "metric"), "the scenario has no path to be utilised")
         elif asked.metric == "utilisation" and len(directions) > 1:
             self._refuse((*key, "metric"), "these flows go both ways: name those of one direction in `flows`")
+        elif asked.metric == "utilisation" and window and path is not None:
+            self._check_rate(key, path, [f for f in flows if f.name in names], window)
         return window and Expectation(
             metric=asked.metric,
             flows=names,
@@ -477,15 +517,25 @@ class CaseResolver:
             max=asked.max,
         )
 
+    def _check_rate(
+        self, key: KeyPath, path: PlannedPath, flows: Sequence[Flow], window: tuple[int, int]
+    ) -> None:
+        """A flow that is known over its life alone cannot be set against a rate that changes meanwhile."""
+        for flow in flows:
+            varies = len({state.rate_bps for _, state in path.way(flow.direction).states}) > 1
+            if varies and flow.kind == "iperf3_udp" and (flow.start_ns, flow.end_ns) != window:
+                life = f"{units.render_duration(flow.start_ns)}-{units.render_duration(flow.end_ns)}"
+                reason = f"the rate of the path changes, and {flow.name} is only known over the window {life}"
+                self._refuse(key, reason)
+
     def _measured(self, metric: str, flows: Sequence[Flow]) -> set[str]:
         """Flows of which a metric is known."""
-        kinds = {
-            "rtt": ("iperf3_tcp",),
-            "retransmits": ("iperf3_tcp",),
-            "time_in_recovery": ("iperf3_tcp",),
-            "completion_time": ("iperf3_tcp",),
-        }.get(metric, ("iperf3_tcp", "iperf3_udp", "udp"))
-        names = {f.name for f in flows if f.kind in kinds and (metric != "completion_time" or f.bytes)}
+        kinds = ["iperf3_tcp", "http"]
+        if metric not in ("rtt", "retransmits", "time_in_recovery", "completion_time"):
+            kinds += ["iperf3_udp", "udp"]
+        names = {f.name for f in flows if f.kind in kinds}
+        if metric == "completion_time":
+            names &= {f.name for f in flows if f.bytes or f.fetch_bytes}
         pings = {ping.name for _, ping in self.pings}
         return names | pings if metric == "rtt" else names
 
@@ -500,72 +550,57 @@ class CaseResolver:
             return None
         return start, end
 
+    def _check_sources(self, flows: Sequence[Flow]) -> None:
+        """Traces and eBPF know connections by both of their ports."""
+        for source in ("trace", "ebpf"):
+            for flow in flows:
+                if getattr(self.scenario.sampling, source) and flow.kind == "http":
+                    why = f"{flow.name} is of kind http: ports of its connections are not known in advance"
+                    self._refuse(("sampling", source), why)
+                    break
+
     # phases
 
-    def _calibration(self, path: PlannedPath | None, hosts: Sequence[str]) -> Phase:
-        """Idle RTT of one pair after the other, then the rate of the path, each way that data goes."""
-        actions: Actions = []
-        load: dict[str, Flow] = {}
-        now = 0
-        for src, dst in self.pairs:
-            ping = PingAction(
-                at_ns=now,
-                kind="ping",
-                name=f"{src}-{dst}",
-                dst=self._address(dst),
-                count=PING_COUNT,
-                interval_ns=PING_INTERVAL_NS,
-            )
-            actions.append((src, ping))
-            now += PING_COUNT * PING_INTERVAL_NS + SETTLE_NS
-        for src, dst in self.pairs:
-            direction = self._direction(src)
-            if path is None or direction in load:
-                continue
-            load[direction] = Flow(
-                name=RATE_FLOW if direction == "forward" else f"{RATE_FLOW}_reverse",
-                kind="udp",
-                direction=direction,
-                src_host=src,
-                dst_host=dst,
-                src=self._address(src),
-                dst=self._address(dst),
-                server_port=FIRST_SERVER_PORT,
-                client_port=FIRST_CLIENT_PORT,
-                streams=1,
-                start_ns=now,
-                duration_ns=RATE_NS,
-                congestion_control=None,
-                rate_bps=math.ceil(RATE_LOAD * path.rate_bps(direction) * RATE_PAYLOAD_BYTES / PACKET_BYTES),
-                payload_bytes=RATE_PAYLOAD_BYTES,
-            )
-            now += RATE_NS + SETTLE_NS
-        flows = list(load.values())
-        actions += _ends(flows)
-        samples = {host: Sample(qdisc=True) for host in self.inventory.groups.get("routers", []) if flows}
-        return self._phase("calibration", now, flows=flows, hosts=hosts, actions=actions, samples=samples)
+    def _calibration(self, path: PlannedPath | None, flows: Sequence[Flow], hosts: Sequence[str]) -> Phase:
+        pairs = [
+            Pair(src, dst, self._address(src), self._address(dst), self._direction(src))
+            for src, dst in self.pairs
+        ]
+        calibration = Calibration(path, pairs, flows, Ports(self.ephemeral))
+        routers = self.inventory.groups.get("routers", [])
+        return self._phase(
+            "calibration",
+            calibration.duration_ns,
+            flows=calibration.flows,
+            hosts=hosts,
+            actions=[*calibration.actions, *_ends(calibration.flows)],
+            samples={host: Sample(qdisc=True) for host in routers if path is not None},
+        )
 
-    def _measurement(self, flows: Sequence[Flow], hosts: Sequence[str]) -> Phase:
+    def _measurement(self, path: PlannedPath | None, flows: Sequence[Flow], hosts: Sequence[str]) -> Phase:
         routers = self.inventory.groups.get("routers", [])
         asked = self.scenario.flows
         sampled = {
             own
             for name, names in self.names.items()
             for own in names
-            if isinstance(asked[name], TcpFlow) or getattr(asked[name], "sample", False)
+            if isinstance(asked[name], TcpFlow | HttpFlow) or getattr(asked[name], "sample", False)
         }
-        actions: list[tuple[str, Action]] = [*_ends(flows), *self.pings, *self.commands]
-        samples = {
-            host: Sample(
-                tcp=[f.name for f in flows if f.name in sampled and host in (f.src_host, f.dst_host)],
+        changes = [(host, action) for host in routers for action in _changes(path)]
+        actions: Actions = [*_ends(flows), *self.pings, *self.commands, *changes]
+        samples = {}
+        for host in {*routers, *(host for host, _ in actions)}:
+            tcp = [f.name for f in flows if f.name in sampled and host in (f.src_host, f.dst_host)]
+            samples[host] = Sample(
+                tcp=tcp,
                 qdisc=host in routers,
                 link=True,
                 snmp=True,
                 cpu=True,
                 clock=True,
+                trace=self.scenario.sampling.trace,
+                ebpf=self.scenario.sampling.ebpf and bool(tcp),
             )
-            for host in {*routers, *(host for host, _ in actions)}
-        }
         return self._phase(
             "measurement",
             self.scenario.duration + self.scenario.cool_down,
@@ -589,7 +624,9 @@ class CaseResolver:
         return Phase(
             phase=name,
             duration_ns=duration_ns,
-            sampling_interval_ns=interval if name == "measurement" else min(interval, RATE_INTERVAL_NS),
+            sampling_interval_ns=interval
+            if name == "measurement"
+            else min(interval, CALIBRATION_INTERVAL_NS),
             flows=list(flows),
             hosts={
                 host: PhaseHost(
@@ -607,12 +644,19 @@ def _ends(flows: Sequence[Flow]) -> Iterator[tuple[str, FlowAction]]:
         "iperf3_tcp": ("iperf3_server", "iperf3_client"),
         "iperf3_udp": ("iperf3_server", "iperf3_client"),
         "udp": ("udp_receive", "udp_send"),
+        "http": ("http_server", "http_client"),
     }
     for flow in flows:
         if flow.kind in tools:
             server, client = tools[flow.kind]
-            yield flow.dst_host, FlowAction(at_ns=-SERVER_LEAD_NS, kind=server, flow=flow.name)
-            yield flow.src_host, FlowAction(at_ns=flow.start_ns, kind=client, flow=flow.name)
+            yield flow.server_host, FlowAction(at_ns=-SERVER_LEAD_NS, kind=server, flow=flow.name)
+            yield flow.client_host, FlowAction(at_ns=flow.start_ns, kind=client, flow=flow.name)
+
+
+def _changes(path: PlannedPath | None) -> Iterator[PathAction]:
+    for name, way in path.ways if path else []:
+        for i, change in enumerate(way.changes or [], start=1):
+            yield PathAction(at_ns=change.at_ns, kind="path", name=change_name(name, i))
 
 
 def _whole_seconds(asked: AskedFlow) -> bool:

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dumbbell.plan.document import Action, Flow, Phase, PingAction, Plan, Point
+from dumbbell.plan.document import (
+    Action,
+    Flow,
+    PathAction,
+    Phase,
+    PingAction,
+    Plan,
+    Point,
+    TcpListenAction,
+    TcpPingAction,
+)
 from dumbbell.plan.inventory import InventoryError
-from dumbbell.plan.path import Direction
+from dumbbell.plan.path import Conditions
 from dumbbell.units import human
 
 WIDTH = 60  # columns of a time axis
@@ -45,20 +55,23 @@ def _detail(point: Point) -> Iterator[str]:
     yield f"point {point.id} {point.label}".rstrip()
     if point.path is not None:
         yield f"  path: RTT {human(point.path.rtt_ns, 'ns')}"
-        yield f"    forward {_direction(point.path.forward)}"
-        yield f"    reverse {_direction(point.path.reverse)}"
+        for name, way in point.path.ways:
+            for at_ns, conditions in way.states:
+                since = f"from {at_ns / 1e9:g} s: " if at_ns else ""
+                yield f"    {name} {since}{_conditions(conditions)}"
     for phase in point.phases:
         yield f"  {phase.phase}: {_clock(phase.duration_ns)}"
         yield from _gantt(phase)
         for host, part in phase.hosts.items():
-            samples = [*part.sample.tcp, *(["queues"] if part.sample.qdisc else [])]
+            sources = {"queues": part.sample.qdisc, "trace": part.sample.trace, "ebpf": part.sample.ebpf}
+            samples = [*part.sample.tcp, *(name for name, asked in sources.items() if asked)]
             yield f"    {host}" + (f", samples {', '.join(samples)}" if samples else "")
             for action in part.actions:
                 yield f"      {action.at_ns / 1e9:8.3f} s  {_action(action)}"
 
 
-def _direction(direction: Direction) -> str:
-    asked = direction.model_dump(exclude_none=True)
+def _conditions(conditions: Conditions) -> str:
+    asked = conditions.model_dump(include=set(Conditions.model_fields), exclude_none=True)
     queue = asked.pop("queue")
     first = f"{human(asked.pop('rate_bps'), 'bps')}, {human(asked.pop('delay_us') * 1000, 'ns')}"
     others = [_asked(key, value) for key, value in asked.items() if value]
@@ -79,7 +92,12 @@ def _asked(key: str, value: Any) -> str:
 def _action(action: Action) -> str:
     if isinstance(action, PingAction):
         return f"ping {action.dst}, {action.count} times every {human(action.interval_ns, 'ns')}"
-    return f"{action.kind} {action.flow}"
+    if isinstance(action, TcpPingAction):
+        every = human(action.interval_ns, "ns")
+        return f"tcp_ping {action.dst}:{action.dst_port}, {action.count} times every {every}"
+    if isinstance(action, TcpListenAction):
+        return f"tcp_listen {action.dst_port}"
+    return f"{action.kind} {action.name if isinstance(action, PathAction) else action.flow}"
 
 
 # --- flows over time ------------------------------------------------------------------------------
@@ -88,7 +106,8 @@ def _action(action: Action) -> str:
 def _gantt(phase: Phase) -> Iterator[str]:
     rows = []
     for flow in phase.flows:
-        ends = f"{flow.src_host}:{flow.client_port} > {flow.dst_host}:{flow.server_port}"
+        src_port, dst_port = (port or "*" for port in flow.ports)
+        ends = f"{flow.src_host}:{src_port} > {flow.dst_host}:{dst_port}"
         rows.append((f"    {flow.name}", _kind(flow), ends, "|" + _bar(flow, phase.duration_ns) + "|"))
     for host, part in phase.hosts.items():
         for ping in part.actions:
@@ -113,8 +132,12 @@ def _kind(flow: Flow) -> str:
     words = [flow.kind, flow.congestion_control or ""]
     if flow.rate_bps:
         words.append(human(flow.rate_bps, "bps"))
+    if flow.delay_us:
+        words.append(f"+{human(flow.delay_us * 1000, 'ns')}")
     if flow.bytes:
         words.append(f"{flow.bytes} bytes")
+    if flow.fetch_bytes:
+        words.append(f"{flow.fetches or ''} fetches of {flow.fetch_bytes} bytes".strip())
     if flow.streams > 1:
         words.append(f"x{flow.streams}")
     return " ".join(filter(None, words))

@@ -9,7 +9,9 @@ from pydantic import Field
 
 from dumbbell import model
 from dumbbell.plan.part import Part, optional
-from dumbbell.plan.path import PlannedPath
+from dumbbell.plan.path import OwnDelay, PlannedPath
+
+SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
 
 
 class State(Part):
@@ -40,10 +42,14 @@ class Step(Part):
 
 
 class Flow(Part):
-    """A flow with addresses and ports known in advance; times are offsets from t0."""
+    """A flow with addresses and ports known in advance; times are offsets from t0.
+
+    Data goes from ``src`` to ``dst``. Of http the server is the one that sends, and the kernel chooses the
+    client's ports, which is port 0; of the others the client sends.
+    """
 
     name: str
-    kind: Literal["iperf3_tcp", "iperf3_udp", "udp", "command"]
+    kind: Literal["iperf3_tcp", "iperf3_udp", "udp", "http", "command"]
     direction: Literal["forward", "reverse"]  # of the path, which its data takes
     src_host: str
     dst_host: str
@@ -56,6 +62,7 @@ class Flow(Part):
     duration_ns: int
     congestion_control: str | None
     rate_bps: int | None  # payload, of all streams; of udp the first of its rates
+    delay_us: int | None = optional()  # of its own, one way, in addition to the path's
     bytes: int | None = optional()
     pacing_bps: int | None = optional()
     mss_bytes: int | None = optional()
@@ -63,18 +70,68 @@ class Flow(Part):
     dscp: int | None = optional()
     payload_bytes: int | None = optional()
     rate_steps: list[Step] | None = optional()
+    fetch_bytes: int | None = optional()
+    fetches: int | None = optional()
+    think_ns: int | None = optional()
+    persistent: bool | None = optional()
+
+    @property
+    def server_host(self) -> str:
+        """Host that waits to be asked."""
+        return self.src_host if self.kind == "http" else self.dst_host
+
+    @property
+    def client_host(self) -> str:
+        """Host that begins."""
+        return self.dst_host if self.kind == "http" else self.src_host
+
+    @property
+    def server(self) -> str:
+        """Address of the host that waits to be asked."""
+        return self.src if self.kind == "http" else self.dst
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Ports at ``src`` and at ``dst``; 0 is any, another for each connection."""
+        ends = (self.client_port, self.server_port)
+        return ends[::-1] if self.kind == "http" else ends
 
     @property
     def end_ns(self) -> int:
         """Offset at which the flow stops sending, if it has not transferred all before."""
         return self.start_ns + self.duration_ns
 
+    @property
+    def protocols(self) -> tuple[Literal["tcp", "udp"], ...]:
+        """Transport protocols that its data may have: nobody knows that of a command."""
+        if self.kind == "command":
+            return ("tcp", "udp")
+        return ("udp",) if self.kind in ("iperf3_udp", "udp") else ("tcp",)
+
+    @property
+    def own_delays(self) -> list[OwnDelay]:
+        """Its delay, and how a router knows its data, of any stream: no other flow has its server port."""
+        if self.delay_us is None:
+            return []
+        at_src = self.server == self.src
+        return [
+            OwnDelay(
+                delay_us=self.delay_us,
+                protocol=protocol,
+                src=self.src,
+                dst=self.dst,
+                src_port=self.server_port if at_src else None,
+                dst_port=None if at_src else self.server_port,
+            )
+            for protocol in self.protocols
+        ]
+
 
 class FlowAction(Part):
     """Start one end of a flow of the phase."""
 
     at_ns: int
-    kind: Literal["iperf3_server", "iperf3_client", "udp_receive", "udp_send"]
+    kind: Literal["iperf3_server", "iperf3_client", "udp_receive", "udp_send", "http_server", "http_client"]
     flow: str
 
 
@@ -89,6 +146,36 @@ class PingAction(Part):
     interval_ns: int
 
 
+class TcpPingAction(Part):
+    """Measure the round-trip time to a port, by the kernel's own clock over handshakes."""
+
+    at_ns: int
+    kind: Literal["tcp_ping"]
+    name: str
+    dst: str
+    dst_port: int
+    count: int
+    interval_ns: int
+
+
+class TcpListenAction(Part):
+    """Answer a tcp_ping to a port, until the phase ends."""
+
+    at_ns: int
+    kind: Literal["tcp_listen"]
+    name: str
+    dst: str
+    dst_port: int
+
+
+class PathAction(Part):
+    """Change the path. The router's own part of the plan also has the commands that do it."""
+
+    at_ns: int
+    kind: Literal["path"]
+    name: str
+
+
 class CommandAction(Part):
     """Start a program of one end of a flow."""
 
@@ -98,13 +185,17 @@ class CommandAction(Part):
     argv: list[str]
 
 
-Action = Annotated[FlowAction | PingAction | CommandAction, Field(discriminator="kind")]
+Action = Annotated[
+    FlowAction | PingAction | TcpPingAction | TcpListenAction | PathAction | CommandAction,
+    Field(discriminator="kind"),
+]
 
 
 class Sample(Part):
     """What an agent samples: sockets of these flows, its queues, and each second the whole host.
 
-    ``trace`` follows the same flows by the kernel's tracepoints, which needs an agent that may.
+    ``trace`` follows the same flows by the kernel's tracepoints, and drops of the whole host; ``ebpf`` counts
+    these flows by programs in the kernel. Not every host has them.
     """
 
     tcp: list[str] = Field(default=[])
@@ -114,6 +205,7 @@ class Sample(Part):
     cpu: bool = False
     clock: bool = False
     trace: bool = False
+    ebpf: bool = False
 
     @property
     def anything(self) -> bool:
@@ -130,7 +222,8 @@ class PhaseHost(Part):
     @property
     def writes_rows(self) -> bool:
         """Whether the agent leaves samples, its own or those of a flow of its own."""
-        own = any(action.kind in ("udp_receive", "udp_send") for action in self.actions)
+        makes = ("udp_receive", "udp_send", "http_server", "http_client")
+        own = any(action.kind in makes for action in self.actions)
         return own or self.sample.anything
 
 

@@ -1,17 +1,23 @@
-"""The path of a plan: limits of queues in packets or bytes, resolved from rate and RTT."""
+"""The path of a plan at any time: limits of queues in packets or bytes, resolved from rate and RTT."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Literal
 
 from dumbbell import model, units
 from dumbbell.model import KeyPath
+from dumbbell.model.flows import Flow
 from dumbbell.plan.part import Part, optional
 
 PACKET_BYTES = 1514  # Ethernet header and 1500 bytes: what the bottleneck's queue counts
 UDP_HEADER_BYTES = 14 + 20 + 8  # of them, around the payload of a datagram over IPv4
+MOST_DELAYS = 15  # of flows' own, in a direction: tc's prio has 16 bands, and one is everybody else's
+
+Way = Literal["forward", "reverse"]
 
 
 class Queue(Part):
@@ -40,8 +46,8 @@ class GilbertElliott(Part):
         return bad * self.loss_bad + (1 - bad) * self.loss_good
 
 
-class Direction(Part):
-    """One direction of the path that the router is asked for."""
+class Conditions(Part):
+    """What one direction of the path is at a time."""
 
     rate_bps: int
     delay_us: int
@@ -56,69 +62,175 @@ class Direction(Part):
     queue: Queue
 
     @property
+    def loses(self) -> bool:
+        """Whether packets are lost, or may be, behind the queue."""
+        return bool(self.loss or self.loss_gemodel)
+
+    @property
     def arriving(self) -> float:
         """Share of the packets past the queue that reaches a receiver intact."""
         burst_loss = self.loss_gemodel.mean if self.loss_gemodel else 0
         return (1 - self.loss) * (1 - burst_loss) * (1 - (self.corrupt or 0))
 
 
+class Change(Conditions):
+    """What a direction is from a moment on, in time since t0."""
+
+    at_ns: int
+
+
+class OwnDelay(Part):
+    """A delay of their own for packets from a port, or to one, in addition to the path's; one way."""
+
+    delay_us: int
+    protocol: Literal["tcp", "udp"]
+    src: str
+    dst: str
+    src_port: int | None = optional()
+    dst_port: int | None = optional()
+
+
+class Direction(Conditions):
+    """One direction of the path that the router is asked for: what it is at first, and what it becomes."""
+
+    flows: list[OwnDelay] | None = optional()
+    changes: list[Change] | None = optional()
+
+    @property
+    def states(self) -> list[tuple[int, Conditions]]:
+        """Since when it is what, in ns since t0."""
+        return [(0, self), *((change.at_ns, change) for change in self.changes or [])]
+
+    def at(self, ns: int) -> Conditions:
+        """What it is at a time since t0."""
+        return [state for at, state in self.states if at <= ns][-1]
+
+    def mean_rate_bps(self, start_ns: int, end_ns: int) -> float:
+        """Mean rate of the bottleneck over a time."""
+        times = [*(at for at, _ in self.states), max(end_ns, self.states[-1][0])]
+        bits = sum(
+            state.rate_bps * max(0, min(until, end_ns) - max(since, start_ns))
+            for (since, until), (_, state) in zip(pairwise(times), self.states, strict=True)
+        )
+        return bits / (end_ns - start_ns)
+
+
 class PlannedPath(Part):
-    """Both directions, the round-trip time that they add up to, and whether it varies."""
+    """Both directions, the round-trip time that they add up to at first, and whether it then varies."""
 
     rtt_ns: int
     jitters: bool
     forward: Direction
     reverse: Direction
 
-    def way(self, direction: Literal["forward", "reverse"]) -> Direction:
+    @property
+    def ways(self) -> list[tuple[Way, Direction]]:
+        """Both directions by their names."""
+        return [("forward", self.forward), ("reverse", self.reverse)]
+
+    def way(self, direction: Way) -> Direction:
         """What data in this direction meets."""
         return self.forward if direction == "forward" else self.reverse
 
-    def rate_bps(self, direction: Literal["forward", "reverse"]) -> int:
-        """Rate of the bottleneck that data in this direction meets."""
+    def rate_bps(self, direction: Way) -> int:
+        """Rate of the bottleneck that data in this direction meets at first."""
         return self.way(direction).rate_bps
 
+    @property
+    def states(self) -> list[tuple[int, Conditions, Conditions]]:
+        """Since when the two directions are what, in ns since t0."""
+        times = sorted({at for _, way in self.ways for at, _ in way.states})
+        return [(at, self.forward.at(at), self.reverse.at(at)) for at in times]
 
-def resolve_path(asked: model.NetworkPath, refuse: Callable[[KeyPath, str], None]) -> PlannedPath:
+
+def change_name(direction: Way, number: int) -> str:
+    """What agents call a change of a direction, of which there is a first, a second ..."""
+    return f"{direction}-{number}"
+
+
+def resolve_path(
+    asked: model.NetworkPath,
+    refuse: Callable[[KeyPath, str], None],
+    flows: Mapping[Way, Sequence[OwnDelay]] | None = None,
+) -> PlannedPath:
     """The path as the router is asked for it; what cannot be had is refused at its key."""
-    reverse = asked.reverse or asked.forward
-    rtt_ns = asked.forward.delay + reverse.delay
 
-    def direction(name: Literal["forward", "reverse"], asked: model.Direction) -> Direction:
-        return _direction(asked, rtt_ns, lambda at, reason: refuse(("path", name, *at), reason))
+    def rtt_ns(at_ns: int) -> int:
+        return asked.way("forward").at(at_ns).delay + asked.way("reverse").at(at_ns).delay
 
-    there = direction("forward", asked.forward)
-    back = there if asked.reverse is None else direction("reverse", reverse)
-    jitters = bool(there.jitter_us or back.jitter_us)
-    return PlannedPath(rtt_ns=rtt_ns, jitters=jitters, forward=there, reverse=back)
+    def direction(name: Way) -> Direction:
+        way, said = asked.way(name), "forward" if asked.reverse is None else name
+        first, *later = _conditions(way, rtt_ns, lambda at, reason: refuse(("path", said, *at), reason))
+        changes = [
+            Change(at_ns=change.at, **dict(state)) for change, state in zip(way.changes, later, strict=True)
+        ]
+        own = list((flows or {}).get(name, []))
+        return Direction(**dict(first), flows=own or None, changes=changes or None)
+
+    there, back = direction("forward"), direction("reverse")
+    jitters = any(way.jitter_us or way.reorder for way in (there, back))
+    return PlannedPath(rtt_ns=rtt_ns(0), jitters=jitters, forward=there, reverse=back)
 
 
-def _direction(asked: model.Direction, rtt_ns: int, refuse: Callable[[KeyPath, str], None]) -> Direction:
+def own_delay_problem(
+    asked: Flow, path: model.NetworkPath | None, direction: Way, others_ns: Collection[int]
+) -> str | None:
+    """Why a flow cannot have its own delay beside those that others of this direction have, if it cannot."""
+    if path is None:
+        return "the scenario has no path for the router to make longer"
+    if isinstance(asked, model.PingFlow):
+        return "a ping has no port by which the router could tell it from others"
+    if isinstance(asked, model.CommandFlow) and not any("{server_port}" in word for word in asked.client):
+        return "the router tells the flow by its {server_port}, which `client` does not name"
+    if any(state.duplicate for _, state in path.way(direction).states):
+        return f"kernels allow none on a path that duplicates packets, as {direction} does"
+    if len({asked.delay, *others_ns}) > MOST_DELAYS:
+        return f"flows have more than {MOST_DELAYS} different delays {direction}"
+    return None
+
+
+def _conditions(
+    asked: model.Direction, rtt_ns: Callable[[int], int], refuse: Callable[[KeyPath, str], None]
+) -> list[Conditions]:
+    """A direction at first and after each change. A queue that no change names stays as it was resolved."""
+    found: list[Conditions] = []
+    for i, (at_ns, state) in enumerate(asked.states):
+        if i == 0 or asked.changes[i - 1].queue is not None:
+            key: KeyPath = ("changes", i - 1, "queue") if i else ("queue",)
+            queue = _queue(state, rtt_ns(at_ns), partial(refuse, (*key, "limit")))
+        bursts = state.loss_gemodel
+        found.append(
+            Conditions(
+                rate_bps=state.rate,
+                delay_us=state.delay // 1000,
+                loss=state.loss,
+                loss_gemodel=GilbertElliott(**bursts.model_dump()) if bursts else None,
+                jitter_us=_us(state.jitter),
+                distribution=state.distribution,
+                keep_order=state.keep_order,
+                duplicate=state.duplicate,
+                corrupt=state.corrupt,
+                reorder=state.reorder,
+                queue=queue,
+            )
+        )
+    return found
+
+
+def _queue(asked: model.Direction, rtt_ns: int, refuse: Callable[[str], None]) -> Queue:
     queue = asked.queue
-    bursts = asked.loss_gemodel
-    return Direction(
-        rate_bps=asked.rate,
-        delay_us=asked.delay // 1000,
-        loss=asked.loss,
-        loss_gemodel=GilbertElliott(**bursts.model_dump()) if bursts else None,
-        jitter_us=_us(asked.jitter),
-        distribution=asked.distribution,
-        keep_order=asked.keep_order or None,
-        duplicate=asked.duplicate or None,
-        corrupt=asked.corrupt or None,
-        reorder=asked.reorder or None,
-        queue=Queue(
-            kind=queue.kind,
-            ecn=queue.ecn,
-            target_us=_us(queue.target),
-            interval_us=_us(queue.interval),
-            **({} if queue.limit is None else _limit(queue, queue.limit, asked.rate, rtt_ns, refuse)),
-        ),
+    limit = {} if queue.limit is None else _limit(queue, queue.limit, asked.rate, rtt_ns, refuse)
+    return Queue(
+        kind=queue.kind,
+        ecn=queue.ecn,
+        target_us=_us(queue.target),
+        interval_us=_us(queue.interval),
+        **limit,
     )
 
 
 def _us(ns: int | None) -> int | None:
-    return ns // 1000 if ns else None
+    return None if ns is None else ns // 1000
 
 
 def _limit(
@@ -126,7 +238,7 @@ def _limit(
     limit: units.Limit,
     rate_bps: int,
     rtt_ns: int,
-    refuse: Callable[[KeyPath, str], None],
+    refuse: Callable[[str], None],
 ) -> dict[str, int]:
     unit = model.LIMIT_UNIT[queue.kind]
     amount = limit.amount
@@ -136,7 +248,6 @@ def _limit(
     resolved = math.ceil(amount)
     if resolved < (1 if unit == "packets" else PACKET_BYTES):
         refuse(
-            ("queue", "limit"),
-            f"{units.render_limit(limit)} is {resolved} {unit}, less than one packet of {PACKET_BYTES} bytes",
+            f"{units.render_limit(limit)} is {resolved} {unit}, less than one packet of {PACKET_BYTES} bytes"
         )
     return {f"limit_{unit}": resolved}

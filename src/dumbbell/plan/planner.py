@@ -76,6 +76,7 @@ class _Planner:
                     shared = {n: v for n, v in same.levels.items() if case.levels[n] == v}
                     found[name] = _Variant(same.case, baseline, shared)
         self._refuse_leftovers(settings)
+        self._refuse_several_kernels()
         if self.refused:
             raise ScenarioError(among(p, at, self.file.cases) for p, at in self.refused.items())
         return found
@@ -104,6 +105,14 @@ class _Planner:
                 )
                 self._refuse(("hosts",), reason, case)
 
+    def _refuse_several_kernels(self) -> None:
+        """A run boots its hosts before its first point."""
+        first = {(name, asked.kernel) for name, asked in self.scenario.hosts.items()}
+        for case in self.file.cases:
+            for name, _ in {(name, asked.kernel) for name, asked in case.scenario.hosts.items()} - first:
+                reason = "it varies, but hosts boot once, before all points: give each kernel a profile"
+                self._refuse(("hosts", name, "kernel"), reason, case)
+
     def _refuse(self, key: KeyPath, reason: str, case: ScenarioCase) -> None:
         at = self.refused.setdefault(self.file.tree.problem(key, reason), [])
         if case.levels not in at:
@@ -130,5 +139,7 @@ def _settings(point: Point) -> set[tuple[str, str]]:
             *(f"sysctls.{sysctl}" for sysctl in asked.state.sysctls),
             *(f"offloads.{offload}" for offload in asked.state.offloads),
             *(f"modules.{module}" for module in asked.state.modules),
+            *(f"modules.{module}.{name}" for module, of in asked.state.modules.items() for name in of),
+            *(["qdisc"] if asked.state.qdisc else []),
         )
     }

@@ -27,15 +27,21 @@ from jupyter_client.manager import AsyncKernelManager
 from plotly.offline import get_plotlyjs
 
 from dumbbell import analysis
-from dumbbell.plan import PACKET_BYTES, Point
+from dumbbell.plan import PACKET_BYTES, Conditions, Point
 from dumbbell.report import figures, html
 from dumbbell.report.summary import render_summary as render_summary
-from dumbbell.store.run import Run, dig, goodput_counters, read_json
+from dumbbell.store.run import COUNTED, Run, dig, goodput_counters, read_json
 from dumbbell.units import human
 
 NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "run_report.py"
-Levels = Sequence[tuple[float, str]]  # reference lines: value, text
+Levels = Sequence[tuple[figures.Steps, str]]  # reference lines: values over time, text
 BINS = 1500  # most intervals of a goodput line
+# Of those in docs/variables.md, what tells most of a sender.
+VARIABLES = (
+    *("CongestionSignals", "FastRetran", "Timeouts", "SubsequentTimeouts", "DupAcksIn", "SegsRetrans"),
+    *("SendStall", "OtherReductions", "MaxCwnd", "MinRTT", "MaxRTT"),
+)
+CONNECTIONS = 8  # most columns of their table
 
 
 class Missing(Exception):
@@ -170,9 +176,10 @@ class Report:
         for flow in flows.head(4).iter_rows(named=True):
             what = flow["congestion_control_measured"] or flow["congestion_control"] or "UDP"
             span = f"{flow['start_ns'] / 1e9:g} to {(flow['start_ns'] + flow['duration_ns']) / 1e9:g} s"
-            yield card(
-                f"Goodput {escape(flow['name'])}", human(flow["goodput_bps"], "bps"), f"{what}, {span}"
-            )
+            name, value = f"Goodput {escape(flow['name'])}", human(flow["goodput_bps"], "bps")
+            if flow["kind"] == "http":
+                name, value = f"Median fetch {escape(flow['name'])}", human(flow["completion_p50_ns"], "ns")
+            yield card(name, value, f"{what}, {span}")
 
     # asked and measured
 
@@ -225,6 +232,34 @@ class Report:
                 ok=None,
             )
 
+    @_part
+    def fetches(self) -> str:
+        """Times of fetches by flow, under a heading of their own; nothing where there are none."""
+        flows = [flow for flow in self.table("flows").iter_rows(named=True) if flow["kind"] == "http"]
+        if not flows:
+            return ""
+        times = ("completion_p50_ns", "completion_p95_ns", "completion_p99_ns")
+        rows = (
+            html.row(
+                [
+                    escape(flow["name"]),
+                    f"{human(flow['fetch_bytes'])} bytes",
+                    "one for all" if flow["persistent"] else "one for each",
+                    f"{flow['fetches_done']} of {flow.get('fetches') or flow['fetches_begun']}",
+                    *(human(flow[time], "ns") for time in times),
+                    human(flow["fetch_retransmits"]),
+                    human(flow["fetch_timeouts"]),
+                ]
+            )
+            for flow in flows
+        )
+        head = ("flow", "size", "connections", "done", "median", "95 %", "99 %", "segments again", "timeouts")
+        return (
+            f"<h2>Fetches</h2>{html.table(head, rows)}"
+            '<p class="note">From the begin of a fetch, with connecting, to its last byte. Segments sent '
+            "again and timeouts are those of the server's kernel, which counts timeouts since Linux 6.7.</p>"
+        )
+
     # figures
 
     @_part
@@ -238,14 +273,15 @@ class Report:
         return _show(
             figure,
             f"Payload delivered in each {human(width, 'ns')}: growth of <code>bytes_received</code> "
-            f"(TCP_INFO of the receiver's socket), interpolated at the edges of the intervals.{absent}",
+            "(TCP_INFO of the receiver's socket), interpolated at the edges of the intervals. Bytes of a "
+            f"fetch are spread evenly over its time.{absent}",
         )
 
     @_part
     def cwnd(self) -> str:
         """Congestion window over time by flow."""
         path = self.plan.path
-        levels = [(figures.bdp_packets(path), "1 BDP")] if path else []
+        levels = [(figures.over_time(path, figures.bdp_packets), "1 BDP")] if path else []
         return self._sender_figure(
             "snd_cwnd",
             scale=1,
@@ -259,12 +295,18 @@ class Report:
     @_part
     def srtt(self) -> str:
         """Smoothed round-trip time over time by flow."""
-        path, levels = self.plan.path, []
+        path = self.plan.path
+        levels: list[tuple[figures.Steps, str]] = []
         if path:
-            levels.append((path.rtt_ns / 1e6, "RTT of the empty path"))
-            if packets := path.forward.queue.limit_packets:
-                full_ms = packets * PACKET_BYTES * 8e3 / path.forward.rate_bps
-                levels.append((path.rtt_ns / 1e6 + full_ms, "RTT with a full queue"))
+            empty = figures.over_time(path, lambda _, rtt_ns: rtt_ns / 1e6)
+            flows = self.plan.phase("measurement").flows
+            for own_us in sorted({0, *(flow.delay_us or 0 for flow in flows)}):
+                more = f", with {human(1000 * own_us, 'ns')} of a flow's own" if own_us else ""
+                levels.append(
+                    ([(at, ms + own_us / 1000) for at, ms in empty], f"RTT of the empty path{more}")
+                )
+            if path.forward.queue.limit_packets:
+                levels.append((figures.over_time(path, _full_ms), "RTT with a full queue"))
         return self._sender_figure(
             "srtt_us",
             scale=1000,
@@ -303,9 +345,11 @@ class Report:
             rows = rows.filter(pl.col("kind").is_in([path.forward.queue.kind, path.reverse.queue.kind]))
         if rows.is_empty():
             raise Missing("No qdisc of the kind that the path asks for was sampled on a router.")
-        limit = path.forward.queue.limit_packets if path else None
+        limits = None
+        if path and path.forward.queue.limit_packets:
+            limits = figures.over_time(path, lambda there, _: there.queue.limit_packets or 0)
         return _show(
-            figures.queue(analysis.queue(rows), limit, self.x_max_s),
+            figures.queue(analysis.queue(rows), limits, self.x_max_s),
             "Above: <code>qlen_packets</code> of the bottleneck of each direction, by device and kind of "
             "qdisc. Below: growth of <code>drops</code> since the sample before. Both are from the "
             "qdisc's netlink statistics.",
@@ -333,12 +377,42 @@ class Report:
             "1 is an equal share, 1/n is one flow alone. From the same counters as the goodput.",
         )
 
+    @_part
+    def variables(self) -> str:
+        """Variables of the senders' connections by the names of RFC 4898, each with its grade."""
+        rows = self.table("web100").filter(pl.col("side") == "sender").sort("flow", "stream")
+        senders = rows.select("flow", "stream").unique(maintain_order=True).rows()
+        found = {
+            (row["flow"], row["stream"], name): (row[name], row["grade"])
+            for row in rows.iter_rows(named=True)
+            for name in VARIABLES
+            if row.get(name) is not None
+        }
+
+        def cell(name: str, flow: str, stream: str) -> str:
+            value, grade = found.get((flow, stream, name), (None, ""))
+            return ("≈ " if grade == "approximate" else "") + human(value)
+
+        shown = senders[:CONNECTIONS]
+        flows = [flow for flow, _ in senders]
+        head = [escape(f if flows.count(f) == 1 else f"{f}, stream {stream}") for f, stream in shown]
+        body = [html.row([name, *(cell(name, *sender) for sender in shown)]) for name in VARIABLES]
+        left_out = f" {len(senders) - len(shown)} more connections are in web100.parquet." * (
+            senders != shown
+        )
+        return (
+            f"{html.table(['variable', *head], body)}"
+            '<p class="note">Of each sender, at the end of its connection. ≈ is approximate, - is what this '
+            "run could not tell, the others are exact; docs/variables.md says how each is counted. "
+            f"MaxCwnd is in bytes, RTTs are in microseconds.{left_out}</p>"
+        )
+
     def _bin_ns(self) -> int:
         phase = self.plan.phase("measurement")
         return max(phase.sampling_interval_ns, phase.duration_ns // BINS)
 
     def _counters(self) -> pl.DataFrame:
-        counted = goodput_counters(self.rows("tcp_info"), self.rows("udp"))
+        counted = goodput_counters({name: self.rows(name) for name in COUNTED})
         if counted.is_empty():
             raise Missing("No socket was sampled, so there is no goodput to show.")
         return counted
@@ -374,7 +448,10 @@ class Report:
     @_part
     def reproduce(self) -> str:
         """The command, and the scenario as it was run."""
-        name = self.manifest.get("scenario") or (self._run.plan.scenario if self._run else "NAME")
+        kept = self.dir.parts[-3:] if self.dir.parent.name == "points" else self.dir.parts[-1:]
+        command = f"playbooks/run.yml -e scenario={Path('results', *kept, 'scenario.yml')}"
+        if self._run and self._run.plan.profile:
+            command += f" -e profile={self._run.plan.profile}"
         try:
             scenario = (self.dir / "scenario.yml").read_text()
         except OSError:
@@ -382,11 +459,16 @@ class Report:
         listing = f"<pre>{escape(scenario)}</pre>" if scenario else "<p>The scenario was not kept.</p>"
         point = escape(str(self.manifest.get("point", "-")))
         return (
-            f"<pre>ansible-playbook -i INVENTORY playbooks/run.yml -e scenario=scenarios/{escape(name)}.yml"
+            f"<pre>ansible-playbook -i INVENTORY {escape(command)}"
             "</pre><p>The same scenario, seed and inventory give the same <code>plan.json</code>, byte for "
             f'byte, and the same point <span class="mono">{point}</span>. This is the scenario as it was run:'
             f"</p>{listing}"
         )
+
+
+def _full_ms(there: Conditions, rtt_ns: float) -> float:
+    """Round-trip time when the queue is full."""
+    return rtt_ns / 1e6 + (there.queue.limit_packets or 0) * PACKET_BYTES * 8e3 / there.rate_bps
 
 
 def _show(figure: go.Figure, caption: str) -> str:
@@ -411,7 +493,7 @@ def _row(check: dict[str, Any]) -> str:
     unit = check.get("unit", "")
     tolerance = f"± {human(check['tolerance'], unit)}" if check.get("tolerance") is not None else ""
     asked, measured = check["requested"], human(check["measured"], unit)
-    if check["kind"] == "expect":
+    if check["kind"] == "expect" and isinstance(asked, dict):
         asked = _bounds(check)
     if check["name"] == "path":
         asked = _path_in_words(asked)
@@ -434,7 +516,8 @@ def _path_in_words(asked: dict[str, Any]) -> str:
         f"{value} {key.removeprefix('limit_')}" for key, value in asked["queue"].items() if key != "kind"
     ]
     rate, delay = human(asked["rate_bps"], "bps"), human(asked["delay_us"] * 1000, "ns")
-    return f"{rate}, {delay}, loss {human(asked['loss'], 'share')}, {asked['queue']['kind']} of {limits[0]}"
+    queue = " of ".join([asked["queue"]["kind"], *limits[:1]])
+    return f"{rate}, {delay}, loss {human(asked['loss'], 'share')}, {queue}"
 
 
 def _bounds(check: dict[str, Any]) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from dumbbell.plan import PACKET_BYTES, Flow, PlannedPath
+from dumbbell.plan import PACKET_BYTES, Conditions, Flow, PlannedPath
 
 # M. Okabe, K. Ito, "Color Universal Design", 2008; yellow is left out: too pale for a line on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("solid", "dash", "dot")
 MAX_POINTS = 4000  # of a series: more than there are pixels, few enough for a report that can be mailed
+
+Steps = Sequence[tuple[float, float]]  # since when (s) it is what
 
 _FONT = 'system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif'
 
@@ -58,17 +60,31 @@ def _line(figure: go.Figure, rows: pl.DataFrame, y: str, *, name: str, index: in
     )
 
 
-def _level(figure: go.Figure, y: float, text: str) -> None:
+def _level(figure: go.Figure, steps: Steps, text: str) -> None:
     """A reference line, with its label at the right above it."""
-    figure.add_hline(
-        y=y,
-        line={"color": "#5c636b", "width": 1.3, "dash": "dot"},
-        annotation={
-            "text": text,
-            "font": {"size": 11.5, "color": "#5c636b"},
-            "bgcolor": "rgba(255,255,255,.75)",
-        },
-        annotation_position="top right",
+    x_max_s = figure.layout.xaxis.range[1]
+    edges = [*steps, (x_max_s, steps[-1][1])]
+    figure.add_trace(
+        go.Scatter(
+            x=[at_s for at_s, _ in edges],
+            y=[y for _, y in edges],
+            mode="lines",
+            line={"color": "#5c636b", "width": 1.3, "dash": "dot", "shape": "hv"},
+            showlegend=False,
+            hoverinfo="skip",
+        ),
+        row=1,
+        col=1,
+    )
+    figure.add_annotation(
+        x=x_max_s,
+        y=steps[-1][1],
+        text=text,
+        font={"size": 11.5, "color": "#5c636b"},
+        bgcolor="rgba(255,255,255,.75)",
+        showarrow=False,
+        xanchor="right",
+        yanchor="bottom",
         row=1,
         col=1,
     )
@@ -101,8 +117,9 @@ def goodput(
         if rows.height:
             _line(figure, rows, "y", name=label(flow), index=i, unit="Mbit/s")
     if path is not None:
-        _level(figure, path.forward.rate_bps / 1e6, "rate of the bottleneck, headers included")
-        figure.update_yaxes(range=[0, 1.12 * path.forward.rate_bps / 1e6], row=1, col=1)
+        rates_mbps = over_time(path, lambda there, _: there.rate_bps / 1e6)
+        _level(figure, rates_mbps, "rate of the bottleneck, headers included")
+        figure.update_yaxes(range=[0, 1.12 * max(rate for _, rate in rates_mbps)], row=1, col=1)
     return figure
 
 
@@ -114,7 +131,7 @@ def per_flow(
     column: str,
     title: str,
     unit: str,
-    levels: Sequence[tuple[float, str]],
+    levels: Sequence[tuple[Steps, str]],
 ) -> go.Figure:
     """One line a connection of a column ``[flow, stream, t_ns, column]``, already in ``unit``."""
     figure = _figure(x_max_s, title)
@@ -123,12 +140,12 @@ def per_flow(
         for (stream,), rows in own.group_by("stream", maintain_order=True):
             name = label(flow) if flow.streams == 1 else f"{label(flow)} stream {stream}"
             _line(figure, thin(rows, column), column, name=name, index=i, unit=unit)
-    for y, text in levels:
-        _level(figure, y, text)
+    for steps, text in levels:
+        _level(figure, steps, text)
     return figure
 
 
-def queue(rows: pl.DataFrame, limit_packets: int | None, x_max_s: float) -> go.Figure:
+def queue(rows: pl.DataFrame, limits_packets: Steps | None, x_max_s: float) -> go.Figure:
     """Queue length and drops of each qdisc, from :func:`dumbbell.analysis.queue`."""
     figure = _figure(x_max_s, "queue (packets)", rows=2, height=430)
     devices = rows.group_by("host", "dev", "kind", maintain_order=True)
@@ -162,8 +179,8 @@ def queue(rows: pl.DataFrame, limit_packets: int | None, x_max_s: float) -> go.F
             row=2,
             col=1,
         )
-    if limit_packets is not None:
-        _level(figure, limit_packets, f"limit {limit_packets} packets")
+    if limits_packets is not None:
+        _level(figure, limits_packets, f"limit {limits_packets[-1][1]:g} packets")
     figure.update_yaxes(title_text="drops (packets)", row=2, col=1)
     return figure
 
@@ -173,11 +190,18 @@ def fairness(rows: pl.DataFrame, overall: float | None, x_max_s: float) -> go.Fi
     figure = _figure(x_max_s, "Jain's index")
     _line(figure, rows, "jain_index", name="in each interval", index=0, unit="")
     if overall is not None:
-        _level(figure, overall, f"{overall:.3f} while all flows run")
+        _level(figure, [(0, overall)], f"{overall:.3f} while all flows run")
     figure.update_yaxes(range=[0, 1.08], row=1, col=1)
     return figure
 
 
-def bdp_packets(path: PlannedPath) -> float:
+def over_time(path: PlannedPath, value: Callable[[Conditions, float], float]) -> Steps:
+    """A value of the way there, and of the round-trip time in ns, from when on (s) it is what."""
+    return [
+        (at / 1e9, value(there, 1000 * (there.delay_us + back.delay_us))) for at, there, back in path.states
+    ]
+
+
+def bdp_packets(there: Conditions, rtt_ns: float) -> float:
     """Bandwidth-delay product in packets of full size."""
-    return path.forward.rate_bps * path.rtt_ns / 8e9 / PACKET_BYTES
+    return there.rate_bps * rtt_ns / 8e9 / PACKET_BYTES

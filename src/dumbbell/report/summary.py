@@ -28,15 +28,27 @@ def render_summary(run_dir: Path) -> Path:
         f'<p class="meta"><span>scenario <b>{escape(plan["scenario"])}</b></span>'
         f'<span>run <span class="mono">{escape(run_dir.name)}</span></span></p>'
         f"{html.verdict_box(verdict['state'], about)}"
-        f"<h2>Goodput by point</h2>{_medians(flows)}"
+        f"<h2>Goodput by point</h2>{_medians(flows, 'goodput_bps', 'bps')}"
+        f"{_fetches(flows)}"
         f"<h2>Points in the order of the run</h2>{_points(verdict['points'], flows)}"
     )
     (path := run_dir / "report.html").write_text(html.page(plan["title"], body))
     return path
 
 
-def _medians(flows: pl.DataFrame) -> str:
-    """Median and range over the repetitions that are results: passed or failed."""
+def _fetches(flows: pl.DataFrame) -> str:
+    """Percentiles of the fetch times, where there are fetches."""
+    if "completion_p50_ns" not in flows.columns:
+        return ""
+    own = flows.filter(pl.col("kind") == "http")
+    return "".join(
+        f"<h2>{title} of fetch times by point</h2>{_medians(own, column, 'ns')}"
+        for title, column in (("Median", "completion_p50_ns"), ("95th percentile", "completion_p95_ns"))
+    )
+
+
+def _medians(flows: pl.DataFrame, column: str, unit: str) -> str:
+    """Median and range of a column over the repetitions that are results: passed or failed."""
     if flows.is_empty():
         return '<p class="missing">No point has flows to compare.</p>'
     levels = [name for name in flows.columns if name.startswith("level_")]
@@ -47,9 +59,9 @@ def _medians(flows: pl.DataFrame) -> str:
     rows = (
         valid.group_by(*keys, "name", maintain_order=True)
         .agg(
-            pl.col("goodput_bps").median().alias("median"),
-            pl.col("goodput_bps").min().alias("least"),
-            pl.col("goodput_bps").max().alias("most"),
+            pl.col(column).median().alias("median"),
+            pl.col(column).min().alias("least"),
+            pl.col(column).max().alias("most"),
             pl.len().alias("n"),
         )
         .sort([*keys, "name"], nulls_last=True)
@@ -57,7 +69,7 @@ def _medians(flows: pl.DataFrame) -> str:
     head = [
         *(name.removeprefix("level_") for name in levels),
         "flow",
-        "median goodput",
+        "median",
         "range",
         "repetitions",
     ]
@@ -72,8 +84,8 @@ def _medians(flows: pl.DataFrame) -> str:
                 [
                     *(escape(row[key] or "-") for key in shown),
                     escape(row["name"]),
-                    human(row["median"], "bps"),
-                    f"{human(row['least'], 'bps')} to {human(row['most'], 'bps')}",
+                    human(row["median"], unit),
+                    f"{human(row['least'], unit)} to {human(row['most'], unit)}",
                     str(row["n"]),
                 ]
             )

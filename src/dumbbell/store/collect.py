@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.store.run import Run, flows_table, read_jsonl, write_json
-from dumbbell.store.verdict import Check, Stored, Verdict, judge
+from dumbbell.store.run import Run, flows_table, read_json, read_jsonl, write_json
+from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
 
 _POLL_S = 0.5
 
@@ -24,11 +24,14 @@ def collect(
 ) -> Verdict:
     """Read what came home under ``raw/``; write tables, manifest, events and verdict; return the verdict.
 
-    ``troubles`` is what went wrong on the way to the results: a run with any is invalid.
+    ``troubles`` is what went wrong on the way to the results: a run with any is invalid, and stays so.
     Rows that InfluxDB does not have after ``wait_s`` seconds are written to it from the spools. Collecting
     again gives the same result. OSError or ValueError only if there is no usable ``plan.json``.
     """
     run = Run.open(run_dir)
+    before = read_json(run_dir / "verdict.json") or {"checks": []}
+    known = [check["measured"] for check in before["checks"] if check["name"] == TROUBLE]
+    troubles = list(dict.fromkeys([*known, *troubles]))
     run.read_spools()
     tables = {name: run.table(name) for name in run.measurements()}
     stored = None if influx is None else _store(run, tables, influx, wait_s)

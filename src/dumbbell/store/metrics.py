@@ -9,7 +9,15 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import Expectation
-from dumbbell.store.run import Run, dig, goodput_counters, mean_goodputs, ping_replies, read_json
+from dumbbell.store.run import (
+    Run,
+    dig,
+    goodput_counters,
+    in_measurement,
+    mean_goodputs,
+    ping_replies,
+    read_json,
+)
 
 UNITS = {
     "utilisation": "share",
@@ -34,13 +42,17 @@ class Measured:
 
 def measure(run: Run, tables: dict[str, pl.DataFrame], bound: Expectation) -> Iterator[Measured]:
     """What a bound is about, of the tables of all phases: one value for all its flows, or one for each."""
-    rows = tables["tcp_info"].filter((pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null())
-    counted = goodput_counters(tables["tcp_info"], tables["udp"])
+    rows, counted = in_measurement(tables["tcp_info"]), goodput_counters(tables)
+    fetched = analysis.fetches(in_measurement(tables["http_fetch"]))
+    kinds = {flow.name: flow.kind for flow in run.point.phase("measurement").flows}
     if bound.metric in ("utilisation", "jain_index"):
         yield _shared(run, counted, bound)
         return
     for flow in bound.flows:
+        own = fetched.filter((pl.col("flow") == flow) & pl.col("t_ns").is_between(*bound.window_ns))
         match bound.metric:
+            case "completion_time" | "retransmits" if kinds.get(flow) == "http":
+                yield _of_fetches(own, flow, bound)
             case "goodput":
                 rate = mean_goodputs(run, counted, bound.window_ns).get(flow)
                 yield Measured(flow, rate, "it was not sampled throughout")
@@ -67,7 +79,8 @@ def _shared(run: Run, counted: pl.DataFrame, bound: Expectation) -> Measured:
         return Measured(subject, analysis.jain_index(rates), "nothing was transferred")
     if run.point.path is None:
         return Measured(subject, None, "the scenario has no path")
-    bottleneck_bps = run.point.path.rate_bps(flows[bound.flows[0]].direction)
+    way = run.point.path.way(flows[bound.flows[0]].direction)
+    bottleneck_bps = way.mean_rate_bps(*bound.window_ns)
     return Measured(subject, analysis.utilisation(rates, bottleneck_bps))
 
 
@@ -80,6 +93,16 @@ def _retransmits(rows: pl.DataFrame, flow: str, bound: Expectation) -> Measured:
     if again is None or sent is None:
         return Measured(flow, None, "it was not sampled throughout")
     return Measured(flow, again / sent if sent else None, "nothing was sent")
+
+
+def _of_fetches(fetched: pl.DataFrame, flow: str, bound: Expectation) -> Measured:
+    done = fetched.filter("done")
+    if bound.metric == "completion_time":
+        percentile = 50.0 if bound.percentile is None else bound.percentile
+        value = analysis.percentile(done["completion_ns"], percentile)
+        return Measured(flow, value, "no fetch that began in the window was done")
+    again, sent = done.select(pl.col("retransmits", "segments").sum()).row(0)
+    return Measured(flow, again / sent if sent else None, "the server left no counts")
 
 
 def _rtt(run: Run, rows: pl.DataFrame, flow: str, bound: Expectation) -> Measured:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,12 @@ _NO_ROWS = {
     "udp": {
         **dict.fromkeys(("phase", "host", "flow", "side"), pl.String),
         **dict.fromkeys(("t_ns", "received_packets", "received_bytes"), pl.Int64),
+    },
+    "http_fetch": {
+        **dict.fromkeys(("phase", "host", "flow", "side", "congestion_control", "error"), pl.String),
+        **dict.fromkeys(("t_ns", "fetch", "connect_ns", "first_byte_ns", "completion_ns"), pl.Int64),
+        **dict.fromkeys(("cut_ns", "received_bytes", "cookie"), pl.Int64),
+        **dict.fromkeys(("data_segs_out", "total_retrans", "total_rto"), pl.Int64),
     },
     "qdisc": {
         **dict.fromkeys(("phase", "host", "dev", "kind", "handle", "parent"), pl.String),
@@ -143,7 +149,7 @@ class Run:
         ]
         return sorted(events, key=lambda event: event["unix_ns"])
 
-    def event(self, name: str, **match: str) -> Event | None:
+    def event(self, name: str, /, **match: str) -> Event | None:
         """The last event of this name whose keys have these values."""
         for event in reversed(self.agent_events):
             if event.get("event") == name and all(event.get(key) == value for key, value in match.items()):
@@ -161,7 +167,7 @@ class Run:
                     self.spools[host, phase.phase] = None
 
     def measurements(self) -> list[str]:
-        """Names of all measurements in the spools; tcp_info, udp and qdisc are there even without rows."""
+        """Names of all measurements in the spools; some are there even without rows."""
         found = {name for part in self.spools.values() if part for name in part.tables}
         return [*_NO_ROWS, *sorted(found - set(_NO_ROWS))]
 
@@ -216,12 +222,21 @@ def iperf3_received_bytes(report: Any) -> int | None:
 # --- tables --------------------------------------------------------------------------------------
 
 
-def goodput_counters(tcp_info: pl.DataFrame, udp: pl.DataFrame) -> pl.DataFrame:
-    """Payload bytes delivered so far in the measurement, of TCP and of the agents' own UDP flows."""
-    timed = (pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null()
-    return pl.concat(
-        [analysis.counters(tcp_info.filter(timed)), analysis.datagram_counters(udp.filter(timed))]
-    )
+COUNTED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    "tcp_info": analysis.counters,
+    "udp": analysis.datagram_counters,
+    "http_fetch": analysis.fetch_counters,
+}
+
+
+def goodput_counters(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Payload bytes delivered so far in the measurement, from all tables of :data:`COUNTED`."""
+    return pl.concat([count(in_measurement(tables[name])) for name, count in COUNTED.items()])
+
+
+def in_measurement(table: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the measurement whose time since t0 is known."""
+    return table.filter((pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null())
 
 
 def mean_goodputs(run: Run, counted: pl.DataFrame, window_ns: tuple[int, int]) -> dict[str, float]:
@@ -237,18 +252,18 @@ def mean_goodputs(run: Run, counted: pl.DataFrame, window_ns: tuple[int, int]) -
     return rates
 
 
-def congestion_controls(run: Run, tcp_info: pl.DataFrame, flow: Flow) -> set[str]:
+def congestion_controls(run: Run, tables: Mapping[str, pl.DataFrame], flow: Flow) -> set[str]:
     """Every congestion control that the kernel reported for a flow's sender, in the agent's event or a
-    sample. A client that is held before its first byte may not have chosen yet: iperf3's cookie is a segment.
+    sample, or at the end of a fetch. A client that is held before its first byte may not have chosen yet:
+    iperf3's cookie is a segment.
     """
     event = run.event("flow_congestion_control", flow=flow.name, host=flow.src_host)
     names = {event["name"]} if event and event.get("name") else set()
-    if "congestion_control" in tcp_info.columns:
-        rows = tcp_info.filter((pl.col("flow") == flow.name) & (pl.col("side") == "sender"))
-        if "data_segs_out" in rows.columns:
-            rows = rows.filter(pl.col("data_segs_out") > 1)
-        names |= set(rows["congestion_control"].drop_nulls().unique()) - {""}
-    return names
+    rows = tables["http_fetch" if flow.kind == "http" else "tcp_info"]
+    rows = rows.filter((pl.col("flow") == flow.name) & (pl.col("side") == "sender"))
+    if flow.kind != "http" and "data_segs_out" in rows.columns:
+        rows = rows.filter(pl.col("data_segs_out") > 1)
+    return names | (set(rows["congestion_control"].drop_nulls().unique()) - {""})
 
 
 def start_error_ns(run: Run, flow: Flow) -> int | None:
@@ -261,22 +276,24 @@ def start_error_ns(run: Run, flow: Flow) -> int | None:
 
 def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """A row for each flow of each phase: what was planned, and what became of it."""
-    tcp_info, counted = tables["tcp_info"], goodput_counters(tables["tcp_info"], tables["udp"])
+    counted, fetched = goodput_counters(tables), analysis.fetches(in_measurement(tables["http_fetch"]))
     rows = []
     for phase, flow in _flows(run.point.phases):
-        measured = phase.phase == "measurement"
+        measuring = phase.phase == "measurement"
         goodput = (
-            mean_goodputs(run, counted, (flow.start_ns, flow.end_ns)).get(flow.name) if measured else None
+            mean_goodputs(run, counted, (flow.start_ns, flow.end_ns)).get(flow.name) if measuring else None
         )
-        controls = congestion_controls(run, tcp_info, flow) if flow.congestion_control else set()
+        controls = congestion_controls(run, tables, flow) if flow.congestion_control else set()
+        own = fetched.filter(pl.col("flow") == flow.name)
         rows.append(
             {"run": run.id, "point": run.point.id, "phase": phase.phase}
             | flow.model_dump(exclude={"rate_steps"})
             | {
                 "congestion_control_measured": ",".join(sorted(controls)) or None,
-                "start_error_ns": start_error_ns(run, flow) if measured else None,
+                "start_error_ns": start_error_ns(run, flow) if measuring else None,
                 "goodput_bps": goodput,
             }
+            | (analysis.fetch_summary(own) if flow.kind == "http" else {})
         )
     return pl.DataFrame(rows, infer_schema_length=None)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from dumbbell.plan import Plan, Point
+from dumbbell.plan import Plan, Point, Way, change_name
 from dumbbell.store.run import Event, read_json, read_jsonl, write_json
 from dumbbell.units import human
 
@@ -46,6 +46,46 @@ def abort(run_dir: Path, reasons: Sequence[str]) -> None:
     """Give a run that was not brought to its end its verdict."""
     record_state(run_dir, "aborted", "; ".join(reasons))
     write_json(run_dir / "verdict.json", {"state": "aborted", "reasons": list(reasons), "checks": []})
+
+
+Commands = list[list[str]]  # of tc, word by word
+
+
+def plan_path_changes(
+    run_dir: Path,
+    host: str,
+    changes: Mapping[Way, Sequence[Mapping[str, Any]]],
+    restore: Commands,
+    *,
+    check: bool = False,
+) -> bool:
+    """Complete the part of the plan that a router's agent gets: what its changes of the path are made by.
+
+    ``changes`` has those of each direction in their order, each with its ``commands``; ``restore`` undoes
+    them all. Returns whether the part was another before; nothing is written for a ``check``.
+    """
+    file = run_dir / "raw" / host / "measurement" / "plan.json"
+    before = file.read_text()
+    part = json.loads(before)
+    commands = {
+        change_name(direction, number): change["commands"]
+        for direction, listed in changes.items()
+        for number, change in enumerate(listed, start=1)
+    }
+    own = part["hosts"][host]
+    for action in own["actions"]:
+        if action["kind"] == "path":
+            action["commands"] = commands[action["name"]]
+    if restore:
+        own["restore"] = restore
+    after = _part(part)
+    if after != before and not check:
+        file.write_text(after)
+    return after != before
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    return json.dumps(part, indent=1)
 
 
 @dataclass(frozen=True)
@@ -82,6 +122,7 @@ class Execution:
             "plan": self.point.model_dump(mode="json"),
             "phases": self.phases,
             "measuring": self.measuring,
+            "finished": self.finished,
         }
 
     def create(self) -> None:
@@ -94,7 +135,7 @@ class Execution:
                 about = {"run_id": self.id, "holder": self.holder, "point": self.point.id, "host": host}
                 part = self.dir / "raw" / host / phase.phase / "plan.json"
                 part.parent.mkdir()
-                part.write_text(json.dumps(phase.model_dump(mode="json") | about, indent=1))
+                part.write_text(_part(phase.model_dump(mode="json") | about))
         (self.dir / "plan.json").write_bytes(self.plan.to_json())
         record_state(self.dir, "planned")
 

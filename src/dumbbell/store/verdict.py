@@ -6,7 +6,6 @@ valid run.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,19 +14,29 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from dumbbell import analysis
-from dumbbell.plan import PACKET_BYTES, UDP_HEADER_BYTES, Flow, PlannedPath, Validity
+from dumbbell.plan import Conditions, Flow, PlannedPath, Validity, Way, change_name, rate_name
 from dumbbell.store.metrics import UNITS, measure
+from dumbbell.store.path import (
+    TC_ROUNDING_US,
+    agrees,
+    blast_rate_bps,
+    conditions_held,
+    holds,
+    probe_ns,
+    served_bps,
+)
 from dumbbell.store.run import (
     Run,
     congestion_controls,
     dig,
+    in_measurement,
     ping_rtts_ns,
     read_json,
     start_error_ns,
 )
 from dumbbell.units import human
 
-TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut to whole microseconds
+TROUBLE = "execution"  # name of the check that says what went wrong on the way to the results
 
 
 class Check(BaseModel):
@@ -88,6 +97,7 @@ def judge(
     judge.clocks()
     judge.flows()
     judge.samples()
+    judge.sources()
     for measurement, rows in (stored or {}).items():
         judge.same(
             "rows stored",
@@ -108,6 +118,7 @@ class _Judge:
         self.tables = tables
         self.measurement = run.point.phase("measurement")
         self.checks: list[Check] = []
+        self.idle_rtts_ns: dict[str, float | None] = {}  # by pair
 
     # three kinds of comparison
 
@@ -159,7 +170,7 @@ class _Judge:
 
     def troubles(self, troubles: Sequence[str]) -> None:
         for trouble in troubles:
-            self._add("execution", "run", "no error", trouble, ok=False, reason=trouble)
+            self._add(TROUBLE, "run", "no error", trouble, ok=False, reason=trouble)
 
     def agents(self) -> None:
         for phase in self.point.phases:
@@ -183,9 +194,9 @@ class _Judge:
             if asked.kernel is not None:
                 self.same("kernel", host, asked.kernel, dig(state, "kernel"), what="kernel")
             for module, parameters in asked.modules.items():
-                found = dig(state, "modules", "parameters", module)
+                found = dig(state, "modules", "loaded", module, "parameters")
                 if found is not None:
-                    found = {name: found.get(name) for name in parameters}
+                    found = {name: _like(found.get(name), value) for name, value in parameters.items()}
                 self.same(f"module {module}", host, parameters, found, what=f"parameters of {module}")
             if not devices and (asked.offloads or asked.txqueuelen or asked.mtu or asked.qdisc):
                 self.same("nic", host, "read back", None, what="state of the interfaces")
@@ -229,28 +240,77 @@ class _Judge:
                     what=f"clock {fact}",
                     missing=missing,
                 )
+        for phase in self.point.phases:
+            for host in phase.hosts:
+                event = self.run.event("clock_watched", host=host, phase=phase.phase)
+                self.close(
+                    "clock step",
+                    f"{host} {phase.phase}",
+                    0,
+                    dig(event, "largest_step_ns"),
+                    tolerance=self.point.validity.clock_offset_ns,
+                    unit="ns",
+                    what="largest step of the clock",
+                    missing="the agent did not watch it to the end",
+                )
 
     # path
 
     def path(self, path: PlannedPath) -> None:
         validity = self.point.validity
-        for host, planned in self.point.hosts.items():
-            if "routers" in planned.groups:
-                for name, asked in (("forward", path.forward), ("reverse", path.reverse)):
-                    wanted = asked.model_dump()
-                    found = dig(self.run.states[host], "path", name)
-                    if isinstance(found, dict):  # the path's own delay is part of what was asked
-                        trim_us = dig(self.run.states[host], "path", "trim_us") or 0
-                        delay_us = found["delay_us"] + trim_us
-                        if abs(delay_us - asked.delay_us) <= TC_ROUNDING_US:
-                            delay_us = asked.delay_us
-                        found = found | {"delay_us": delay_us}
-                    if found is not None and _agrees(wanted, found):
-                        found = wanted  # not to show rounding of tc's floats as a difference
-                    self.same("path", f"{host} {name}", wanted, found, what="emulated path")
+        routers = [host for host, planned in self.point.hosts.items() if "routers" in planned.groups]
+        for host in routers:
+            for name, asked in path.ways:
+                wanted = asked.model_dump(exclude={"changes"})
+                found = dig(self.run.states[host], "path", name)
+                if isinstance(found, dict):  # the path's own delay is part of what was asked
+                    trim_us = dig(self.run.states[host], "path", "trim_us") or 0
+                    delay_us = found["delay_us"] + trim_us
+                    if abs(delay_us - asked.delay_us) <= TC_ROUNDING_US:
+                        delay_us = asked.delay_us
+                    found = found | {"delay_us": delay_us}
+                if found is not None and agrees(wanted, found):
+                    found = wanted  # not to show rounding of tc's floats as a difference
+                self.same("path", f"{host} {name}", wanted, found, what="emulated path")
+                self.changes(host, name, path)
         self.idle_rtt(path, validity)
+        self.own_delays(path, validity)
         self.rate(path, validity)
         self.unexpected_drops(path)
+
+    def changes(self, host: str, name: Way, path: PlannedPath) -> None:
+        """Each change was made at its time, and the kernel had it from then to the next one."""
+        changes = path.way(name).changes or []
+        ends_ns = [*(change.at_ns for change in changes[1:]), None]
+        for number, (asked, end_ns) in enumerate(zip(changes, ends_ns, strict=False), start=1):
+            subject = f"{host} {name} from {human(asked.at_ns, 'ns')}"
+            of = {"host": host, "phase": "measurement", "name": change_name(name, number)}
+            event = self.run.event("path_changed", **of) or {}
+            late_ns = event["error_ns"] + event["took_ns"] if event.get("ok") else None
+            self.close(
+                "path change",
+                subject,
+                0,
+                late_ns,
+                tolerance=self.point.validity.start_error_ns,
+                unit="ns",
+                what="time after which the path was as changed",
+                missing=event.get("reason") or "the agent says nothing of it",
+            )
+            held, wanted = None, asked.model_dump(include=set(Conditions.model_fields) - {"distribution"})
+            if late_ns is not None:
+                planned = event["planned_unix_ns"]
+                until = None if end_ns is None else planned + end_ns - asked.at_ns
+                held = conditions_held(self.run, self.tables, host, name, (planned + late_ns, until))
+            unlike = [conditions for conditions in held or [] if not holds(wanted, conditions)]
+            self.same(
+                "path",
+                subject,
+                wanted,
+                (unlike or [wanted])[0] if held else None,
+                what="emulated path",
+                missing="the router's queues were not sampled",
+            )
 
     def idle_rtt(self, path: PlannedPath, validity: Validity) -> None:
         """The quickest echo shows the path; what the median takes longer, hosts have waited for a core.
@@ -263,11 +323,12 @@ class _Judge:
             quickest, median = None, None
             if len(rtts) >= (ping.count - 1) / 2:
                 quickest, median = min(rtts), round(statistics.median(rtts))
+            self.idle_rtts_ns[ping.name] = median if path.jitters else quickest
             self.close(
                 "idle RTT",
                 ping.name,
                 path.rtt_ns,
-                median if path.jitters else quickest,
+                self.idle_rtts_ns[ping.name],
                 tolerance=validity.rtt_tolerance * path.rtt_ns,
                 unit="ns",
                 what="idle RTT",
@@ -285,9 +346,37 @@ class _Judge:
                     missing=missing,
                 )
 
+    def own_delays(self, path: PlannedPath, validity: Validity) -> None:
+        """The RTT of its pair, and what packets to the flow's port take longer than others."""
+        for flow in self.measurement.flows:
+            for delay in flow.own_delays:
+                asked_ns = path.rtt_ns + 1000 * delay.delay_us
+                idle_ns = self.idle_rtts_ns.get(f"{flow.src_host}-{flow.dst_host}")
+                delayed_ns, plain_ns = (
+                    probe_ns(self.run, flow, delay.protocol, probe, median=path.jitters)
+                    for probe in ("delayed", "plain")
+                )
+                measured_ns, missing = None, "its pair has none"
+                if delayed_ns is None or plain_ns is None:
+                    missing = "too few packets of the probes of its delay came through"
+                elif idle_ns is not None:
+                    measured_ns = idle_ns + delayed_ns - plain_ns
+                self.close(
+                    "idle RTT",
+                    f"{flow.name} {delay.protocol}",
+                    asked_ns,
+                    measured_ns,
+                    tolerance=validity.rtt_tolerance * asked_ns,
+                    unit="ns",
+                    what="idle RTT",
+                    missing=missing,
+                )
+
     def rate(self, path: PlannedPath, validity: Validity) -> None:
         """As the bottleneck serves its queue, and as it arrives, which waits of the receiver blur."""
         for flow in self.point.phase("calibration").flows:
+            if flow.name != rate_name(flow.direction):
+                continue
             asked_bps = path.rate_bps(flow.direction)
             sent, arrived = (
                 read_json(self.run.raw(host, "calibration", f"udp-{flow.name}-{side}.json"))
@@ -298,7 +387,7 @@ class _Judge:
                 "rate",
                 pair,
                 asked_bps,
-                _served_bps(self.tables["qdisc"], path, flow),
+                served_bps(self.tables["qdisc"], path, flow),
                 tolerance=validity.rate_tolerance * asked_bps,
                 unit="bps",
                 what="rate of the bottleneck",
@@ -308,7 +397,7 @@ class _Judge:
                 "rate, arriving",
                 pair,
                 asked_bps,
-                _blast_rate_bps(path, flow, sent, arrived),
+                blast_rate_bps(path, flow, sent, arrived),
                 tolerance=validity.arrival_tolerance * asked_bps,
                 unit="bps",
                 what="rate at which the path's packets arrive",
@@ -316,12 +405,14 @@ class _Judge:
             )
 
     def unexpected_drops(self, path: PlannedPath) -> None:
-        """Drops behind the bottleneck: of a path without loss, its delay lines overflowed."""
-        asked = [(key, value) for way in (path.forward, path.reverse) for key, value in way]
-        if any(value for key, value in asked if key.startswith("loss")):
-            return
+        """Drops behind the bottleneck: where the path loses nothing, its delay lines overflowed."""
         netems = self.tables["qdisc"].filter(pl.col("kind") == "netem")
         for (host, phase), rows in netems.group_by("host", "phase", maintain_order=True):
+            states = [
+                state for _, way in path.ways for at, state in way.states if at == 0 or phase == "measurement"
+            ]
+            if any(state.loses for state in states):
+                continue
             grown = {
                 name: analysis.unwrap_u32(pl.col(name)).over("dev", "handle", order_by="t_ns")
                 for name in ("drops", "packets")
@@ -345,6 +436,7 @@ class _Judge:
 
     def flows(self) -> None:
         tcp_info = self.tables["tcp_info"].filter(pl.col("phase") == "measurement")
+        fetched = analysis.fetches(in_measurement(self.tables["http_fetch"]))
         for flow in self.measurement.flows:
             if flow.kind == "command":
                 continue  # that it ran is what the agent's state says
@@ -373,10 +465,13 @@ class _Judge:
                 )
             if flow.congestion_control is None:
                 continue
-            found = ", ".join(sorted(congestion_controls(self.run, tcp_info, flow))) or None
+            found = ", ".join(sorted(congestion_controls(self.run, self.tables, flow))) or None
             self.same(
                 "congestion control", flow.name, flow.congestion_control, found, what="congestion control"
             )
+            if flow.kind == "http":
+                self.fetches(flow, fetched.filter(pl.col("flow") == flow.name))
+                continue
             for side in ("sender", "receiver"):
                 rows = tcp_info.filter((pl.col("flow") == flow.name) & (pl.col("side") == side))
                 streams = rows["stream"].n_unique()
@@ -391,6 +486,31 @@ class _Judge:
                 )
 
             self.socket_options(flow, tcp_info)
+
+    def fetches(self, flow: Flow, fetched: pl.DataFrame) -> None:
+        """All that were asked for were done in full, and the server's kernel has told of each.
+
+        Where no number is asked for, it is all that the flow's end did not cut, and one at the least.
+        """
+        result = read_json(self.run.raw(flow.client_host, "measurement", f"http-{flow.name}-receiver.json"))
+        begun, cut = dig(result, "begun"), dig(result, "cut")
+        asked, reason = flow.fetches, ""
+        if begun is None or cut is None:
+            reason = "the client left no result: it is not known which fetches have begun"
+        elif asked is None:
+            asked = max(1, begun - cut)
+        done = fetched.filter(pl.col("done") & (pl.col("received_bytes") == flow.fetch_bytes))
+        if not reason and done.height != asked:
+            reason = f"{done.height} of {asked} fetches were done"
+            if (failures := fetched["error"].drop_nulls()).len():
+                reason += f", {failures.len()} failed, the first: {failures[0]}"
+        self._add("fetches", flow.name, asked, done.height, ok=not reason, reason=reason)
+        if done.is_empty():
+            return
+        served, connections = done["segments"].count(), done["connect_ns"].count()
+        self.same("fetches served", flow.name, done.height, served, what="fetches of which the server told")
+        wanted = 1 if flow.persistent else done.height
+        self.same("connections", flow.name, wanted, connections, what="connections")
 
     def socket_options(self, flow: Flow, tcp_info: pl.DataFrame) -> None:
         """Options as iperf3 found them on the sockets, and the kernel's pacing."""
@@ -436,6 +556,53 @@ class _Judge:
                     missing="the agent did not report on its sampler",
                 )
 
+    def sources(self) -> None:
+        """What a scenario has to ask for, because not every host has it."""
+        tcp_info = self.tables["tcp_info"].filter(pl.col("phase") == "measurement")
+        counted = tcp_info.filter(pl.col("segs_seen").is_not_null()) if "segs_seen" in tcp_info else None
+        for host, part in self.measurement.hosts.items():
+            if part.sample.trace and self.source(host, "trace"):
+                event = self.run.event("trace", host=host, phase="measurement") or {}
+                lost, records = event.get("lost"), event.get("records")
+                self.close(
+                    "trace records lost",
+                    host,
+                    0,
+                    None if lost is None or records is None else lost / max(lost + records, 1),
+                    tolerance=self.point.validity.missed_samples,
+                    unit="share",
+                    what="share of trace records lost",
+                    missing="the agent did not report on its trace",
+                )
+                self.connections("traced", host, self.tables.get("tcp_probe"))
+            if part.sample.ebpf and self.source(host, "ebpf"):
+                self.connections("counted by eBPF", host, counted)
+
+    def source(self, host: str, source: str) -> bool:
+        """Whether the agent of a host had a source with all that belongs to it."""
+        lacking = [
+            f"{event.get('name')}: {event.get('reason')}".removeprefix(f"{source}: ")
+            for event in self.run.agent_events
+            if (event.get("event"), event["host"], event["phase"], event.get("source"))
+            == ("collector_unavailable", host, "measurement", source)
+        ]
+        found = None if lacking else source
+        self.same("source", host, source, found, what=source, missing="; ".join(lacking))
+        return not lacking
+
+    def connections(self, how: str, host: str, rows: pl.DataFrame | None) -> None:
+        """Whether there are rows of every connection that a host has one end or both of."""
+        for flow in self.measurement.flows:
+            if flow.name in self.measurement.hosts[host].sample.tcp and flow.kind == "iperf3_tcp":
+                asked, found = flow.streams * (flow.src_host, flow.dst_host).count(host), 0
+                if rows is not None:
+                    own = rows.filter((pl.col("host") == host) & (pl.col("flow") == flow.name))
+                    found = own.select("side", "stream").n_unique()
+                reason = "" if found == asked else f"{found} of {asked} connections {how}"
+                self._add(
+                    f"connections {how}", f"{flow.name} {host}", asked, found, ok=not reason, reason=reason
+                )
+
     # expectations
 
     def expectations(self) -> None:
@@ -463,66 +630,11 @@ class _Judge:
                 )
 
 
-def _served_bps(qdisc: pl.DataFrame, path: PlannedPath, flow: Flow) -> float | None:
-    """What a bottleneck sent while it had a queue, by the time that this took; None if it never had.
-
-    ``qdisc`` has the columns of the measurement of that name. Of all bottlenecks, that of the flow sent most.
-    """
-    way = path.way(flow.direction)
-    rows = qdisc.filter(
-        (pl.col("phase") == "calibration")
-        & (pl.col("kind") == way.queue.kind)
-        & (pl.col("parent") != "root")
-        & pl.col("t_ns").is_between(flow.start_ns, flow.end_ns)
-    )
-    if rows.is_empty():
-        return None
-    own = ("host", "dev", "handle")
-    steps = rows.sort("t_ns").select(
-        *own,
-        sent_bytes=pl.col("bytes").diff().over(own),
-        took_ns=pl.col("t_ns").diff().over(own),
-        queued=(pl.min_horizontal("backlog_bytes", pl.col("backlog_bytes").shift().over(own)) > 0),
-    )
-    busy = steps.group_by(own).agg(pl.col("sent_bytes", "took_ns").filter("queued").sum())
-    sent_bytes, took_ns = busy.sort("sent_bytes").select("sent_bytes", "took_ns").row(-1)
-    return 8e9 * sent_bytes / took_ns if took_ns else None
-
-
-def _blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> float | None:
-    """What came through while a blast kept the bottleneck's queue full, by the time that this took.
-
-    That ends with the last arrival, or when a full queue had to be empty: a receiver that was kept waiting
-    gets the last packets later than the path has let them through.
-    """
-    way = path.way(flow.direction)
-    packets, first, last = (
-        dig(arrived, key) for key in ("received_packets", "first_unix_ns", "last_unix_ns")
-    )
-    end = dig(sent, "last_unix_ns")
-    if not packets or not end or not flow.payload_bytes:
-        return None
-    limit_bytes = way.queue.limit_bytes or (way.queue.limit_packets or 0) * PACKET_BYTES
-    if limit_bytes:
-        last = min(last, end + 1000 * way.delay_us + 8 * 10**9 * limit_bytes // way.rate_bps)
-    bits = 8 * packets * (flow.payload_bytes + UDP_HEADER_BYTES)
-    return bits * 1e9 / (last - first) / way.arriving if last > first and way.arriving else None
-
-
 def _why_no_start(run: Run, flow: Flow) -> str:
     event = run.event("flow_first_data", flow=flow.name)
     return str(event["reason"]) if event and event.get("reason") else "the agent saw no first data"
 
 
-def _agrees(asked: Any, found: Any) -> bool:
-    """Equal in every key asked for; tc reports floats of six digits, hence a relative 1e-5."""
-    if isinstance(asked, dict):
-        return isinstance(found, dict) and all(
-            abs(value - found.get(key, 0)) <= TC_ROUNDING_US
-            if key.endswith("_us")
-            else _agrees(value, found.get(key))
-            for key, value in asked.items()
-        )
-    if isinstance(asked, float) and isinstance(found, int | float):
-        return math.isclose(asked, found, rel_tol=1e-5)
-    return bool(asked == found)
+def _like(found: str | None, asked: str) -> str | None:
+    """A module's parameter as it was asked for if it is the same: the kernel shows booleans as Y and N."""
+    return asked if {asked, found} in ({"Y", "1"}, {"N", "0"}) else found

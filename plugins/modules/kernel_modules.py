@@ -1,35 +1,35 @@
 #!/usr/bin/python
-"""TCP congestion controls available to every user of a host."""
+"""Modules of the running kernel, with parameters, and congestion controls for every user of a host."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: tcp_congestion
-short_description: Make TCP congestion controls available, and prove which build is loaded
+module: kernel_modules
+short_description: Have kernel modules and TCP congestion controls, and prove which build is loaded
 description:
-  - Loads the modules of congestion controls that the kernel does not have yet, sets their parameters, and
-    allows them to sockets of any user.
-  - A control whose loaded build is not the one in its module's file is loaded anew; while it is in use
-    that fails.
-  - A control that this host neither has nor can load, and a parameter that a control does not have, are
-    refused, naming what there is, before any change.
+  - Loads modules that the kernel does not have yet, sets their parameters, and allows congestion controls to
+    sockets of any user. Nothing is persistent.
+  - A module whose loaded build is not the one in its file is loaded anew; while it is in use that fails. What
+    is built into the kernel counts as loaded.
+  - A module or control that this host neither has nor can load, and a parameter that a module does not have,
+    are refused, naming what there is, before any change.
 options:
-  controls:
-    description: Names of congestion controls, as sockets name them.
-    type: list
-    elements: str
-    required: true
-  parameters:
+  modules:
     description:
-      - Control to names and values of its module's parameters. One that can be given only when the module is
-        loaded is set by loading it anew.
+      - Modules to names and values of their parameters, which are read back. A parameter that can be given
+        only when the module is loaded is set by loading it anew.
     type: dict
     default: {}
+  congestion_controls:
+    description: Congestion controls, as sockets name them. Their modules are loaded.
+    type: list
+    elements: str
+    default: []
   allowed:
     description:
       - Exactly which controls unprivileged sockets may choose (net.ipv4.tcp_allowed_congestion_control). When
-        empty, those of O(controls) are added to what is allowed.
+        empty, those of O(congestion_controls) are added to what is allowed.
     type: list
     elements: str
     default: []
@@ -44,29 +44,29 @@ author:
 
 EXAMPLES = r"""
 - name: Have what the flows use
-  tcp_congestion:
-    controls: [cubic, bbr]
-    parameters: {cubic: {hystart: 0}}
+  kernel_modules:
+    modules: {tcp_cubic: {hystart: 0}, sch_fq: {}}
+    congestion_controls: [cubic, bbr]
 """
 
 RETURN = r"""
 before:
-  description: Controls available and allowed, and those asked for that are available, as found.
+  description: Controls available and allowed, and those modules asked for that are loaded, as found.
   returned: always
   type: dict
 after:
   description:
     - The same as read back, or as it would be in check mode. The build id (the linker's note in the module
       that is loaded) identifies the very build; srcversion identifies its source, and is null for a kernel
-      built without CONFIG_MODULE_SRCVERSION_ALL. Both are null for a control built into the kernel.
+      built without CONFIG_MODULE_SRCVERSION_ALL. Both are null for what is built into the kernel.
   returned: always
   type: dict
   sample:
     available: [reno, cubic, bbr]
     allowed: [reno, cubic, bbr]
-    congestion_controls:
-      bbr: {srcversion: null, build_id: b161a4ee078eb9f8d913d176615bce559dc33738, parameters: {}}
-      cubic: {srcversion: null, build_id: null, parameters: {hystart: "0"}}
+    loaded:
+      tcp_bbr: {srcversion: null, build_id: b161a4ee078eb9f8d913d176615bce559dc33738, parameters: {}}
+      tcp_cubic: {srcversion: null, build_id: null, parameters: {hystart: "0"}}
 commands:
   description: Commands executed, or to be executed in check mode; sysctls are written to their files.
   returned: always
@@ -81,22 +81,22 @@ import stat
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_congestion import (
+from ansible.module_utils.dumbbell_host import converge, run
+from ansible.module_utils.dumbbell_modules import (
     Asked,
-    Controls,
     Loaded,
+    Modules,
     build_id,
     canonical,
+    control_of,
     describe,
-    loadable,
     mismatches,
-    missing,
+    module_files,
     plan,
     predict,
+    refusals,
     report,
-    unknown_parameters,
 )
-from ansible.module_utils.dumbbell_host import converge, run
 
 SYSCTLS = Path("/proc/sys/net/ipv4")
 UNPACK = {".ko": bytes, ".xz": lzma.decompress, ".gz": gzip.decompress}
@@ -107,7 +107,7 @@ def read_or(file, default):
 
 
 def loaded(name):
-    module = Path(f"/sys/module/tcp_{name}")
+    module = Path("/sys/module", name)
     files = {file.name: file for file in (module / "parameters").glob("*")}
     values = {}
     for parameter, file in files.items():
@@ -127,14 +127,21 @@ def read(asked):
     available = (SYSCTLS / "tcp_available_congestion_control").read_text().split()
     allowed = (SYSCTLS / "tcp_allowed_congestion_control").read_text().split()
     folder = Path("/lib/modules", os.uname().release)
-    modules = loadable(read_or(folder / "modules.dep", b"").decode())
+    modules, built_in = (
+        module_files(read_or(folder / name, b"").decode()) for name in ("modules.dep", "modules.builtin")
+    )
     # A module compressed in a way that Python cannot read says nothing of itself.
-    files = {name: folder / modules[name] for name in asked.controls if name in modules}
-    return Controls(
+    files = {name: folder / modules[name] for name in asked.names if name in modules}
+    return Modules(
         available,
         allowed,
         sorted(modules),
-        {name: loaded(name) for name in asked.controls if name in available},
+        {
+            name: loaded(name)
+            for name in asked.names
+            # What is built in has a directory only if it has parameters.
+            if Path("/sys/module", name).exists() or name in built_in or control_of(name) in available
+        },
         {
             name: describe(UNPACK[file.suffix](file.read_bytes()))
             for name, file in files.items()
@@ -146,26 +153,23 @@ def read(asked):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "controls": {"type": "list", "elements": "str", "required": True},
-            "parameters": {"type": "dict", "default": {}},
+            "modules": {"type": "dict", "default": {}},
+            "congestion_controls": {"type": "list", "elements": "str", "default": []},
             "allowed": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
-    values = module.params["parameters"]
+    params = module.params
     asked = Asked(
-        list(dict.fromkeys([*module.params["controls"], *values, *module.params["allowed"]])),
-        {name: {key: canonical(value) for key, value in of.items()} for name, of in values.items()},
-        module.params["allowed"] or None,
+        {
+            name.replace("-", "_"): {key: canonical(value) for key, value in of.items()}
+            for name, of in params["modules"].items()
+        },
+        list(dict.fromkeys([*params["congestion_controls"], *params["allowed"]])),
+        params["allowed"] or None,
     )
-    found = read(asked)
-    lacking = missing(asked.controls, found)
-    if lacking:
-        names, had = ", ".join(lacking), ", ".join(sorted({*found.available, *found.loadable}))
-        module.fail_json(msg=f"asked for congestion control {names}, which this host lacks; it has {had}")
-    for name, (wrong, had) in unknown_parameters(asked, found).items():
-        words = f"asked for parameter {', '.join(wrong)} of congestion control {name}"
-        module.fail_json(msg=f"{words}, which lacks it; it has {', '.join(had) or 'none'}")
+    if refused := list(refusals(asked, read(asked))):
+        module.fail_json(msg="; ".join(refused))
 
     def perform(command):
         if command[0] == "sysctl":

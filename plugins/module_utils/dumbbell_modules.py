@@ -1,15 +1,16 @@
-"""TCP congestion controls of a host: what is available, in which build, what could be loaded, what lacks."""
+"""Kernel modules and congestion controls of a host: what is loaded, in which build, and what it lacks."""
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 # net/ipv4 also holds modules of that prefix which are no congestion control.
-OTHER_MODULES = {"diag"}
-MODULE_FILE = re.compile(r"(?P<path>(?:.*/)?tcp_(?P<name>\w+)\.ko(?:\.\w+)?)")
+NO_CONTROLS = {"tcp_diag"}
+MODULE_FILE = re.compile(r"(?:.*/)?(?P<name>[^/]+)\.ko(?:\.\w+)?")
 # Note of type 3 (NT_GNU_BUILD_ID), owner GNU, with a SHA-1: elf(5).
 BUILD_ID = re.compile(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0(.{20})", re.DOTALL)
 
@@ -23,7 +24,7 @@ class ModuleFile(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A control in the running kernel: its build (None if built in or unknown) and its parameters' values."""
+    """A module in the running kernel: its build (None if built in or unknown) and its parameters' values."""
 
     srcversion: str | None
     build_id: str | None
@@ -31,10 +32,10 @@ class Loaded(NamedTuple):
     read_only: frozenset[str]
 
 
-class Controls(NamedTuple):
-    """Congestion controls by name, as a host has them at one moment.
+class Modules(NamedTuple):
+    """Modules by name, and congestion controls by theirs, as a host has them at one moment.
 
-    `loaded` and `files` are of the controls asked for only.
+    `loaded`, where what is built in counts as loaded, and `files` are of the modules asked for only.
     """
 
     available: list[str]
@@ -45,21 +46,39 @@ class Controls(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Controls to have, parameters by control and name, and exactly those that any user may choose.
+    """Modules to have, with parameters by name; controls to have, and exactly those that any user may choose.
 
     With `allowed` None they are what is allowed already, and `controls`.
     """
 
+    modules: dict[str, dict[str, str]]
     controls: list[str]
-    parameters: dict[str, dict[str, str]]
     allowed: list[str] | None
 
+    @property
+    def names(self) -> list[str]:
+        """Modules to have, those of the controls included."""
+        return list(dict.fromkeys([*self.modules, *map(module_of, self.controls)]))
 
-def loadable(modules_dep: str) -> dict[str, str]:
-    """Control to the relative path of its module (any compression), as depmod chose them for modprobe."""
+
+def module_of(control: str) -> str:
+    """Name of the module of a congestion control, unless it is built in."""
+    return f"tcp_{control}"
+
+
+def control_of(module: str) -> str | None:
+    """Congestion control that a module is, by its name; None if it is none."""
+    return None if module in NO_CONTROLS or not module.startswith("tcp_") else module[len("tcp_") :]
+
+
+def module_files(modules_dep: str) -> dict[str, str]:
+    """Module to the relative path of its file (any compression), as depmod chose them for modprobe.
+
+    `modules.builtin` has the same form.
+    """
     files = (line.partition(":")[0] for line in modules_dep.splitlines())
     matches = filter(None, map(MODULE_FILE.fullmatch, files))
-    return {match["name"]: match["path"] for match in matches if match["name"] not in OTHER_MODULES}
+    return {match["name"].replace("-", "_"): match[0] for match in matches}
 
 
 def build_id(notes: bytes) -> str | None:
@@ -83,26 +102,25 @@ def canonical(value: object) -> str:
     return {"Y": "1", "N": "0"}.get(text, text)
 
 
-def missing(asked: Iterable[str], found: Controls) -> list[str]:
-    """Controls asked for that this host neither has nor can load."""
-    return [name for name in asked if name not in {*found.available, *found.loadable}]
+def refusals(asked: Asked, found: Modules) -> Iterable[str]:
+    """What this host neither has nor can load, each with what it has instead."""
+    controls = sorted({*found.available, *filter(None, map(control_of, found.loadable))})
+    if lacking := [name for name in asked.controls if name not in controls]:
+        had = ", ".join(controls)
+        yield f"asked for congestion control {', '.join(lacking)}, which this host lacks; it has {had}"
+    for name in asked.modules:
+        if name not in found.loaded and name not in found.loadable:
+            near = [f"; did you mean {n}?" for n in difflib.get_close_matches(name, found.loadable, n=1)]
+            yield "".join([f"asked for module {name}, which this host lacks", *near])
+        elif name in found.loaded or name in found.files:  # else not known before it is loaded
+            has = set(found.loaded[name].parameters if name in found.loaded else ())
+            has |= found.files[name].parameters if name in found.files else set()
+            if wrong := sorted(set(asked.modules[name]) - has):
+                had = ", ".join(sorted(has)) or "none"
+                yield f"asked for parameter {', '.join(wrong)} of module {name}, which lacks it; it has {had}"
 
 
-def unknown_parameters(asked: Asked, found: Controls) -> dict[str, tuple[list[str], list[str]]]:
-    """Control to (parameters asked for that it does not have, those that it has)."""
-    wrong = {}
-    for name, values in asked.parameters.items():
-        if name not in found.loaded and name not in found.files:
-            continue  # not known before it is loaded
-        has: set[str] = set(found.loaded[name].parameters) if name in found.loaded else set()
-        if name in found.files:
-            has |= found.files[name].parameters
-        if lacking := sorted(set(values) - has):
-            wrong[name] = (lacking, sorted(has))
-    return wrong
-
-
-def stale(name: str, found: Controls) -> bool:
+def stale(name: str, found: Modules) -> bool:
     """Whether the build that is loaded is not the one in the module's file."""
     if name not in found.loaded or name not in found.files:
         return False
@@ -111,27 +129,26 @@ def stale(name: str, found: Controls) -> bool:
     return any(one != other for one, other in pairs if one and other)
 
 
-def wrong_parameters(name: str, asked: Asked, found: Controls) -> dict[str, tuple[str, str | None]]:
-    """Parameter to (asked, found) of a control that is loaded."""
+def wrong_parameters(name: str, asked: Asked, found: Modules) -> dict[str, tuple[str, str | None]]:
+    """Parameter to (asked, found) of a module that is loaded."""
     has = found.loaded[name].parameters if name in found.loaded else {}
-    values = asked.parameters.get(name, {})
     return {
         parameter: (value, has.get(parameter))
-        for parameter, value in values.items()
+        for parameter, value in asked.modules.get(name, {}).items()
         if canonical(has.get(parameter)) != canonical(value)
     }
 
 
-def _allowed(asked: Asked, found: Controls) -> list[str]:
+def _allowed(asked: Asked, found: Modules) -> list[str]:
     return asked.allowed or list(dict.fromkeys([*found.allowed, *asked.controls]))
 
 
-def mismatches(asked: Asked, found: Controls) -> dict[str, tuple[Any, Any]]:
+def mismatches(asked: Asked, found: Modules) -> dict[str, tuple[Any, Any]]:
     """What differs to (asked, found)."""
     wrong: dict[str, tuple[Any, Any]] = {}
-    for name in asked.controls:
-        if name not in found.available:
-            wrong[name] = ("available", found.available)
+    for name in asked.names:
+        if name not in found.loaded:
+            wrong[name] = ("loaded", None)
             continue
         if stale(name, found):
             wrong[f"build of {name}"] = (found.files[name][:2], found.loaded[name][:2])
@@ -142,22 +159,22 @@ def mismatches(asked: Asked, found: Controls) -> dict[str, tuple[Any, Any]]:
     return wrong
 
 
-def plan(asked: Asked, found: Controls) -> list[list[str]]:
+def plan(asked: Asked, found: Modules) -> list[list[str]]:
     """Load what is not there, and anew what is another build; set parameters; then allow to any user."""
     commands = []
     reloaded = False
-    for name in asked.controls:
-        values = asked.parameters.get(name, {})
-        load = ["modprobe", f"tcp_{name}", *(f"{parameter}={value}" for parameter, value in values.items())]
+    for name in asked.names:
+        values = asked.modules.get(name, {})
+        load = ["modprobe", name, *(f"{parameter}={value}" for parameter, value in values.items())]
         wrong = wrong_parameters(name, asked, found)
-        if name not in found.available:
+        if name not in found.loaded:
             commands.append(load)
-        elif stale(name, found) or (name in found.loaded and wrong.keys() & found.loaded[name].read_only):
-            commands += [["modprobe", "--remove", f"tcp_{name}"], load]
+        elif stale(name, found) or wrong.keys() & found.loaded[name].read_only:
+            commands += [["modprobe", "--remove", name], load]
             reloaded = True
         else:
             for parameter, (value, _) in wrong.items():
-                write = f"echo {shlex.quote(value)} >/sys/module/tcp_{name}/parameters/{parameter}"
+                write = f"echo {shlex.quote(value)} >/sys/module/{name}/parameters/{parameter}"
                 commands.append(["sh", "-c", write])
     allowed = _allowed(asked, found)
     # A control that was taken out is no longer allowed when it comes back.
@@ -166,15 +183,15 @@ def plan(asked: Asked, found: Controls) -> list[list[str]]:
     return commands
 
 
-def predict(asked: Asked, found: Controls) -> Controls:
-    """The controls after the plan."""
+def predict(asked: Asked, found: Modules) -> Modules:
+    """The modules after the plan."""
     loaded = dict(found.loaded)
-    for name in asked.controls:
-        values = asked.parameters.get(name, {})
-        if name in found.files and (name not in found.available or stale(name, found)):
-            file = found.files[name]
+    for name in asked.names:
+        values = asked.modules.get(name, {})
+        if name not in loaded or stale(name, found):
+            file = found.files.get(name, ModuleFile(None, None, frozenset()))
             loaded[name] = Loaded(file.srcversion, file.build_id, dict(values), frozenset())
-        elif name in loaded:
+        else:
             loaded[name] = loaded[name]._replace(parameters=loaded[name].parameters | values)
     return found._replace(
         available=list(dict.fromkeys([*found.available, *asked.controls])),
@@ -183,15 +200,14 @@ def predict(asked: Asked, found: Controls) -> Controls:
     )
 
 
-def report(asked: Asked, found: Controls) -> dict[str, Any]:
-    """What users see; controls asked for come with the build that is loaded and its parameters."""
-    nothing = Loaded(None, None, {}, frozenset())
-    loaded = {name: found.loaded.get(name, nothing) for name in asked.controls if name in found.available}
+def report(asked: Asked, found: Modules) -> dict[str, Any]:
+    """What users see; modules asked for come with the build that is loaded and its parameters."""
     return {
         "available": found.available,
         "allowed": found.allowed,
-        "congestion_controls": {
+        "loaded": {
             name: {"srcversion": one.srcversion, "build_id": one.build_id, "parameters": one.parameters}
-            for name, one in loaded.items()
+            for name, one in found.loaded.items()
+            if name in asked.names
         },
     }

@@ -1,0 +1,25 @@
+"""Find a run that was begun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from dumbbell.store.rundir import RunDir
+
+
+class ActionModule(ActionBase):
+    """Argument: ``run_dir``. Returns what RunDir.facts says of the run and of all its points."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Read the run directory."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec({"run_dir": {"type": "path", "required": True}})
+        try:
+            run = RunDir.open(Path(args["run_dir"]))
+        except (OSError, ValueError) as error:
+            raise AnsibleActionFail(f"{args['run_dir']} is no directory of a run: {error}") from None
+        return result | run.facts(run.executions)

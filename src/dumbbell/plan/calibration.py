@@ -1,0 +1,170 @@
+"""What is measured of the path before the flows run, one after the other, over a path that is idle else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from dumbbell.plan.document import SERVER_LEAD_NS, Action, Flow, PingAction, TcpListenAction, TcpPingAction
+from dumbbell.plan.path import PACKET_BYTES, UDP_HEADER_BYTES, PlannedPath, Way
+from dumbbell.plan.ports import FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports
+
+PING_COUNT = 51  # the first also waits for ARP and is dropped
+PING_INTERVAL_NS = 50_000_000
+PING_NS = PING_COUNT * PING_INTERVAL_NS
+PROBE_BYTES = 64  # payload of a datagram that shows a delay
+RATE_LOAD = 1.1  # offered, as a multiple of the bottleneck's rate: fills its queue, with little more work
+RATE_PAYLOAD_BYTES = PACKET_BYTES - UDP_HEADER_BYTES  # full packets
+RATE_NS = 4_000_000_000
+SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
+
+Probe = Literal["delayed", "plain"]  # over a port with a delay of its own, over one without
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two hosts between which data goes, and the way that it takes."""
+
+    src_host: str
+    dst_host: str
+    src: str
+    dst: str
+    direction: Way
+
+
+def rate_name(direction: Way) -> str:
+    """What the flow is called that fills the path this way."""
+    return "calibration_rate" if direction == "forward" else "calibration_rate_reverse"
+
+
+def probe_name(flow: Flow, probe: Probe) -> str:
+    """What a probe of a flow's own delay is called."""
+    return f"{flow.name}.{probe}"
+
+
+class Calibration:
+    """Its flows, its other actions by host, and how long it takes.
+
+    First the idle RTT of each pair; then the delay of each flow that has one of its own, by two probes at a
+    time; then the rate of the path, each way that data goes.
+    """
+
+    def __init__(
+        self, path: PlannedPath | None, pairs: Sequence[Pair], measured: Sequence[Flow], ports: Ports
+    ) -> None:
+        self.flows: list[Flow] = []
+        self.actions: list[tuple[str, Action]] = []
+        self.duration_ns = 0
+        self._ports = ports
+        for pair in pairs:
+            self._idle_rtt(pair)
+        delayed = [flow for flow in measured if flow.delay_us]
+        for flow in delayed:  # the path would delay all else that used their ports
+            ports.take(flow.server_host, flow.server_port)
+        for flow in delayed:
+            self._own_delay(flow)
+        if path is not None:
+            ways: dict[Way, Pair] = {}
+            for pair in pairs:
+                ways.setdefault(pair.direction, pair)
+            for pair in ways.values():
+                self._rate(path, pair)
+
+    def _idle_rtt(self, pair: Pair) -> None:
+        ping = PingAction(
+            at_ns=self.duration_ns,
+            kind="ping",
+            name=f"{pair.src_host}-{pair.dst_host}",
+            dst=pair.dst,
+            count=PING_COUNT,
+            interval_ns=PING_INTERVAL_NS,
+        )
+        self.actions.append((pair.src_host, ping))
+        self.duration_ns += PING_NS + SETTLE_NS
+
+    def _own_delay(self, flow: Flow) -> None:
+        """What packets of its port take longer than others of the same hosts, by the same clocks."""
+        pair = Pair(flow.src_host, flow.dst_host, flow.src, flow.dst, flow.direction)
+        other_port = self._server_port(flow.server_host)
+        ports: dict[Probe, int] = {"delayed": flow.server_port, "plain": other_port}
+        start_ns = self.duration_ns
+        for probe, port in ports.items():
+            name = probe_name(flow, probe)
+            if "tcp" in flow.protocols:
+                ping = TcpPingAction(
+                    at_ns=start_ns,
+                    kind="tcp_ping",
+                    name=name,
+                    dst=flow.server,
+                    dst_port=port,
+                    count=PING_COUNT,
+                    interval_ns=PING_INTERVAL_NS,
+                )
+                listen = TcpListenAction(
+                    at_ns=-SERVER_LEAD_NS, kind="tcp_listen", name=name, dst=flow.server, dst_port=port
+                )
+                self.actions += [(flow.client_host, ping), (flow.server_host, listen)]
+            if "udp" in flow.protocols:
+                rate_bps = 8 * PROBE_BYTES * 10**9 // PING_INTERVAL_NS
+                self._datagrams(
+                    name,
+                    pair,
+                    port,
+                    start_ns=start_ns,
+                    duration_ns=PING_NS,
+                    rate_bps=rate_bps,
+                    payload_bytes=PROBE_BYTES,
+                )
+            start_ns += PING_INTERVAL_NS // 2  # in turns
+        self.duration_ns += PING_NS + SETTLE_NS
+
+    def _rate(self, path: PlannedPath, pair: Pair) -> None:
+        """More datagrams than the bottleneck lets through."""
+        rate_bps = math.ceil(RATE_LOAD * path.rate_bps(pair.direction) * RATE_PAYLOAD_BYTES / PACKET_BYTES)
+        port = self._server_port(pair.dst_host)
+        self._datagrams(
+            rate_name(pair.direction),
+            pair,
+            port,
+            start_ns=self.duration_ns,
+            duration_ns=RATE_NS,
+            rate_bps=rate_bps,
+            payload_bytes=RATE_PAYLOAD_BYTES,
+        )
+        self.duration_ns += RATE_NS + SETTLE_NS
+
+    def _datagrams(
+        self,
+        name: str,
+        pair: Pair,
+        server_port: int,
+        *,
+        start_ns: int,
+        duration_ns: int,
+        rate_bps: int,
+        payload_bytes: int,
+    ) -> None:
+        flow = Flow(
+            name=name,
+            kind="udp",
+            **asdict(pair),
+            server_port=server_port,
+            client_port=self._taken(pair.src_host, FIRST_CLIENT_PORT),
+            streams=1,
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            congestion_control=None,
+            rate_bps=rate_bps,
+            payload_bytes=payload_bytes,
+        )
+        self.flows.append(flow)
+
+    def _server_port(self, host: str) -> int:
+        return self._taken(host, FIRST_SERVER_PORT)
+
+    def _taken(self, host: str, first: int) -> int:
+        port = self._ports.take(host, first)
+        assert port is not None  # the flows to be measured needed more of them
+        return port

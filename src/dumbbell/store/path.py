@@ -1,0 +1,169 @@
+"""What counters, samples and probes say of the path, in the words of the plan."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, Literal
+
+import polars as pl
+
+from dumbbell.plan import (
+    PACKET_BYTES,
+    UDP_HEADER_BYTES,
+    Flow,
+    PlannedPath,
+    Probe,
+    Way,
+    probe_name,
+)
+from dumbbell.store.run import Run, dig, read_json
+
+TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut to whole microseconds
+# What is lost in reading back, by the unit at the end of a name: a rate is kept in bytes, a share in 32 bits.
+RESOLUTION = {"us": TC_ROUNDING_US, "bps": 8}
+LEAST_SHARE = 2**-32
+
+NETEM_SHARES = ("loss", "duplicate", "corrupt", "reorder")
+GEMODEL = ("p", "r", "loss_bad", "loss_good")
+GEMODEL_FIELDS = tuple(f"gemodel_{name}" for name in GEMODEL)
+NETEM = ("parent", "delay_ns", "jitter_ns", "rate_bps", *NETEM_SHARES, *GEMODEL_FIELDS)
+QUEUE = ("limit_packets", "limit_bytes", "ecn", "target_us", "interval_us")
+
+
+def agrees(asked: Any, found: Any, resolution: float = LEAST_SHARE) -> bool:
+    """Equal in every key asked for, but for what is lost in reading back; what is nothing may be absent."""
+    if found is None:
+        return not asked
+    if isinstance(asked, dict):
+        return isinstance(found, dict) and all(
+            agrees(value, found.get(key), RESOLUTION.get(key.rpartition("_")[2], LEAST_SHARE))
+            for key, value in asked.items()
+        )
+    if isinstance(asked, list):
+        return isinstance(found, list) and len(asked) == len(found) and all(map(agrees, asked, found))
+    if isinstance(asked, int | float) and isinstance(found, int | float):  # tc shows six digits
+        return math.isclose(asked, found, rel_tol=1e-5, abs_tol=resolution)
+    return bool(asked == found)
+
+
+# --- the calibration ------------------------------------------------------------------------------
+
+
+def served_bps(qdisc: pl.DataFrame, path: PlannedPath, flow: Flow) -> float | None:
+    """What a bottleneck sent while it had a queue, by the time that this took; None if it never had.
+
+    ``qdisc`` has the columns of the measurement of that name. Of all bottlenecks, that of the flow sent most.
+    """
+    way = path.way(flow.direction)
+    rows = qdisc.filter(
+        (pl.col("phase") == "calibration")
+        & (pl.col("kind") == way.queue.kind)
+        & (pl.col("parent") != "root")
+        & pl.col("t_ns").is_between(flow.start_ns, flow.end_ns)
+    )
+    if rows.is_empty():
+        return None
+    own = ("host", "dev", "handle")
+    steps = rows.sort("t_ns").select(
+        *own,
+        sent_bytes=pl.col("bytes").diff().over(own),
+        took_ns=pl.col("t_ns").diff().over(own),
+        queued=(pl.min_horizontal("backlog_bytes", pl.col("backlog_bytes").shift().over(own)) > 0),
+    )
+    busy = steps.group_by(own).agg(pl.col("sent_bytes", "took_ns").filter("queued").sum())
+    sent_bytes, took_ns = busy.sort("sent_bytes").select("sent_bytes", "took_ns").row(-1)
+    return 8e9 * sent_bytes / took_ns if took_ns else None
+
+
+def blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> float | None:
+    """What came through while a blast kept the bottleneck's queue full, by the time that this took.
+
+    That ends with the last arrival, or when a full queue had to be empty: a receiver that was kept waiting
+    gets the last packets later than the path has let them through.
+    """
+    way = path.way(flow.direction)
+    packets, first, last = (
+        dig(arrived, key) for key in ("received_packets", "first_unix_ns", "last_unix_ns")
+    )
+    end = dig(sent, "last_unix_ns")
+    if not packets or not end or not flow.payload_bytes:
+        return None
+    limit_bytes = way.queue.limit_bytes or (way.queue.limit_packets or 0) * PACKET_BYTES
+    if limit_bytes:
+        last = min(last, end + 1000 * way.delay_us + 8 * 10**9 * limit_bytes // way.rate_bps)
+    bits = 8 * packets * (flow.payload_bytes + UDP_HEADER_BYTES)
+    return bits * 1e9 / (last - first) / way.arriving if last > first and way.arriving else None
+
+
+def probe_ns(
+    run: Run, flow: Flow, protocol: Literal["tcp", "udp"], probe: Probe, *, median: bool
+) -> float | None:
+    """What the quickest packet of a probe took, or half of them; there and back over TCP, one way over UDP.
+
+    None if fewer than half came through.
+    """
+    name = probe_name(flow, probe)
+    if protocol == "tcp":
+        found = read_json(run.raw(flow.client_host, "calibration", f"tcp-ping-{name}.json"))
+        rtts, sent = dig(found, "rtts_ns"), dig(found, "sent")
+        if not rtts or not sent or len(rtts) < sent / 2:
+            return None
+        return float(statistics.median(rtts) if median else min(rtts))
+    found = read_json(run.raw(flow.dst_host, "calibration", f"udp-{name}-receiver.json"))
+    received, lost = dig(found, "received_packets"), dig(found, "lost_packets")
+    if not received or lost is None or received < lost:
+        return None
+    delay = dig(found, "delay_p50_ns" if median else "delay_min_ns")
+    return None if delay is None else float(delay)
+
+
+# --- changes within a run -------------------------------------------------------------------------
+
+
+def conditions_held(
+    run: Run, tables: dict[str, pl.DataFrame], host: str, name: Way, span_unix_ns: tuple[int, int | None]
+) -> list[dict[str, Any]]:
+    """All that a direction was in a time, by the settings in every sample of its qdiscs; empty without any.
+
+    In the shape of :class:`Conditions`, without a distribution, which no kernel shows. The path's own delay
+    is part of its delay, and delays of flows' own are not.
+    """
+    about = dig(run.states[host], "path")
+    bottleneck, delay_line = (dig(about, "devices", name, stage) for stage in ("bottleneck", "delay_line"))
+    assert run.point.path is not None
+    way = run.point.path.way(name)
+    own_us = sorted({0, *(flow.delay_us for flow in way.flows or [])})  # of the delay line's bands
+    start, end = span_unix_ns
+
+    def settings(table: str, device: Any, kind: str, names: Sequence[str]) -> list[dict[str, Any]]:
+        rows = tables.get(table, pl.DataFrame())
+        if device is None or rows.is_empty():
+            return []
+        own = rows.filter(pl.col("unix_ns") >= start, phase="measurement", host=host, dev=device, kind=kind)
+        own = own if end is None else own.filter(pl.col("unix_ns") < end)
+        return own.select(n for n in names if n in own.columns).unique(maintain_order=True).to_dicts()
+
+    classes = settings("tc_class", bottleneck, "htb", ["rate_bps"])
+    queues = settings("qdisc", bottleneck, way.queue.kind, QUEUE)
+    netems = settings("qdisc", delay_line, "netem", NETEM) or [{}]  # without delay and loss there is none
+    found = []
+    for held, queue, netem in product(classes, queues, netems):
+        band = int(netem.get("parent", "").partition(":")[2] or "1", 16) - 1
+        delay_us = (netem.get("delay_ns") or 0) / 1000 + (dig(about, "trim_us") or 0) - own_us[band]
+        gemodel = [netem.get(field) for field in GEMODEL_FIELDS]
+        found.append(
+            {"rate_bps": held.get("rate_bps"), "delay_us": round(delay_us, 3)}
+            | {key: netem.get(key) for key in NETEM_SHARES}
+            | {"loss_gemodel": None if None in gemodel else dict(zip(GEMODEL, gemodel, strict=True))}
+            | {"jitter_us": (netem.get("jitter_ns") or 0) / 1000, "keep_order": bool(netem.get("rate_bps"))}
+            | {"queue": {"kind": way.queue.kind} | {k: v for k, v in queue.items() if v is not None}}
+        )
+    return found
+
+
+def holds(asked: dict[str, Any], found: dict[str, Any]) -> bool:
+    """Whether a direction was what was asked, and nothing more."""
+    return agrees(asked, found) and not any(value for key, value in found.items() if key not in asked)
