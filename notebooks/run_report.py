@@ -29,6 +29,9 @@ report.header()
 # %%
 report.facts()
 
+# %%
+report.fetches()
+
 # %% [markdown]
 # ## Goodput
 
@@ -58,6 +61,12 @@ report.srtt()
 
 # %%
 report.queue()
+
+# %% [markdown]
+# ## Connections by the names of RFC 4898
+
+# %%
+report.variables()
 
 # %% [markdown]
 # ## Hosts and versions
