@@ -14,7 +14,7 @@ STATICCHECK_VERSION := 0.8.2
 TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
-GO_SOURCES := go.mod go.sum $(shell find agent cmd collectors traffic -name '*.go')
+GO_SOURCES := go.mod go.sum $(shell find agent cmd collectors traffic -name '*.go' -o -name '*.o')
 
 .PHONY: help
 help: ## list the targets
@@ -30,7 +30,12 @@ test: lab build ## run the tests, the end-to-end ones in the lab
 	command -v iperf3 >/dev/null || apt-get install --quiet --yes --no-install-recommends iperf3
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
-	pytest -m 'not kernels and not fidelity'
+	pytest -m 'not long and not kernels and not fidelity'
+
+.PHONY: test-lab
+test-lab: lab build ## every end-to-end test in the lab, with faults and interruptions; an hour
+	$(MAKE) --no-print-directory .lab/provisioned
+	pytest -m 'e2e and not kernels and not fidelity'
 
 .PHONY: test-fidelity
 test-fidelity: lab build ## measure a few emulated paths in the lab; on a machine that does nothing else
@@ -38,7 +43,8 @@ test-fidelity: lab build ## measure a few emulated paths in the lab; on a machin
 	pytest -m fidelity
 
 .PHONY: test-kernels
-test-kernels: setup build ## build a kernel and boot hosts of a lab of their own with several; half an hour and more
+test-kernels: lab build ## build a kernel, boot hosts of a lab of their own with several, trace runs in the lab; half an hour and more
+	$(MAKE) --no-print-directory .lab/provisioned
 	pytest -m kernels
 
 .PHONY: lint
@@ -85,6 +91,26 @@ fidelity: lab build ## measure emulated paths in the lab; write docs/fidelity.md
 .PHONY: bench-collect
 bench-collect: build ## measure what the collectors cost beside ss and flent, for 35 minutes, into bench/collect.json
 	python bench/collect.py
+
+.PHONY: bench-lab
+bench-lab: lab build ## measure in the lab what collectors take from a flow, and how fast rows are stored
+	$(MAKE) --no-print-directory .lab/provisioned
+	PYTHONPATH=tests python bench/in_lab.py
+
+.PHONY: bench-soak
+bench-soak: lab build ## twenty runs of four flows in the lab: memory of controller and agents, and when flows start
+	$(MAKE) --no-print-directory .lab/provisioned
+	PYTHONPATH=tests python bench/soak.py
+
+# A compiler of one version and no paths of this machine: the same bytes wherever it is made. A test compares them.
+EBPF_OBJECT ?= collectors/ebpf/counters.o
+.PHONY: ebpf
+ebpf: ## compile collectors/ebpf/counters.c into the object that is committed beside it
+	type clang-14 llvm-strip-14 >/dev/null 2>&1 && test -e /usr/include/bpf/bpf_helpers.h || \
+	    apt-get install --quiet --yes --no-install-recommends clang-14 llvm-14 libbpf-dev
+	clang-14 -target bpfel -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -I/usr/include/$$(uname -m)-linux-gnu \
+	    -fdebug-compilation-dir=. -c collectors/ebpf/counters.c -o $(EBPF_OBJECT)
+	llvm-strip-14 --strip-debug $(EBPF_OBJECT)
 
 .PHONY: build
 build: .build/bin/dumbbell-agent .build/bin/dumbbell-collect .build/bin/telegraf .build/bin/influxd ## build agent, collectors, Telegraf and InfluxDB

@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -164,8 +164,7 @@ def per_sample() -> Iterator[Row]:
         ("flent's loop", flent),
     )
     for name, values in costs:
-        spread = max(values) - min(values)
-        yield Row(f"CPU per sample, 1 flow: {name}", statistics.median(values), "us", n=5, spread=spread)
+        yield Row.median(f"CPU per sample, 1 flow: {name}", values, "us")
     pairs = (
         ("loop of ss / collector", ss, ours),
         ("loop of ss / collector, every ms", ss, waking),
@@ -173,8 +172,7 @@ def per_sample() -> Iterator[Row]:
     )
     for name, peers, own in pairs:
         ratios = [peer / mine for peer, mine in zip(peers, own, strict=True)]
-        spread = max(ratios) - min(ratios)
-        yield Row(f"CPU per sample: {name}", statistics.median(ratios), "x", 5, spread, ">= 100")
+        yield Row.median(f"CPU per sample: {name}", ratios, "x", ">= 100")
 
 
 def shares() -> Iterator[Row]:
@@ -233,11 +231,24 @@ def decoding() -> Iterator[Row]:
         ("tcpinfo", "BenchmarkAddFields", "tcp_info rows written", None),
         ("trace", "BenchmarkRecords", "pages of 14 kernel events read", None),
     ):
-        command = ["go", "test", "-run=^$", f"-bench=^{benchmark}$", "-count=5", f"./collectors/{package}"]
-        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        out = _go_benchmark(package, benchmark)
         rates = [1e9 / float(ns) for ns in re.findall(r"([0-9.]+) ns/op", out)]
-        spread = max(rates) - min(rates)
-        yield Row(name, statistics.median(rates), "/s per core", len(rates), spread, target)
+        yield Row.median(name, rates, "/s per core", target)
+
+
+def programs() -> Iterator[Row]:
+    """What the kernel spends in eBPF programs at each segment that arrives, by its own statistics."""
+    out = _go_benchmark("ebpf", "BenchmarkSegment")
+    for case in ("counted", "not_counted"):
+        found = re.findall(rf"BenchmarkSegment/{case}-\S+.*\s([0-9.]+) ns/segment", out)
+        name = f"eBPF, a segment of a connection that is {case.replace('_', ' ')}"
+        yield Row.median(name, [float(ns) for ns in found], "ns")
+
+
+def _go_benchmark(package: str, benchmark: str) -> str:
+    """What five runs of a benchmark of Go's say."""
+    command = ["go", "test", "-run=^$", f"-bench=^{benchmark}$", "-count=5", f"./collectors/{package}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def disk() -> Iterator[Row]:
@@ -260,22 +271,30 @@ def disk() -> Iterator[Row]:
 
 def backfill() -> Iterator[Row]:
     """From spools into a fresh InfluxDB, by the store's own code."""
+    rows = tcp_info_rows("10s")
+    with tempfile.TemporaryDirectory() as folder, influxd(Path(folder)) as target, Influx(target) as influx:
+        yield from backfilled(influx, rows, "backfill", ">= 200000")
+
+
+def tcp_info_rows(duration: str) -> list[bytes]:
+    """Rows of ten flows every ms, as a spool has them."""
     with tempfile.TemporaryDirectory() as folder, flows(10) as ten:
         kept = Path(folder) / "kept.lp"
-        Sampled(*ten.tuples(), interval="1ms", duration="10s", keep=kept)
-        rows = [line for line in kept.read_bytes().splitlines(keepends=True) if line.startswith(b"tcp_info")]
-        values = sum(line.count(b"=") for line in rows[:1000]) / 1000
-        with influxd(Path(folder)) as target, Influx(target) as influx:
-            began = time.monotonic()
-            influx.write([b"".join(rows)])
-            elapsed = time.monotonic() - began
-            found = influx.query('SELECT count("mono_ns") FROM "tcp_info"')
-            if found[0]["count"] != len(rows):
-                raise ValueError(f"{len(rows)} rows were written, InfluxDB has {found}")
-        yield Row("backfill: rows of tcp_info", len(rows) / elapsed, "rows/s", len(rows))
-        yield Row(
-            "backfill: values of tcp_info", values * len(rows) / elapsed, "values/s", target=">= 200000"
-        )
+        Sampled(*ten.tuples(), interval="1ms", duration=duration, keep=kept)
+        return [line for line in kept.read_bytes().splitlines(keepends=True) if line.startswith(b"tcp_info")]
+
+
+def backfilled(influx: Influx, rows: Sequence[bytes], name: str, target: str) -> Iterator[Row]:
+    """Rows and values a second that an empty database takes; ValueError unless it then has all rows."""
+    values = sum(line.count(b"=") for line in rows[:1000]) / 1000
+    began = time.monotonic()
+    influx.write([b"".join(rows)])
+    elapsed = time.monotonic() - began
+    found = influx.query('SELECT count("mono_ns") FROM "tcp_info"')
+    if found[0]["count"] != len(rows):
+        raise ValueError(f"{len(rows)} rows were written, InfluxDB has {found}")
+    yield Row(f"{name}: rows of tcp_info", len(rows) / elapsed, "rows/s", len(rows))
+    yield Row(f"{name}: values of tcp_info", values * len(rows) / elapsed, "values/s", target=target)
 
 
 @contextmanager
@@ -309,6 +328,7 @@ PARTS: dict[str, Callable[[], Iterator[Row]]] = {
     "per-sample": per_sample,
     "shares": shares,
     "decoding": decoding,
+    "programs": programs,
     "disk": disk,
     "backfill": backfill,
 }

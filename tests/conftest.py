@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import json
 import shutil
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
 from lab import INFLUXDB_PORT, SECRET, Lab
-from synthetic import write_run
-
-from playbooks import BIN, REPOSITORY
+from synthetic import REPOSITORY, write_run
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +14,19 @@ def _synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_dir = tmp_path_factory.mktemp("results") / "run"
     write_run(run_dir)
     return run_dir
+
+
+@pytest.fixture(scope="session")
+def _changing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run_dir = tmp_path_factory.mktemp("results") / "changing"
+    write_run(run_dir, REPOSITORY / "tests" / "e2e" / "changing_path.yml")
+    return run_dir
+
+
+@pytest.fixture
+def changing(_changing: Path, tmp_path: Path) -> Path:
+    """Another, whose path changes and whose flows have delays of their own."""
+    return Path(shutil.copytree(_changing, tmp_path / "run"))
 
 
 @pytest.fixture
@@ -29,23 +38,15 @@ def run_dir(_synthetic: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def lab() -> Lab:
     """The lab of Ansible's inventory, which ``make provision`` has brought up."""
-    listed = subprocess.run(
-        [BIN / "ansible-inventory", "--list"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    hosts = json.loads(listed.stdout)["_meta"]["hostvars"]
-    addresses = {name: found["ansible_host"] for name, found in hosts.items() if "ansible_host" in found}
+    lab = Lab.of_inventory()
+    addresses = lab.addresses
     wanted = [(name, 22) for name in addresses] + [("archive", INFLUXDB_PORT)]
     silent = [why for name, port in wanted if (why := unreachable(name, addresses[name], port))]
     if not SECRET.exists():
         silent.append("InfluxDB has no accounts yet")
     if silent:
         pytest.fail(f"The lab is not up: run make provision. {'; '.join(silent)}", pytrace=False)
-    return Lab(addresses)
+    return lab
 
 
 def unreachable(name: str, address: str, port: int) -> str:

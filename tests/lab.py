@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from dumbbell.store.influx import Influx, InfluxTarget
-from playbooks import REPOSITORY
+from playbooks import BIN, REPOSITORY
 
 LAB = REPOSITORY / ".lab"
 SECRET = LAB / "secrets" / "influxdb_admin"
@@ -21,22 +23,43 @@ class Lab:
     addresses: dict[str, str]
     dir: Path = LAB
 
-    def ssh(self, host: str, command: str) -> str:
-        """Output of a command on a host; the host's key must be the one that the lab gave it."""
-        done = subprocess.run(
+    @classmethod
+    def of_inventory(cls) -> Self:
+        """The lab of Ansible's inventory."""
+        listed = subprocess.run(
+            [BIN / "ansible-inventory", "--list"],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        hosts = json.loads(listed.stdout)["_meta"]["hostvars"]
+        return cls({name: found["ansible_host"] for name, found in hosts.items() if "ansible_host" in found})
+
+    def run(self, host: str, command: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """A command on a host; the host's key must be the one that the lab gave it."""
+        return subprocess.run(
             [
                 *("ssh", "-F", "none", "-i", self.dir / "ssh" / "id_ed25519"),
                 *("-o", f"UserKnownHostsFile={self.dir}/ssh/known_hosts", "-o", "StrictHostKeyChecking=yes"),
                 *("-o", "BatchMode=yes", "-o", "ConnectTimeout=60", f"root@{self.addresses[host]}", command),
             ],
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
-            text=True,
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0, f"{host}: {command}: {done.stderr}"
-        return done.stdout
+
+    def ssh(self, host: str, command: str, stdin: bytes = b"") -> str:
+        """Output of a command that succeeds."""
+        done = self.run(host, command, stdin)
+        assert done.returncode == 0, f"{host}: {command}: {done.stderr.decode()}"
+        return done.stdout.decode()
+
+    def holder(self, host: str) -> str:
+        """Id of the run that has a host; '' for none."""
+        return str(json.loads(self.ssh(host, "cat /var/lib/dumbbell/runs/lock.json"))["run_id"])
 
     def influx(self) -> Influx:
         """The InfluxDB of the host `archive`."""

@@ -154,7 +154,33 @@ def test_it_changes_nothing_the_second_time(lab: KernelLab, other: Result) -> No
     assert boots == {host: lab.ssh(host, "cat /proc/sys/kernel/random/boot_id") for host in lab.hosts}
 
 
-def test_a_reboot_keeps_the_kernel(lab: KernelLab, other: Result) -> None:
+def play_kernel(lab: KernelLab, release: str) -> Result:
+    """Of a kernel that the host has already, by its release, as a run does it."""
+    lab.hosts["uml1"]["kernel_release"] = release
+    done = lab.playbook("tests/e2e/playbooks/kernel.yml", "--limit", "uml1,localhost")
+    del lab.hosts["uml1"]["kernel_release"]
+    return done
+
+
+def test_a_kernel_that_the_host_has_is_booted_by_its_release(lab: KernelLab, other: Result) -> None:
+    assert other.code == 0
+    former = release(FIRST["uml1"])
+    done = play_kernel(lab, former)
+    assert done.code == 0, done.said[-4000:]
+    assert lab.releases()["uml1"] == former
+    again = play_kernel(lab, former)
+    assert (again.code, again.changed["uml1"]) == (0, 0), again.said[-4000:]
+
+
+def test_one_that_it_lacks_is_refused_by_name(lab: KernelLab, other: Result) -> None:
+    assert other.code == 0
+    done = play_kernel(lab, "6.99.0-none")
+    assert done.code != 0
+    assert "asked for kernel 6.99.0-none, which this host lacks; it has " in done.said
+    assert release(OTHER["uml1"]) in done.said.partition("it has ")[2]
+
+
+def test_a_reboot_keeps_the_default_kernel(lab: KernelLab, other: Result) -> None:
     assert other.code == 0
     before = lab.ssh("uml1", "cat /proc/sys/kernel/random/boot_id")
     lab.ssh("uml1", "systemctl --no-block reboot")
@@ -228,7 +254,7 @@ def test_what_was_undone_by_hand_is_seen_and_repaired(modules: KernelLab) -> Non
     modules.ssh("uml1", "modprobe --remove tcp_constant sch_fq && modprobe --ignore-install tcp_vegas")
     checked = play_modules(modules, "--check")
     assert checked.code == 0, checked.said[-4000:]
-    assert checked.changed["uml1"] == 3  # unloading, loading, congestion controls
+    assert checked.changed["uml1"] == 2  # unloading; modules and congestion controls
     assert "tcp_constant" not in modules.ssh("uml1", "cut -d' ' -f1 /proc/modules").split()
     assert play_modules(modules).code == 0
     loaded = modules.ssh("uml1", "cut -d' ' -f1 /proc/modules").split()
@@ -261,8 +287,7 @@ def test_an_unknown_parameter_is_refused_by_name(modules: KernelLab) -> None:
     modules.hosts["uml1"]["modules_parameters"] = asked
     assert done.code != 0
     assert (
-        "asked for parameter windwo of congestion control constant, which lacks it; it has scale, window"
-        in done.said
+        "asked for parameter windwo of module tcp_constant, which lacks it; it has scale, window" in done.said
     )
 
 

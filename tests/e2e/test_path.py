@@ -1,14 +1,19 @@
-"""A few cells of ``make fidelity`` in the lab."""
+"""How exact the lab is, on a machine that does nothing else: a few cells of ``make fidelity``, and a run."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from lab import Lab
+from ruamel.yaml import YAML
+from runs import ATTEMPTS, MS, run_in_time
 
 from playbooks import ansible_playbook, unfolded
 
 pytestmark = [pytest.mark.e2e, pytest.mark.fidelity]
 
-ATTEMPTS = 3
+SCENARIO = Path(__file__).with_name("ten_seconds.yml")
 
 
 def test_the_path_is_as_asked() -> None:
@@ -21,3 +26,14 @@ def test_the_path_is_as_asked() -> None:
             break
     assert code == 0, said[-4000:]
     assert "6 of 6 measurements are within tolerance" in unfolded(said)
+
+
+def test_a_run_passes_within_the_tolerances_that_hold_by_default(lab: Lab, tmp_path: Path) -> None:
+    yaml = YAML()
+    scenario = yaml.load(SCENARIO)
+    del scenario["validity"]
+    yaml.dump(scenario, tmp_path / "ten_seconds.yml")
+    finished = run_in_time(tmp_path / "ten_seconds.yml", tmp_path)
+    verdict = finished.json("verdict.json")
+    assert (verdict["state"], verdict["reasons"]) == ("passed", [])
+    assert all(abs(error_ns) <= 50 * MS for error_ns in finished.facts("start").values())

@@ -17,6 +17,7 @@ import jinja2
 import pytest
 
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
+from dumbbell.store.progress import goodputs
 
 REPOSITORY = Path(__file__).parents[2]
 BUILT = REPOSITORY / ".build/bin"
@@ -146,6 +147,32 @@ def test_rows_are_written_counted_and_read(target: InfluxTarget) -> None:
             'SELECT snd_cwnd FROM tcp_info WHERE "flow" = $flow AND time < 3 GROUP BY "run"', flow="it's 1"
         )
     assert rows == [{"run": "r1", "time": time_ns, "snd_cwnd": 10} for time_ns in (1, 2)]
+
+
+def test_goodputs_are_those_of_the_last_seconds(target: InfluxTarget) -> None:
+    now = time.time_ns()
+    lines = []
+    for back in range(60):  # half a second each: what is long past is no longer of interest
+        at = now - back * 500_000_000
+        sent = 125_000 * (60 - back)  # 2 Mbit/s
+        lines += [
+            f"tcp_info,run=now,flow=tcp,side=sender,stream={stream} bytes_acked={sent}i {at}"
+            for stream in (0, 1)
+        ]
+        lines.append(f"tcp_info,run=now,flow=tcp,side=receiver,stream=0 bytes_acked=0i {at}")
+        lines.append(f"udp,run=now,flow=udp,side=receiver received_bytes={sent}i {at}")
+        lines.append(
+            f"http_fetch,run=now,flow=web,side=receiver fetch={60 - back}i,received_bytes=50000i {at}"
+        )
+        lines.append(f"tcp_info,run=now,flow=web,side=sender bytes_acked={sent // (1 + back % 2)}i {at}")
+        lines.append(f"udp,run=other,flow=strange,side=receiver received_bytes={sent}i {at}")
+        if back > 30:
+            lines.append(f"tcp_info,run=now,flow=dead,side=sender,stream=0 bytes_acked={sent}i {at}")
+    with Influx(target) as influx:
+        influx.write([("\n".join(lines) + "\n").encode()])
+        found = goodputs(influx, "now")
+    assert found.pop("web") / 50_000 in range(1, 17)  # whole fetches: 16 in 8 s, less those that are past
+    assert found == pytest.approx({"tcp": 4e6, "udp": 2e6})
 
 
 def test_telegraf_delivers(target: InfluxTarget, version_1: InfluxTarget, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ sys.path.append(MODULE_UTILS)
 ansible.module_utils.__path__.append(MODULE_UTILS)  # by which they know each other
 
 import dumbbell_baseline as baseline  # noqa: E402
-import dumbbell_congestion as congestion  # noqa: E402
 import dumbbell_cpu as cpu  # noqa: E402
 import dumbbell_ethtool as ethtool  # noqa: E402
 import dumbbell_host as host  # noqa: E402
 import dumbbell_link as link  # noqa: E402
+import dumbbell_modules as modules  # noqa: E402
 import dumbbell_sysctl as sysctl  # noqa: E402
 import dumbbell_tc as tc  # noqa: E402
 
-__all__ = ["FIXTURES", "baseline", "congestion", "cpu", "ethtool", "host", "link", "sysctl", "tc"]
+__all__ = ["FIXTURES", "baseline", "cpu", "ethtool", "host", "link", "modules", "sysctl", "tc"]

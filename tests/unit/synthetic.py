@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dumbbell.plan import Direction, Flow, Inventory, Phase, PingAction, Plan, Point, plan
+from dumbbell.plan import Direction, Flow, Inventory, Phase, PingAction, Plan, Point, plan, rate_name
+from dumbbell.plan.document import PathAction, PhaseHost, TcpPingAction
 
 REPOSITORY = Path(__file__).parents[2]
 T0_UNIX_NS = {"calibration": 1_767_225_600_000_000_000, "measurement": 1_767_225_630_000_000_000}
@@ -22,7 +24,13 @@ MSS = 1448
 PACKET_BITS = 1514 * 8
 TCP_OPTIONS = 7  # timestamps, SACK, window scaling
 PATH_TRIM_US = 250
+DEVICES = {
+    "forward": {"bottleneck": "vec2", "delay_line": "vec2"},
+    "reverse": {"bottleneck": "vec1", "delay_line": "vec1"},
+}
 SAMPLES_A_BATCH = 10
+CLOCK_OFFSET_NS = -700_000  # of receivers against senders
+CHANGE_LATE_NS, CHANGE_TOOK_NS = 1_000_000, 2_000_000
 
 
 def inventory(senders: int = 2, receivers: int = 2) -> Inventory:
@@ -62,26 +70,30 @@ class Fluid:
     acked: np.ndarray[Any, Any]  # [step, connection], packets delivered so far
     lost: np.ndarray[Any, Any]  # [step, connection], packets lost so far
     queue: np.ndarray[Any, Any]  # [step], packets
-    rtt_s: np.ndarray[Any, Any]  # [step]
+    rtt_s: np.ndarray[Any, Any]  # [step, connection]
 
 
 def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float, seed: int) -> Fluid:
     """Rates follow cwnd / RTT; a full queue costs the connection that is hit 30 % of its window."""
-    connections = [(flow, stream) for flow in flows if flow.kind != "udp" for stream in range(flow.streams)]
+    own = ("udp", "http")  # of the agents, which tell of them without samples
+    connections = [(flow, stream) for flow in flows if flow.kind not in own for stream in range(flow.streams)]
     rng = np.random.default_rng(seed)
-    dt, capacity, limit = 1e-3, path.rate_bps / PACKET_BITS, path.queue.limit_packets or 100
+    dt, limit = 1e-3, path.queue.limit_packets or 100
     steps, n = round(duration_s / dt), len(connections)
     cwnd, w_max, epoch = np.zeros(n), np.zeros(n), np.zeros(n)
     slow, back_off_until = np.ones(n, bool), np.zeros(n)
     queue, acked, lost = 0.0, np.zeros(n), np.zeros(n)
     t_ns = np.arange(steps) * 1_000_000
-    out = Fluid(connections, t_ns, *(np.zeros((steps, n)) for _ in range(3)), *np.zeros((2, steps)))
+    own_s = np.array([(flow.delay_us or 0) / 1e6 for flow, _ in connections])
+    shapes = [(steps, n), (steps, n), (steps, n), (steps,), (steps, n)]
+    out = Fluid(connections, t_ns, *map(np.zeros, shapes))
     for step in range(steps):
         t = step * dt
+        capacity = path.at(round(t * 1e9)).rate_bps / PACKET_BITS
         active = np.array([f.start_ns <= t * 1e9 < f.end_ns for f, _ in connections], dtype=bool)
         starting = active & (cwnd == 0)
         cwnd[starting] = 10
-        rtt = rtt_s + queue / capacity
+        rtt = rtt_s + own_s + queue / capacity
         rate = np.where(active, cwnd / rtt, 0)
         served = min(rate.sum(), capacity) if queue < 1 else capacity
         share = rate / rate.sum() if rate.sum() else np.zeros(n)
@@ -94,7 +106,7 @@ def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float
             hit = active & (t >= back_off_until) & (rng.random(n) < np.minimum(1, 2.5 * share))
             w_max[hit], epoch[hit], slow[hit] = cwnd[hit], t, False
             cwnd[hit] *= 0.7
-            back_off_until[hit] = t + rtt
+            back_off_until[hit] = t + rtt[hit]
         k = np.cbrt(w_max * 0.3 / 0.4)
         cubic = 0.4 * (t - epoch - k) ** 3 + w_max
         reno = w_max * 0.7 + 3 * 0.3 / 1.7 * (t - epoch) / rtt
@@ -141,20 +153,29 @@ def write_run(run_dir: Path, scenario: Path = REPOSITORY / "scenarios/two_flow_f
 
 def _state(planned: Point, host: str, *, router: bool) -> dict[str, Any]:
     asked = planned.hosts[host].state
-    nic = {"txqueuelen": asked.txqueuelen or 1000, "mtu": 1500, "offloads": {"sg": True} | asked.offloads}
+    nic = {
+        "txqueuelen": asked.txqueuelen or 1000,
+        "mtu": 1500,
+        "qdisc": "pfifo_fast",
+        "qdisc_options": {"bands": 3},
+        "offloads": {"sg": True} | asked.offloads,
+    }
     path = planned.path.model_dump(include={"forward", "reverse"}) if planned.path and router else None
     if path:
         for direction in path.values():
             direction["delay_us"] -= PATH_TRIM_US
+            direction.pop("changes", None)
         path["trim_us"] = PATH_TRIM_US
+        path["devices"] = DEVICES
     offset = {"router": 0}.get(host, 20_000 + 13_000 * (zlib.crc32(host.encode()) % 9))
     return {
         "kernel": "6.12.0-synthetic",
         "nic": {device: nic for device in (("vec1", "vec2") if router else ("vec1",))},
         "sysctl": asked.sysctls | {"net.ipv4.tcp_congestion_control": "cubic"},
         "modules": {
-            "congestion_controls": {name: {"srcversion": None} for name in asked.congestion_controls},
+            "loaded": {"tcp_cubic": {"build_id": None, "parameters": {"hystart": "1", "fast": "Y"}}},
             "available": ["reno", "cubic"],
+            "allowed": ["reno", "cubic"],
         },
         "path": path,
         "clock": {"offset_ns": offset, "root_dispersion_ns": 80_000, "synchronised": True},
@@ -176,6 +197,9 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, fluid: F
     events: list[dict[str, Any]] = [{"unix_ns": t0 - 6_000_000_000, "event": "armed"}]
     for flow in phase.flows:
         start = t0 + flow.start_ns
+        if host == flow.src_host and flow.kind == "udp":
+            first = {"planned_unix_ns": start, "error_ns": 20_000, "flow": flow.name}
+            events.append({"unix_ns": start + 20_000, "event": "flow_first_data"} | first)
         if host == flow.src_host and flow.kind == "iperf3_tcp":
             late = {"planned_unix_ns": start, "error_ns": 1_730_000 + flow.client_port * 7 % 900_000}
             events += [
@@ -190,6 +214,13 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, fluid: F
                     "name": flow.congestion_control,
                 },
             ]
+        if flow.kind == "http" and host == flow.client_host:
+            late = {"planned_unix_ns": start, "error_ns": 150_000}
+            events.append({"unix_ns": start, "event": "flow_first_data", "flow": flow.name} | late)
+            begun = len(_fetch_times(planned, flow))
+            result = {"asked": flow.fetches or 0, "begun": begun, "done": begun, "failed": 0, "cut": 0}
+            (folder / f"http-{flow.name}-receiver.json").write_text(json.dumps(result))
+    events += _changes_made(own, t0)
     if own.writes_rows:
         ticks = phase.duration_ns // phase.sampling_interval_ns
         rows = _samples(planned, phase, host, t0, fluid)
@@ -197,22 +228,54 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, fluid: F
         sampler = {"sampled": ticks - 1, "ticks": ticks, "missed": 1}
         achieved = {"achieved_interval_ns": 100_012_000, "late_max_ns": 3_100_000}
         events.append({"unix_ns": end, "event": "sampler"} | sampler | achieved)
+        if own.sample.trace:
+            events.append({"unix_ns": end, "event": "trace", "records": 1000, "lost": 0})
     else:
         write_spool(folder / "spool.lp", [])
+    watched = {"steps": 0, "largest_step_ns": 0, "drift_ns": 12_000}
+    events.append({"unix_ns": end, "event": "clock_watched"} | watched)
     events.append({"unix_ns": end + 1_000_000, "event": "done"})
     text = "".join(json.dumps({"mono_ns": e["unix_ns"] - t0 + 10**12} | e) + "\n" for e in events)
     (folder / "events.jsonl").write_text(text)
     for flow in phase.flows:
         if flow.kind == "udp":
-            _write_blast(folder, planned, flow, host, t0)
+            _write_datagrams(folder, planned, flow, host, t0)
+    _write_pings(folder, planned, own, t0)
+
+
+def _changes_made(own: PhaseHost, t0: int) -> Iterator[dict[str, Any]]:
+    for action in own.actions:
+        if isinstance(action, PathAction):
+            at = t0 + action.at_ns
+            made = {"error_ns": CHANGE_LATE_NS, "took_ns": CHANGE_TOOK_NS, "planned_unix_ns": at, "ok": True}
+            yield {"unix_ns": at + CHANGE_LATE_NS, "event": "path_changed", "name": action.name} | made
+
+
+def _write_pings(folder: Path, planned: Point, own: PhaseHost, t0: int) -> None:
+    if not planned.path:
+        return
     for ping in own.actions:
-        if isinstance(ping, PingAction) and planned.path:
-            rtt_ms = planned.path.rtt_ns / 1e6
-            (folder / f"ping-{ping.name}.txt").write_text(ping_text(ping, rtt_ms, t0))
+        rtt_ns = planned.path.rtt_ns
+        if isinstance(ping, PingAction):
+            (folder / f"ping-{ping.name}.txt").write_text(ping_text(ping, rtt_ns / 1e6, t0))
+        if isinstance(ping, TcpPingAction):
+            rtt_ns += _own_delay_ns(planned, ping.dst, ping.dst_port)
+            rtts = [rtt_ns + 230_000 + 10_000 * (i % 5) for i in range(ping.count)]
+            answers = {"sent": ping.count, "rtts_ns": rtts}
+            (folder / f"tcp-ping-{ping.name}.json").write_text(json.dumps(answers))
 
 
-def _write_blast(folder: Path, planned: Point, flow: Flow, host: str, t0: int) -> None:
-    """What the ends of a flow of datagrams report, at more than the rate of the path."""
+def _own_delay_ns(planned: Point, server: str, port: int) -> int:
+    """What a path adds to the round trip to a port."""
+    assert planned.path
+    delays = [delay for _, way in planned.path.ways for delay in way.flows or []]
+    return sum(
+        1000 * d.delay_us for d in delays if (server, port) in ((d.dst, d.dst_port), (d.src, d.src_port))
+    )
+
+
+def _write_datagrams(folder: Path, planned: Point, flow: Flow, host: str, t0: int) -> None:
+    """What the ends of a flow of datagrams report."""
     assert planned.path
     assert flow.rate_bps
     assert flow.payload_bytes
@@ -221,10 +284,15 @@ def _write_blast(folder: Path, planned: Point, flow: Flow, host: str, t0: int) -
     side, delay = (
         ("sender", 0) if host == flow.src_host else ("receiver", planned.path.forward.delay_us * 1000)
     )
-    packets = round(planned.path.rate_bps(flow.direction) * flow.duration_ns / 1e9 / PACKET_BITS)
+    delay += _own_delay_ns(planned, flow.dst, flow.server_port) if side == "receiver" else 0
+    sent_packets = flow.rate_bps * flow.duration_ns / 1e9 / 8 / flow.payload_bytes
+    through = planned.path.rate_bps(flow.direction) * flow.duration_ns / 1e9 / PACKET_BITS
+    packets = round(min(sent_packets, through))
     times = {"first_unix_ns": t0 + flow.start_ns + delay, "last_unix_ns": t0 + flow.end_ns + delay}
     sent = {"asked_bps": flow.rate_bps, "sent_bps": flow.rate_bps}
-    result = times | (sent if side == "sender" else {"received_packets": packets})
+    got = {"received_packets": packets, "lost_packets": round(sent_packets) - packets}
+    got |= {"delay_min_ns": delay + CLOCK_OFFSET_NS, "delay_p50_ns": delay + CLOCK_OFFSET_NS}
+    result = times | (sent if side == "sender" else got)
     (folder / f"udp-{flow.name}-{side}.json").write_text(json.dumps(result))
 
 
@@ -247,6 +315,13 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
         if flow.kind == "udp"
         for row in _datagrams(planned, phase, host, t0, flow)
     ]
+    rows += [
+        row
+        for flow in phase.flows
+        if flow.kind == "http" and host in (flow.src_host, flow.dst_host)
+        for row in _fetches(planned, phase, host, t0, flow)
+    ]
+    rows += _ends(phase, host, common, t0)
     for tick in range(phase.duration_ns // phase.sampling_interval_ns):
         at = tick * phase.sampling_interval_ns + int(rng.gamma(2, 60_000))
         step = min(at // 1_000_000, len(fluid.t_ns) - 1)
@@ -259,14 +334,17 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
             fields = _tcp_info(fluid, step, i, sender=side == "sender")
             text = ",".join(f"{k}={v}i" for k, v in fields.items())
             rows.append(f'tcp_info,{tags} {text},congestion_control="{flow.congestion_control}",{stamp}')
+            if phase.hosts[host].sample.trace:
+                rows.append(f"tcp_probe,{tags} snd_cwnd={fields['snd_cwnd']}i,data_bytes=0i,{stamp}")
         if phase.hosts[host].sample.qdisc:
             drops, sent = round(fluid.lost[step].sum()), round(fluid.acked[step].sum())
             queue = round(fluid.queue[step])
-            for flow in phase.flows:
-                if flow.kind == "udp" and planned.path:  # more than the path takes: its queue is full
-                    since = min(max(at - flow.start_ns, 0), flow.duration_ns)
-                    sent = round(planned.path.forward.rate_bps * since / 1e9 / PACKET_BITS)
-                    queue = 166 if 0 < since < flow.duration_ns else 0
+            blasts = [flow for flow in phase.flows if flow.name == rate_name(flow.direction)]
+            if blasts and planned.path:  # one after the other, more than the path takes: its queue is full
+                since = [min(max(at - flow.start_ns, 0), flow.duration_ns) for flow in blasts]
+                sent = round(planned.path.forward.rate_bps * sum(since) / 1e9 / PACKET_BITS)
+                busy = any(0 < s < flow.duration_ns for s, flow in zip(since, blasts, strict=True))
+                queue = 166 if busy else 0
             for dev, kind, handle, parent, packets, dropped, backlog in (
                 ("vec2", "htb", "1:", "root", sent, drops, 0),
                 ("vec2", "pfifo", "10:", "1:1", sent, drops, queue),
@@ -283,8 +361,49 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
                     "overlimits": packets,
                     "requeues": 0,
                 }
+                if kind == "pfifo" and planned.path:
+                    fields["limit_packets"] = planned.path.forward.at(at).queue.limit_packets or 0
                 tags = f"dev={dev},handle={handle},host={host},kind={kind},parent={parent},{common}"
                 rows.append(f"qdisc,{tags} " + ",".join(f"{k}={v}i" for k, v in fields.items()) + f",{stamp}")
+            rows += _settings(planned, at, host, common, stamp)
+    return rows
+
+
+def _settings(planned: Point, at: int, host: str, common: str, stamp: str) -> list[str]:
+    """What the other qdiscs of a path that changes are asked to be at a time."""
+    rows = []
+    for name, way in planned.path.ways if planned.path else []:
+        if not way.changes:
+            continue
+        state, devices = way.at(max(0, at - CHANGE_LATE_NS - CHANGE_TOOK_NS)), DEVICES[name]
+        device = f"dev={devices['bottleneck']},handle=1:1,host={host},kind=htb,parent=root"
+        rows.append(f"tc_class,{device},{common} rate_bps={state.rate_bps}i,{stamp}")
+        for band, own_us in enumerate(sorted({0, *(flow.delay_us for flow in way.flows or [])}), start=1):
+            device = f"dev={devices['delay_line']},handle={band}01:,host={host},kind=netem,parent=1:{band}"
+            delay_ns = 1000 * (state.delay_us - PATH_TRIM_US + own_us) // 64 * 64
+            shares = f"loss={state.loss},duplicate=0,corrupt=0,reorder=0"
+            counts = f"delay_ns={delay_ns}i,jitter_ns=0i,rate_bps=0i,drops=0i,packets=0i"
+            rows.append(f"qdisc,{device},{common} {shares},{counts},{stamp}")
+    return rows
+
+
+def _ends(phase: Phase, host: str, common: str, t0: int) -> list[str]:
+    """What became of connections, by the names of RFC 4898; of those that are traced, more."""
+    rows = []
+    for flow in phase.flows:
+        if flow.name in phase.hosts[host].sample.tcp:
+            side = "sender" if host == flow.src_host else "receiver"
+            about = f"host={host},{common},side={side}"
+            stamp = f"mono_ns={flow.end_ns + 10**12}i {t0 + flow.end_ns}"
+            traced = ",FastRetran=7i" if phase.hosts[host].sample.trace else ""
+            for stream in range(flow.streams):
+                for grade, fields in (
+                    ("exact", f"SegsRetrans=12i{traced}"),
+                    ("approximate", "MaxRTT=31000i"),
+                ):
+                    rows.append(
+                        f"web100,flow={flow.name},grade={grade},{about},stream={stream} {fields},{stamp}"
+                    )
     return rows
 
 
@@ -311,11 +430,53 @@ def _datagrams(planned: Point, phase: Phase, host: str, t0: int, flow: Flow) -> 
     return rows
 
 
+def _fetch_times(planned: Point, flow: Flow) -> list[tuple[int, int]]:
+    """Begin since t0 and length in ns of each fetch: every fifth takes half a second longer."""
+    assert planned.path
+    assert flow.fetch_bytes
+    rtt, bits = planned.path.rtt_ns, 8 * flow.fetch_bytes
+    times: list[tuple[int, int]] = []
+    at = flow.start_ns + 150_000
+    while len(times) < (flow.fetches or 1_000_000):
+        trips = 1 if flow.persistent and times else 2
+        took = trips * rtt + round(1e9 * bits / planned.path.rate_bps(flow.direction))
+        took += 500_000_000 if len(times) % 5 == 4 else 0
+        if at + took > flow.end_ns:
+            break
+        times.append((at, took))
+        at += took + (flow.think_ns or 0)
+    return times
+
+
+def _fetches(planned: Point, phase: Phase, host: str, t0: int, flow: Flow) -> list[str]:
+    """What one end tells of each fetch; those that take longer were sent again after a timeout."""
+    assert planned.path
+    assert flow.fetch_bytes
+    side = "sender" if host == flow.src_host else "receiver"
+    tags = f"flow={flow.name},host={host},phase={phase.phase},point={planned.id},run={RUN_ID},side={side}"
+    rtt, segments, rows = planned.path.rtt_ns, -(-flow.fetch_bytes // MSS), []
+    for i, (at, took) in enumerate(_fetch_times(planned, flow)):
+        opened = i == 0 or not flow.persistent
+        since = 0 if flow.persistent else i  # fetches before this one over its connection are in its counts
+        fields = {"fetch": i + 1, "cookie": 1000 if flow.persistent else 1000 + i}
+        if side == "sender":
+            again = (i + 1) // 5 - since // 5
+            fields |= {"sent_bytes": flow.fetch_bytes, "total_retrans": again, "total_rto": again}
+            fields["data_segs_out"] = segments * (i + 1 - since) + again
+        else:
+            fields |= {"received_bytes": flow.fetch_bytes, "completion_ns": took}
+            fields |= {"connect_ns": rtt, "first_byte_ns": 2 * rtt} if opened else {"first_byte_ns": rtt}
+        text = ",".join(f"{k}={v}i" for k, v in fields.items())
+        stamp = t0 + at + (rtt * opened + rtt // 2 if side == "sender" else 0)
+        rows.append(f'http_fetch,{tags} {text},congestion_control="{flow.congestion_control}" {stamp}')
+    return rows
+
+
 def _tcp_info(fluid: Fluid, step: int, connection: int, *, sender: bool) -> dict[str, int]:
     packets = fluid.acked[step, connection]
     acked = round(packets * MSS)
     cwnd, lost = max(10, round(fluid.cwnd[step, connection])), round(fluid.lost[step, connection])
-    srtt = round(fluid.rtt_s[step] * 1e6)
+    srtt = round(fluid.rtt_s[step, connection] * 1e6)
     common = {"state": 1, "ca_state": 0, "options": TCP_OPTIONS, "snd_mss": MSS, "advmss": MSS}
     common["rcv_mss"] = 536 if sender else MSS
     if not sender:

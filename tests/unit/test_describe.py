@@ -38,6 +38,12 @@ def test_flows_over_time() -> None:
     assert bar(describe(whole, mixed), "cross") == (" " * 10 + "#" * 10 + ("-" * 10 + "#" * 10) * 2)
 
 
+def test_the_kernel_chooses_ports_of_http_clients() -> None:
+    text = describe(planned("web_fetches"))
+    assert re.search(r"web  http cubic fetches of \d+ bytes  sender1:5201 > receiver1:\*  ", text)
+    assert "      -5.000 s  http_server web" in text
+
+
 def test_points_in_their_order_and_the_time_they_take() -> None:
     whole = planned("on_off_udp")
     head = describe(whole).partition("\n\npoint ")[0]
@@ -57,6 +63,19 @@ def test_what_each_host_does() -> None:
     assert "       5.000 s  iperf3_client flow2" in text
     assert "    router, samples queues" in text
     assert "forward 100 Mbit/s, 10 ms, pfifo, 166 packets" in text
+
+
+def test_what_changes_and_whose_delay_is_longer() -> None:
+    text = describe(planned("rate_fall_at_two_rtts"))
+    for said in (
+        "    forward 100 Mbit/s, 10 ms, pfifo, 166 packets\n",
+        "    forward from 20 s: 40 Mbit/s, 10 ms, pfifo, 166 packets\n",
+        "      20.000 s  path forward-1\n",
+        "  iperf3_tcp cubic +30 ms ",
+        "  tcp_ping 198.18.2.12:5201, 51 times every 50 ms\n",
+        "      -5.000 s  tcp_listen 5201\n",
+    ):
+        assert said in text, said
 
 
 def test_every_point_can_be_shown() -> None:

@@ -70,6 +70,10 @@ PROBLEMS: dict[str, tuple[Change, str]] = {
         lambda h: h["router"].pop("sysctl_settings"),
         "router: is a router, but sysctl_settings does not set net.ipv4.ip_forward to 1",
     ),
+    "a router with a qdisc": (
+        lambda h: h["router"].update(nic_qdisc="fq"),
+        "router: is a router, whose interfaces carry the path: nic_qdisc is for other hosts",
+    ),
     "a router with one side": (
         lambda h: h["router"]["experiment_interfaces"].pop("left"),
         "router: is a router, but its experiment_interfaces lack left",

@@ -31,6 +31,7 @@ TEXTS = [
         "udp",
         "command",
         "ping",
+        "http",
         "rtt",
         "101%",
         "1kB",

@@ -94,6 +94,21 @@ def test_a_metric_of_all_flows_or_of_some(run_dir: Path) -> None:
     assert alone.measured == 1
 
 
+@pytest.mark.parametrize(
+    ("window_s", "mean_mbps"), [((1, 5), 20), ((7, 11), 10), ((4, 8), 15), ((0, 12), 15)]
+)
+def test_utilisation_of_a_rate_that_changes(
+    changing: Path, window_s: tuple[int, int], mean_mbps: float
+) -> None:
+    """20 Mbit/s until 6 s, then 10."""
+    window = [second * S for second in window_s]
+    flows = ["near", "far"]
+    (used,) = measured(changing, "utilisation", window_ns=window, flows=flows)
+    goodputs = [check.measured for check in measured(changing, "goodput", window_ns=window, flows=flows)]
+    assert used.measured == pytest.approx(sum(goodputs) / (mean_mbps * 1e6))
+    assert 0.5 < used.measured < 0.96
+
+
 def test_ping_beside_the_flows(run_dir: Path) -> None:
     action = {"at_ns": 5 * S, "kind": "ping", "name": "probe", "dst": "198.18.2.11", "count": 200}
     probe = action | {"interval_ns": S // 10}

@@ -54,7 +54,7 @@ def test_the_example_is_a_scenario(tmp_path: Path) -> None:
     assert scenario.sampling.interval == 100_000_000
 
 
-UDP = "iperf3_tcp\n    rate: 1mbit"
+FORWARD_END = "}\n  reverse"
 WHERE = "    from: senders[0]\n"
 
 
@@ -167,13 +167,16 @@ WHERE = "    from: senders[0]\n"
             "netperf",
             [
                 "x.yml:9:5: flows.flow1.kind: 'netperf' is not one of "
-                "iperf3_tcp, iperf3_udp, udp, ping, command"
+                "iperf3_tcp, iperf3_udp, udp, http, ping, command"
             ],
         ),
         (
             "    kind: iperf3_tcp\n",
             "",
-            ["x.yml:8:3: flows.flow1.kind: missing, give one of iperf3_tcp, iperf3_udp, udp, ping, command"],
+            [
+                "x.yml:8:3: flows.flow1.kind: missing, give one of "
+                "iperf3_tcp, iperf3_udp, udp, http, ping, command"
+            ],
         ),
         (
             "    kind: iperf3_tcp\n",
@@ -204,6 +207,27 @@ WHERE = "    from: senders[0]\n"
             "iperf3_tcp",
             "udp\n    rate: 1mbit\n    periods: [1s-3s, {during: 4s-12s, rate: 2mbit}]",
             ["x.yml:11:5: flows.flow1.periods: ends at 12s, after the scenario's duration of 10s"],
+        ),
+        ("iperf3_tcp", "http", ["x.yml:8:3: flows.flow1.size: missing"]),
+        (
+            "iperf3_tcp",
+            "http\n    size: 1kB\n    count: 5\n    duration: 5s",
+            ["x.yml:8:3: flows.flow1: give count or duration, not both"],
+        ),
+        (
+            "iperf3_tcp",
+            "http\n    size: 1kbit",
+            ["x.yml:10:5: flows.flow1.size: '1kbit' is not a size: write a number and one of "],
+        ),
+        (
+            "iperf3_tcp",
+            "http\n    size: 1kB\n    count: 0",
+            ["x.yml:11:5: flows.flow1.count: "],
+        ),
+        (
+            "iperf3_tcp",
+            "http\n    size: 1kB\n    connections: kept",
+            ["x.yml:11:5: flows.flow1.connections: 'kept' is not one of 'new' or 'persistent'"],
         ),
         (
             "iperf3_tcp",
@@ -239,6 +263,35 @@ WHERE = "    from: senders[0]\n"
             ["x.yml:6:3: path.reverse: jitter and reorder have no effect without delay"],
         ),
         ("flows:\n", "flows: [\n", ["x.yml:9:9: not YAML: "]),
+        (
+            "title: One flow\n",
+            'title: "\\ud83d"\n',
+            ["x.yml:2:1: title: None ", "x.yml:2:8: title: '\\ud83d' cannot be read: "],
+        ),
+        ("flows:\n", '"\\ud83d": 1\nflows:\n', ["x.yml:7:1: the key '\\ud83d' cannot be read: "]),
+        (
+            "delay: 5ms, queue: {kind: pfifo, limit: 1bdp}}\nflows",
+            "delay: 5ms, distribution: normal, queue: {kind: pfifo, limit: 1bdp}}\nflows",
+            ["x.yml:6:3: path.reverse: distribution has no effect without jitter"],
+        ),
+        (
+            "iperf3_tcp",
+            "ping\n    delay: 5ms",
+            ["x.yml:10:5: flows.flow1.delay: a ping has no port by which the router could tell it from"],
+        ),
+        (
+            "iperf3_tcp",
+            "command\n    client: [nc, '{dst}', '9']\n    delay: 5ms",
+            [
+                "x.yml:11:5: flows.flow1.delay: the router tells the flow by its {server_port}, "
+                "which `client` does not name"
+            ],
+        ),
+        (
+            WHERE,
+            WHERE + "    delay: 5500ns\n",
+            ["x.yml:11:5: flows.flow1.delay: a path delay is a whole number of microseconds"],
+        ),
         (
             "flows:\n",
             "hosts: {nowhere: {txqueuelen: 1000}}\nflows:\n",
@@ -304,6 +357,93 @@ def test_errors_name_line_key_and_reason(tmp_path: Path, old: str, new: str, sai
     found = problems(tmp_path, GOOD.replace(old, new))
     assert len(found) == len(said), found
     assert all(line.startswith(start) for line, start in zip(found, said, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("changes", "at", "key", "reason"),
+    [
+        ("{rate: 5mbit}", "{rate: 5mbit}]", "[0].at", "missing"),
+        ("{at: 0s, rate: 5mbit}", "at: 0s", "[0].at", "'0s' should be greater than 0"),
+        ("{at: 1s}", "{at: 1s}", "[0]", "it names nothing that differs from before"),
+        ("{at: 10s, rate: 5mbit}", "at: 10s", "[0].at", "is not before the scenario's end at 10s"),
+        (
+            "{at: 2s, rate: 5mbit}, {at: 1s, rate: 6mbit}",
+            "at: 1s",
+            "[1].at",
+            "changes follow each other in order of time",
+        ),
+        (
+            "{at: 2s, rate: 5mbit}, {at: 2050ms, rate: 6mbit}",
+            "at: 2050ms",
+            "[1].at",
+            "is within validity.start_error, 50ms, of the change before",
+        ),
+        (
+            "{at: 1s, queue: {kind: codel}}",
+            "kind: codel",
+            "[0].queue.kind",
+            "a queue stays what it is within a run, here a pfifo",
+        ),
+        ("{at: 1s, queue: {kind: pfifo}}", "queue: {kind: pfifo}}", "[0].queue", "a pfifo needs a limit"),
+        (
+            "{at: 1s, queue: {kind: pfifo, limit: 0bdp}}",
+            "limit: 0bdp",
+            "[0].queue.limit",
+            "0bdp is 0 packets, less than one packet of 1514 bytes",
+        ),
+        ("{at: 1s, distribution: normal}", "distribution", "[0].distribution", "is no key here"),
+        (
+            "{at: 1s, loss: 1%, loss_gemodel: {p: 1%, r: 9%}}",
+            "{at: 1s, loss: 1%",
+            "[0]",
+            "loss and loss_gemodel are models of the same loss: give one",
+        ),
+        (
+            "{at: 1s, jitter: 1ms}, {at: 2s, delay: 0ms}",
+            "{at: 2s",
+            "[1]",
+            "jitter and reorder have no effect without delay",
+        ),
+    ],
+)
+def test_changes_that_cannot_be(tmp_path: Path, changes: str, at: str, key: str, reason: str) -> None:
+    text = GOOD.replace(FORWARD_END, f", changes: [{changes}]{FORWARD_END}")
+    column = text.splitlines()[4].index(at) + 1
+    assert problems(tmp_path, text) == [f"x.yml:5:{column}: path.forward.changes{key}: {reason}"]
+
+
+def test_a_delay_that_the_path_cannot_have(tmp_path: Path) -> None:
+    delayed = GOOD.replace(WHERE, WHERE + "    delay: 5ms\n")
+    without = delayed[: delayed.index("path:")] + delayed[delayed.index("flows:") :]
+    assert problems(tmp_path, without) == [
+        "x.yml:8:5: flows.flow1.delay: the scenario has no path for the router to make longer"
+    ]
+    # Also one that only duplicates later, and only in the direction of the data.
+    later = delayed.replace(FORWARD_END, f", changes: [{{at: 1s, duplicate: 1%}}]{FORWARD_END}")
+    said = "kernels allow none on a path that duplicates packets, as forward does"
+    assert problems(tmp_path, later) == [f"x.yml:11:5: flows.flow1.delay: {said}"]
+    (tmp_path / "x.yml").write_text(later.replace(WHERE, WHERE + "    direction: reverse\n"))
+    assert plan(tmp_path / "x.yml", inventory()).points
+    flow = GOOD[GOOD.index("  flow1") :]
+    many = [flow.replace("flow1", f"f{i}").replace(WHERE, f"{WHERE}    delay: {i}ms\n") for i in range(1, 17)]
+    assert problems(tmp_path, GOOD + "".join(many))[0].endswith(
+        "flows.f16.delay: flows have more than 15 different delays forward"
+    )
+
+
+def test_utilisation_of_a_rate_that_changes_is_not_that_of_a_whole_life(tmp_path: Path) -> None:
+    """What iperf3 says of UDP is about all of its time."""
+    text = GOOD.replace(FORWARD_END, f", changes: [{{at: 4s, rate: 5mbit}}]{FORWARD_END}")
+    text = text.replace("iperf3_tcp\n", "iperf3_udp\n    rate: 4mbit\n")
+    bound = "expect: [{metric: utilisation, min: 1%, window: WINDOW}]\n"
+    said = "the rate of the path changes, and flow1 is only known over the window 0ns-10s"
+    assert problems(tmp_path, text + bound.replace("WINDOW", "0s-4s")) == [f"x.yml:13:10: expect[0]: {said}"]
+    for fine in (
+        text + bound.replace("WINDOW", "0s-10s"),
+        text.replace("5mbit", "10mbit") + bound.replace("WINDOW", "0s-4s"),
+    ):
+        (tmp_path / "x.yml").write_text(fine)
+        assert plan(tmp_path / "x.yml", inventory()).points
 
 
 def test_the_same_name_twice(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ CLSACT = {"kind": "clsact", "handle": "ffff:", "parent": "ffff:fff1", "options":
         ("ethtool -K vec1 tso off", [("features", "vec1")]),
         ("ethtool -G vec1 rx 512", [("rings", "vec1")]),
         ("sysctl -w net.ipv4.ip_forward=1", [("sysctl", "net.ipv4.ip_forward")]),
-        ("modprobe tcp_bbr", []),
+        ("modprobe ifb numifbs=2", [("module", "ifb")]),
+        ("modprobe --remove ifb", []),
     ],
 )
 def test_a_command_is_known_by_what_it_changes(command: str, settings: list[tuple[str, str]]) -> None:
@@ -120,6 +121,9 @@ def test_devices_and_modules_that_came_go_last() -> None:
         Setting("qdisc", "ifb_fwd"): [],
         Setting("sysctl", "net.ipv4.ip_forward"): "0",
         Setting("features", "vec1"): {"rx-gro": True},
+        Setting("module", "dummy"): None,
+        Setting("module", "sch_netem"): None,
+        Setting("module", "veth"): True,
         baseline.MODULES: ["tcp_bbr"],
     }
     now: dict[Any, Any] = {
@@ -127,13 +131,16 @@ def test_devices_and_modules_that_came_go_last() -> None:
         Setting("qdisc", "ifb_fwd"): [NETEM],
         Setting("sysctl", "net.ipv4.ip_forward"): "1",
         Setting("features", "vec1"): {"rx-gro": False},
+        Setting("module", "dummy"): True,
+        Setting("module", "sch_netem"): True,
+        Setting("module", "veth"): None,
         baseline.MODULES: ["ifb", "sch_netem"],
     }
     assert [" ".join(command) for command in baseline.undo(was, now)] == [
         "sysctl -w net.ipv4.ip_forward=0",
         "ethtool -K vec1 rx-gro on",
         "ip link del dev ifb_fwd",
-        "modprobe -r -a ifb sch_netem",
+        "modprobe -r -a dummy sch_netem ifb",
     ]
 
 

@@ -2,12 +2,14 @@
 
 import json
 from ipaddress import IPv4Interface, IPv4Network
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from conftest_modules import FIXTURES, host, link
 from hypothesis import given
 from hypothesis import strategies as st
+
+from dumbbell.model.hosts import HostState
 
 DUMP = json.loads((FIXTURES / "link" / "iproute2-6.1.json").read_text())
 LEFT = next(each for each in DUMP["addresses"] if each["ifname"] == "left")
@@ -29,6 +31,32 @@ def test_a_real_dump_is_parsed() -> None:
     }
 
 
+@pytest.mark.parametrize(("kind", "limit"), [("pfifo", 500), ("bfifo", 707_000)])
+def test_a_fifo_has_the_limit_that_the_kernel_would_give_it(kind: str, limit: int) -> None:
+    """Of the device in the dump, made without a limit: 500 packets of 1400 bytes and a header."""
+    found = link.parse(LEFT, []) | link.parse_qdisc(DUMP["qdiscs"][kind])
+    asked = link.canonical({"name": "left", "qdisc": kind})
+    assert (found["qdisc"], link.qdisc_limit(asked, found)) == (kind, limit)
+    assert link.plan(asked, found) == []
+    shorter = asked | {"txqueuelen": 50}
+    assert link.mismatches(shorter, found)["limit of the qdisc"] == (limit // 10, limit)
+    assert ["tc", "qdisc", "replace", "dev", "left", "root", kind, "limit", str(limit // 10)] in link.plan(
+        shorter, found
+    )
+
+
+def test_a_qdisc_takes_the_place_of_another() -> None:
+    found = link.parse(LEFT, []) | link.parse_qdisc(DUMP["qdiscs"]["pfifo_fast"])
+    asked = link.canonical({"name": "left", "qdisc": "fq_codel"})
+    assert link.plan(asked, found) == [["tc", "qdisc", "replace", "dev", "left", "root", "fq_codel"]]
+    assert link.plan({**asked, "qdisc": "pfifo_fast"}, found) == []
+
+
+def test_the_scenario_language_and_the_module_know_the_same_qdiscs() -> None:
+    (literal, _) = get_args(HostState.model_fields["qdisc"].annotation)
+    assert get_args(literal) == link.QDISCS
+
+
 addresses = st.builds(
     lambda ip, length: str(IPv4Interface((ip, length))), st.ip_addresses(v=4), st.integers(8, 32)
 )
@@ -47,11 +75,15 @@ wishes = st.fixed_dictionaries(
         "gso_max_segs": st.integers(1, 65535),
         "addresses": st.lists(addresses, max_size=3),
         "routes": st.lists(routes, max_size=3, unique_by=lambda route: route["to"]),
+        "qdisc": st.sampled_from(link.QDISCS),
     },
 )
+DEFAULT_QDISC = {"kind": "fq_codel", "handle": "0:", "root": True, "options": {}}
 
 
-def execute(command: list[str], dump: dict[str, Any], table: list[dict[str, Any]]) -> None:
+def execute(
+    command: list[str], dump: dict[str, Any], table: list[dict[str, Any]], root: dict[str, Any] | None = None
+) -> None:
     """What the kernel does with a command, in the words in which `ip -j` tells it."""
     match command:
         case ["ip", "link", "set", "dev", _, "up" | "down" as state]:
@@ -71,6 +103,10 @@ def execute(command: list[str], dump: dict[str, Any], table: list[dict[str, Any]
             bare = {"0.0.0.0/0": "default"}.get(to, to.removesuffix("/32"))
             table[:] = [route for route in table if route["dst"] != bare]
             table.append({"dst": bare, "gateway": via})
+        case ["tc", "qdisc", "replace", "dev", _, "root", kind, *limit] if root:
+            if root["kind"] != kind or root["handle"] == "0:":  # else it changes what it is told
+                root.update(kind=kind, handle="8001:", options={})
+            root["options"] |= {"limit": int(limit[1])} if limit else {}
         case _:
             raise AssertionError(command)
 
@@ -79,14 +115,16 @@ def execute(command: list[str], dump: dict[str, Any], table: list[dict[str, Any]
 def test_what_is_rendered_is_parsed_back(first: dict[str, Any], second: dict[str, Any]) -> None:
     dump: dict[str, Any] = {"ifname": "vec1", "flags": [], "mtu": 1500, "txqlen": 1000, "addr_info": []}
     table: list[dict[str, Any]] = []
+    root: dict[str, Any] = dict(DEFAULT_QDISC)
     for wish in (first, second):
         asked = link.canonical(wish)
-        found = link.parse(dump, table)
+        found = link.parse(dump, table) | link.parse_qdisc([root])
         commands = link.plan(asked, found)
         assert bool(commands) == bool(link.mismatches(asked, found))
         for command in commands:
-            execute(command, dump, table)
-        found = link.parse(dump, table)
+            execute(command, dump, table, root)
+        assert link.predict(asked, found)["qdisc"] == root["kind"]
+        found = link.parse(dump, table) | link.parse_qdisc([root])
         assert link.mismatches(asked, found) == {}
         assert link.plan(asked, found) == []
 
@@ -96,6 +134,7 @@ def test_what_has_come_is_removed_again(wish: dict[str, Any]) -> None:
     dump = json.loads(json.dumps(LEFT)) | {"gso_max_segs": 65535}
     table: list[dict[str, Any]] = [{"dst": "default", "gateway": "198.18.1.8"}]
     was = link.parse(dump, table)
+    wish.pop("qdisc", None)  # a setting of its own, which the baseline returns
     for command in link.plan(link.canonical(wish | {"name": "left"}), was):
         execute(command, dump, table)
     for command in link.undo(was, link.parse(dump, table)):

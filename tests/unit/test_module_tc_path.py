@@ -700,6 +700,9 @@ def test_changes_in_place_lead_to_their_states(asked: dict[str, Any], changes: l
         for command in tc.render_change(FORWARD, state, roots):
             kernel.execute(command)
         assert tc.mismatches(FORWARD, state, kernel.found(FORWARD)) == {}
+    for command in tc.render_change(FORWARD, first, roots):
+        kernel.execute(command)
+    assert tc.mismatches(FORWARD, first, kernel.found(FORWARD)) == {}
 
 
 @given(states, states)

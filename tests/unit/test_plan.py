@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.model import NetworkPath
-from dumbbell.plan import Direction, Flow, PingAction, Plan, Point, Sample, plan
+from dumbbell.model import NetworkPath, ScenarioError
+from dumbbell.plan import Direction, Flow, PingAction, Plan, Point, Sample, describe, plan
+from dumbbell.plan.document import TcpListenAction, TcpPingAction
 from dumbbell.plan.path import resolve_path
 from dumbbell.plan.ports import EPHEMERAL
 
@@ -46,7 +48,7 @@ def measured(tmp_path: Path, **flow: Any) -> Flow:
 
 
 # What every host of a measurement samples.
-HOST_SAMPLES = {"link": True, "snmp": True, "cpu": True, "clock": True, "trace": False}
+HOST_SAMPLES = {"link": True, "snmp": True, "cpu": True, "clock": True, "trace": False, "ebpf": False}
 
 # --- the plan as a whole ---------------------------------------------------------------------------
 
@@ -119,6 +121,16 @@ def test_the_share_of_packets_that_arrives(asked: dict[str, Any], share: float) 
     assert Direction.model_validate(plain | asked).arriving == pytest.approx(share)
 
 
+@pytest.mark.parametrize(
+    ("option", "varies"), [("jitter: 1ms", True), ("reorder: 1%", True), ("loss: 1%", False)]
+)
+def test_a_path_whose_rtt_varies(option: str, varies: bool) -> None:
+    """Its quickest echo says nothing of it."""
+    forward = f"{{rate: 1mbit, delay: 10ms, {option}, queue: {{kind: fq_codel}}}}"
+    path = NetworkPath.model_validate({"forward": YAML(typ="safe").load(forward)})
+    assert resolve_path(path, lambda key, reason: pytest.fail(f"{key}: {reason}")).jitters is varies
+
+
 def test_measurement_is_that_of_the_data_model() -> None:
     phase = json.loads(planned().model_dump_json())["phases"][1]
     assert phase["flows"][0] == {
@@ -133,6 +145,33 @@ def test_measurement_is_that_of_the_data_model() -> None:
     }
     assert phase["hosts"]["receiver1"]["actions"][0]["at_ns"] == -5_000_000_000
     assert phase["hosts"]["router"] == {"actions": [], "sample": {"tcp": [], "qdisc": True} | HOST_SAMPLES}
+
+
+def test_traces_are_of_every_host_and_ebpf_where_tcp_is_sampled(tmp_path: Path) -> None:
+    flows = {
+        "tcp": {"kind": "iperf3_tcp", "from": "senders[0]", "to": "receivers[0]"},
+        "udp": {"kind": "udp", "from": "senders[1]", "to": "receivers[1]", "rate": "1mbit"},
+    }
+    path = {"forward": {"rate": "10mbit", "delay": "1ms", "queue": {"kind": "pfifo", "limit": "10packets"}}}
+    text = scenario(flows, path=path, sampling={"trace": True, "ebpf": True})
+    point = only(tmp_path, text)
+    sampled = {host: part.sample for host, part in point.phase("measurement").hosts.items()}
+    assert {host for host, sample in sampled.items() if sample.trace} == set(sampled)
+    assert {host for host, sample in sampled.items() if sample.ebpf} == {"sender1", "receiver1"}
+    assert "samples tcp, trace, ebpf" in describe(plan(tmp_path / "x.yml", inventory()))
+    # The calibration needs neither.
+    assert not any(
+        part.sample.trace or part.sample.ebpf for part in point.phase("calibration").hosts.values()
+    )
+
+
+@pytest.mark.parametrize("source", ["trace", "ebpf"])
+def test_fetches_cannot_be_followed(tmp_path: Path, source: str) -> None:
+    flow = {"kind": "http", "size": "1kB", "from": "senders[0]", "to": "receivers[0]"}
+    with pytest.raises(
+        ScenarioError, match=rf"x\.yml:1:\d+: sampling\.{source}: web is of kind http: ports "
+    ):
+        only(tmp_path, scenario({"web": flow}, sampling={source: True}))
 
 
 def test_calibration_pings_one_pair_after_the_other_then_fills_the_path() -> None:
@@ -171,6 +210,20 @@ def test_without_a_path_its_rate_is_not_measured(tmp_path: Path) -> None:
 
 
 # --- hosts -----------------------------------------------------------------------------------------
+
+
+def test_packets_are_not_put_together_where_a_path_is_emulated(tmp_path: Path) -> None:
+    text = SCENARIO.read_text()
+    for asked in only(tmp_path, text).hosts.values():
+        assert asked.state.offloads == {"tso": False, "gso": False, "gro": False}
+    asking = text.replace("hosts:\n", "hosts:\n  routers: {offloads: {gro: true}}\n")
+    assert only(tmp_path, asking).hosts["router"].state.offloads == {"tso": False, "gso": False, "gro": True}
+    bare = (
+        re.sub(r"path:\n(  .*\n)+", "", text)
+        .replace("min: 90%", "min: 9mbit")
+        .replace("utilisation", "goodput")
+    )
+    assert only(tmp_path, bare).hosts["router"].state.offloads == {}
 
 
 def test_the_host_has_the_last_word_on_its_state(tmp_path: Path) -> None:
@@ -334,6 +387,41 @@ def test_a_repetition_draws_anew_and_alike_for_all_points(tmp_path: Path) -> Non
     assert drawn(1) != drawn(2)
 
 
+def test_fetches_are_sent_by_the_server(tmp_path: Path) -> None:
+    flow = {
+        "kind": "http",
+        "from": "senders[0]",
+        "to": "receivers[0]",
+        "size": "76800B",
+        "congestion_control": "reno",
+    }
+    there = flow | {"start": "2s", "count": 100, "think": "50ms"}
+    back = flow | {"direction": "reverse", "duration": "3s", "connections": "persistent"}
+    point = only(tmp_path, scenario({"there": there, "back": back}))
+    phase = point.phase("measurement")
+    assert phase.flows[0].model_dump() == {
+        "name": "there", "kind": "http", "direction": "forward",
+        "src_host": "sender1", "dst_host": "receiver1",
+        "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 0, "streams": 1,
+        "start_ns": 2 * S, "duration_ns": 8 * S, "congestion_control": "reno", "rate_bps": None,
+        "fetch_bytes": 76_800, "fetches": 100, "think_ns": 50_000_000, "persistent": False,
+    }  # fmt: skip
+    asked = phase.flows[1].model_dump()
+    assert (asked["src_host"], asked["dst_host"], asked["direction"]) == ("receiver1", "sender1", "reverse")
+    assert (asked["duration_ns"], asked["think_ns"], asked["persistent"]) == (3 * S, 0, True)
+    assert "fetches" not in asked
+    assert [flow.ports for flow in phase.flows] == [(5201, 0), (5201, 0)]
+    actions = {host: [(a.at_ns, a.kind, a.flow) for a in part.actions] for host, part in phase.hosts.items()}  # type: ignore[union-attr]
+    assert actions == {
+        "sender1": [(-5 * S, "http_server", "there"), (0, "http_client", "back")],
+        "receiver1": [(-5 * S, "http_server", "back"), (2 * S, "http_client", "there")],
+        "router": [],
+    }
+    assert phase.hosts["sender1"].sample.tcp == phase.hosts["receiver1"].sample.tcp == ["there", "back"]
+    assert phase.hosts["sender1"].writes_rows
+    assert point.hosts["receiver1"].state.congestion_controls == ["reno"]
+
+
 def test_ping_beside_other_flows(tmp_path: Path) -> None:
     flow = {"kind": "ping", "from": "senders[0]", "to": "receivers[1]", "start": "2s", "interval": "50ms"}
     point = only(tmp_path, scenario({"probe": flow}))
@@ -372,7 +460,7 @@ def test_cool_down_is_silent_time_of_the_measurement(tmp_path: Path) -> None:
 
 flow = st.fixed_dictionaries(
     {
-        "kind": st.sampled_from(["iperf3_tcp", "iperf3_udp", "udp"]),
+        "kind": st.sampled_from(["iperf3_tcp", "iperf3_udp", "udp", "http"]),
         "from": st.integers(0, 3).map("senders[{}]".format),
         "to": st.integers(0, 3).map("receivers[{}]".format),
         "direction": st.sampled_from(["forward", "reverse"]),
@@ -393,19 +481,212 @@ def test_no_two_connections_share_a_port_nor_take_an_ephemeral_one(
 ) -> None:
     listed = {}
     for i, f in enumerate(flows):
-        options = {} if f["kind"] == "iperf3_tcp" else {"rate": "1mbit"}
-        listed[f"f{i}"] = {k: v for k, v in f.items() if k != "streams" or f["kind"] != "udp"} | options
+        options = {"iperf3_tcp": {}, "http": {"size": "1kB"}}.get(f["kind"], {"rate": "1mbit"})
+        iperf3 = f["kind"].startswith("iperf3")
+        listed[f"f{i}"] = {k: v for k, v in f.items() if k != "streams" or iperf3} | options
     sysctls = {"net.ipv4.ip_local_port_range": "{} {}".format(*ports)} if ports else {}
     resolved = only(
         tmp_path, scenario(listed, hosts={"testbed": {"sysctls": sysctls}}), senders=4, receivers=4
     )
     low, high = ports or EPHEMERAL
     for phase in resolved.phases:
-        taken = [(f.dst, f.server_port) for f in phase.flows]
-        taken += [(f.src, f.client_port + i) for f in phase.flows for i in range(f.streams)]
+        ends = [(f.src, f.dst) if f.kind == "http" else (f.dst, f.src) for f in phase.flows]
+        taken = [(server, f.server_port) for (server, _), f in zip(ends, phase.flows, strict=True)]
+        taken += [
+            (client, f.client_port + i)
+            for (_, client), f in zip(ends, phase.flows, strict=True)
+            for i in range(f.streams)
+            if f.kind != "http"  # the kernel chooses
+        ]
         assert len(set(taken)) == len(taken)
         if phase.phase == "measurement":
             assert not any(low <= port <= high for _, port in taken)
         for host in phase.hosts.values():
             at = [action.at_ns for action in host.actions]
             assert at == sorted(at)
+
+
+# --- a path that changes --------------------------------------------------------------------------
+
+WAY = {"rate": "100mbit", "delay": "10ms", "queue": {"kind": "pfifo", "limit": "1bdp"}}
+TCP = {"kind": "iperf3_tcp", "from": "senders[0]", "to": "receivers[0]"}
+
+
+def changing(tmp_path: Path, *changes: Any, forward: Any = WAY, reverse: Any = WAY) -> Point:
+    path = {"forward": forward | {"changes": list(changes)}} | ({"reverse": reverse} if reverse else {})
+    return only(tmp_path, scenario({"flow": TCP}, path=path))
+
+
+def test_a_change_keeps_what_it_does_not_name(tmp_path: Path) -> None:
+    point = changing(
+        tmp_path,
+        {"at": "2s", "rate": "50mbit"},
+        {"at": "4s", "delay": "30ms", "jitter": "2ms", "loss": "1%"},
+        {"at": "6s", "jitter": "0ms", "loss_gemodel": {"p": "1%", "r": "10%"}},
+        {"at": "8s", "loss": "0%", "queue": {"kind": "pfifo", "limit": "2bdp"}},
+        forward=WAY | {"distribution": "normal"},  # of the jitter to come
+    )
+    assert point.path is not None
+    changes = json.loads(point.path.model_dump_json())["forward"]["changes"]
+    # 100 Mbit/s x 20 ms = 166 packets, which stay until the queue is named; then 2 x 50 Mbit/s x 40 ms.
+    first = {
+        "rate_bps": 50_000_000,
+        "distribution": "normal",
+        "queue": {"kind": "pfifo", "limit_packets": 166},
+    }
+    later = first | {"delay_us": 30_000}
+    bursts = {"p": 0.01, "r": 0.1, "loss_bad": 1.0, "loss_good": 0.0}
+    assert changes == [
+        first | {"at_ns": 2 * S, "delay_us": 10_000, "loss": 0.0},
+        later | {"at_ns": 4 * S, "loss": 0.01, "jitter_us": 2000},
+        later | {"at_ns": 6 * S, "loss": 0.0, "jitter_us": 0, "loss_gemodel": bursts},
+        later
+        | {"at_ns": 8 * S, "loss": 0.0, "jitter_us": 0, "queue": {"kind": "pfifo", "limit_packets": 331}},
+    ]
+    # The calibration meets the path as it is at first.
+    assert (point.path.rtt_ns, point.path.jitters, point.path.forward.rate_bps) == (20_000_000, False, 10**8)
+    assert point.phase("calibration").flows[0].rate_bps == planned().phase("calibration").flows[0].rate_bps
+
+
+def test_the_routers_make_the_changes_while_it_is_measured(tmp_path: Path) -> None:
+    one, two = {"at": "2s", "rate": "50mbit"}, {"at": "4s", "delay": "30ms"}
+    point = changing(tmp_path, one, two, reverse=WAY | {"changes": [one]})
+    assert [action.model_dump() for action in point.phase("measurement").hosts["router"].actions] == [
+        {"at_ns": 2 * S, "kind": "path", "name": "forward-1"},
+        {"at_ns": 2 * S, "kind": "path", "name": "reverse-1"},
+        {"at_ns": 4 * S, "kind": "path", "name": "forward-2"},
+    ]
+    assert point.phase("calibration").hosts["router"].actions == []
+    assert point.id != changing(tmp_path, one, reverse=WAY | {"changes": [one]}).id
+
+
+def test_the_way_back_changes_as_the_way_there_unless_it_is_given(tmp_path: Path) -> None:
+    change = {"at": "2s", "delay": "30ms", "queue": {"kind": "pfifo", "limit": "1bdp"}}
+    for reverse, rtt_ms in ((None, 60), (WAY, 40)):
+        path = changing(tmp_path, change, reverse=reverse).path
+        assert path is not None
+        limit = -(
+            -(10**8) * rtt_ms // (8 * 1000 * 1514)
+        )  # of packets, rounded up: rate x RTT after the change
+        assert path.forward.at(2 * S).queue.limit_packets == limit
+        assert [at for at, _, _ in path.states] == [0, 2 * S]
+        assert [there.delay_us + back.delay_us for _, there, back in path.states] == [20_000, 1000 * rtt_ms]
+
+
+@given(
+    at_ms=st.lists(st.integers(1, 199), max_size=6, unique=True).map(sorted),
+    rates_mbps=st.lists(st.integers(1, 400), min_size=7, max_size=7),
+    window_ms=st.tuples(st.integers(0, 199), st.integers(1, 200)).filter(lambda w: w[0] < w[1]),
+)
+def test_the_mean_rate_is_that_of_every_millisecond(
+    at_ms: list[int], rates_mbps: list[int], window_ms: tuple[int, int]
+) -> None:
+    constant = {"delay_us": 0, "loss": 0.0, "queue": {"kind": "pfifo", "limit_packets": 9}}
+    changes = [
+        constant | {"at_ns": 10**6 * at, "rate_bps": 10**6 * rate}
+        for at, rate in zip(at_ms, rates_mbps[1:], strict=False)
+    ]
+    way = Direction.model_validate(constant | {"rate_bps": 10**6 * rates_mbps[0], "changes": changes or None})
+    start, end = window_ms
+    each = [rates_mbps[sum(at <= ms for at in at_ms)] for ms in range(start, end)]
+    assert way.mean_rate_bps(10**6 * start, 10**6 * end) == pytest.approx(10**6 * sum(each) / len(each))
+    assert [way.at(10**6 * ms).rate_bps for ms in range(start, end)] == [10**6 * rate for rate in each]
+
+
+# --- flows with a delay of their own --------------------------------------------------------------
+
+
+def test_a_flow_with_a_delay_of_its_own(tmp_path: Path) -> None:
+    ends = {"from": "senders[0]", "to": "receivers[0]"}
+    client = {"client": ["nc", "{dst}", "{server_port}"]}
+    flows = {
+        "tcp": TCP | {"delay": "10ms", "streams": 3, "repeat": {"count": 2}},
+        "udp": ends | {"kind": "udp", "rate": "1mbit", "delay": "30ms", "direction": "reverse"},
+        "iperf": ends | {"kind": "iperf3_udp", "rate": "1mbit", "delay": "30ms"},
+        "copy": ends | client | {"kind": "command", "delay": "5ms"},
+        "web": ends | {"kind": "http", "size": "10kB", "delay": "20ms"},
+        "plain": TCP | {"delay": "0ms"},
+    }
+    point = only(tmp_path, scenario(flows, path={"forward": WAY}))
+    assert point.path is not None
+    data = {"src": "198.18.1.11", "dst": "198.18.2.11"}
+    assert [delay.model_dump() for delay in point.path.forward.flows or []] == [
+        data | {"delay_us": 10_000, "protocol": "tcp", "dst_port": 5201},
+        data | {"delay_us": 10_000, "protocol": "tcp", "dst_port": 5202},
+        data | {"delay_us": 30_000, "protocol": "udp", "dst_port": 5203},
+        data | {"delay_us": 5000, "protocol": "tcp", "dst_port": 5204},
+        data | {"delay_us": 5000, "protocol": "udp", "dst_port": 5204},
+        # Its server sends. The reversed flow has the first port there.
+        data | {"delay_us": 20_000, "protocol": "tcp", "src_port": 5202},
+    ]
+    (back,) = point.path.reverse.flows or []
+    assert (back.dst, back.protocol, back.delay_us) == ("198.18.1.11", "udp", 30_000)
+    measured = {flow.name: flow for flow in point.phase("measurement").flows}
+    assert measured["tcp2"].delay_us == 10_000
+    assert "delay_us" not in measured["plain"].model_dump()
+    # The queue's limit is by the RTT of the path.
+    assert point.path.forward.queue.limit_packets == 166
+
+
+def test_each_delay_is_measured_by_two_probes_before_the_path_is_filled(tmp_path: Path) -> None:
+    ends = {"from": "senders[0]", "to": "receivers[0]"}
+    flows = {
+        "a": TCP | {"delay": "10ms"},
+        "b": ends | {"kind": "udp", "rate": "1mbit", "delay": "20ms"},
+        "c": ends | {"kind": "http", "size": "10kB", "delay": "20ms"},
+    }
+    point = only(tmp_path, scenario(flows, path={"forward": WAY}))
+    calibration = point.phase("calibration")
+    listens = [a for a in calibration.hosts["receiver1"].actions if isinstance(a, TcpListenAction)]
+    pings = [a for a in calibration.hosts["sender1"].actions if isinstance(a, TcpPingAction)]
+    assert [(a.name, a.dst_port) for a in pings] == [("a.delayed", 5201), ("a.plain", 5203)]
+    assert [(a.name, a.dst_port, a.at_ns) for a in listens] == [
+        ("a.delayed", 5201, -5 * S),
+        ("a.plain", 5203, -5 * S),
+    ]
+    delayed, plain, load = calibration.flows
+    assert [f.name for f in calibration.flows] == ["b.delayed", "b.plain", "calibration_rate"]
+    assert (delayed.server_port, delayed.rate_bps, delayed.payload_bytes) == (5202, 10_240, 64)
+    # Asked by the client, wherever the data comes from.
+    (web, other) = [a for a in calibration.hosts["receiver1"].actions if isinstance(a, TcpPingAction)]
+    assert (web.name, web.dst, web.dst_port, other.dst_port) == ("c.delayed", "198.18.1.11", 5201, 5202)
+    answered = [a.dst_port for a in calibration.hosts["sender1"].actions if isinstance(a, TcpListenAction)]
+    assert answered == [5201, 5202]
+    # In turns, and a step after the other.
+    assert pings[0].at_ns < pings[1].at_ns < pings[0].at_ns + pings[0].count * pings[0].interval_ns
+    assert pings[1].at_ns + pings[1].count * pings[1].interval_ns < delayed.start_ns < plain.start_ns
+    assert plain.end_ns < load.start_ns
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    delays_ms=st.lists(
+        st.tuples(st.sampled_from(["iperf3_tcp", "udp", "http"]), st.integers(0, 3)), min_size=1, max_size=8
+    )
+)
+def test_nothing_but_a_flow_and_its_probe_meets_its_delay(
+    tmp_path: Path, delays_ms: list[tuple[str, int]]
+) -> None:
+    ends = {"from": "senders[0]", "to": "receivers[0]"}
+    needs = {"udp": {"rate": "1mbit"}, "http": {"size": "10kB"}}
+    flows = {
+        f"f{i}": ends | {"kind": kind, "delay": f"{ms}ms"} | needs.get(kind, {})
+        for i, (kind, ms) in enumerate(delays_ms)
+    }
+    point = only(tmp_path, scenario(flows, path={"forward": WAY}))
+    assert point.path is not None
+    delayed = {
+        (d.dst, d.dst_port) if d.dst_port else (d.src, d.src_port): d.delay_us
+        for d in point.path.forward.flows or []
+    }
+    for flow in point.phase("measurement").flows:
+        assert delayed.get((flow.server, flow.server_port)) == flow.delay_us
+    calibration = point.phase("calibration")
+    probes = {flow.name: (flow.dst, flow.server_port) for flow in calibration.flows}
+    for host in calibration.hosts.values():
+        for action in host.actions:
+            if isinstance(action, TcpPingAction):
+                probes[action.name] = (action.dst, action.dst_port)
+    assert {name for name, at in probes.items() if at in delayed} == {
+        f"{flow.name}.delayed" for flow in point.phase("measurement").flows if flow.delay_us
+    }

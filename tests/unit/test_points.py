@@ -305,6 +305,27 @@ profiles:
             ],
         ),
         (
+            "hosts: {senders: {qdisc: fq}, testbed: {qdisc: fq_codel}}",
+            ("rate: 2mbit", "rate: 3mbit"),
+            [
+                "x.yml:4:41: hosts.testbed.qdisc: router is a router, which has the path there: "
+                "ask groups without routers"
+            ],
+        ),
+        (
+            "hosts: {receivers: {kernel: 6.1.0}, senders: {kernel: [6.1.0, 6.12.9]}}",
+            ("rate: 2mbit", "rate: 3mbit"),
+            [
+                "x.yml:4:47: hosts.senders.kernel: it varies, but hosts boot once, before all points: "
+                "give each kernel a profile (with kernel 6.12.9)"
+            ],
+        ),
+        (
+            "matrix: {state: {old: {mtu: 1500}, new: {mtu: 1500, kernel: 6.12.9}}}\nhosts: {senders: $state}",
+            ("rate: 2mbit", "rate: 3mbit"),
+            ["x.yml:5:9: hosts.senders.kernel: it varies, but hosts boot once, before all points: "],
+        ),
+        (
             "expect: [{metric: jain_index, min: 0.5, when: {rat: 1mbit}}]",
             ("rate: 2mbit", "rate: [1mbit, 2mbit]"),
             ["x.yml:4:48: expect[0].when.rat: nothing of this name varies, did you mean rate?"],
@@ -357,3 +378,25 @@ hosts:
     assert f"x.yml:8:1: hosts: sysctls.net.ipv4.tcp_sack {left} (with tuning stock)" in said
     both = head.replace("stock: {", "stock: {net.ipv4.tcp_sack: 1, ")
     assert len(planned(tmp_path, BASE.format(both)).points) == 2
+
+
+@pytest.mark.parametrize(
+    ("some", "all_", "name"),
+    [
+        ("{qdisc: fq}", "{qdisc: pfifo}", "qdisc"),
+        ("{modules: {sch_fq: {}}}", "{modules: {sch_fq: {}}, mtu: 1400}", "modules.sch_fq"),
+        (
+            "{modules: {tcp_cubic: {hystart: 0}}}",
+            "{modules: {tcp_cubic: {hystart: 1}}}",
+            "modules.tcp_cubic.hystart",
+        ),
+    ],
+)
+def test_what_is_left_by_some_points_has_to_be_asked_for_in_all(
+    tmp_path: Path, some: str, all_: str, name: str
+) -> None:
+    other = "{modules: {tcp_cubic: {}}}" if "hystart" in name else "{mtu: 1500}"
+    head = "matrix:\n  state:\n    one: {}\n    two: {}\nhosts:\n  senders: $state"
+    said = refused(tmp_path, BASE.format(head.format(some, other)))
+    assert said[0].startswith(f"x.yml:8:1: hosts: {name} of sender1 is asked for only in other points")
+    assert len(planned(tmp_path, BASE.format(head.format(some, all_))).points) == 2

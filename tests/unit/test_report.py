@@ -35,6 +35,44 @@ def test_every_flow_is_in_every_figure(run_dir: Path) -> None:
     assert "router vec2 (pfifo)" in report.queue().data
 
 
+def test_a_path_that_changes_is_shown_as_it_was(changing: Path) -> None:
+    collect(changing, None)
+    report = Report(changing)
+    facts = report.facts().data
+    assert "router forward from 6 s" in facts
+    assert "10 Mbit/s, 20 ms, loss 0, pfifo of 34 packets" in facts
+    (rate,) = _levels(report.goodput().data)
+    assert rate == [(0, 20), (6, 10), (9, 10), (12, 10)]
+    empty, near, datagrams, far, full = _levels(report.srtt().data)
+    assert empty == [(0, 20), (6, 20), (9, 30), (12, 30)]
+    for own, level in ((10, near), (20, datagrams), (30, far)):
+        assert level == [(at, ms + own) for at, ms in empty]
+    # 34 packets of 1514 bytes.
+    assert [round(ms - idle, 1) for (_, ms), (_, idle) in zip(full, empty, strict=True)] == [
+        20.6,
+        41.2,
+    ] + 2 * [41.2]
+
+
+def _levels(page: str) -> list[list[tuple[float, float]]]:
+    """Reference lines of a figure."""
+    data, _ = json.JSONDecoder().raw_decode(page, page.index("[", page.index("Plotly.newPlot")))
+    return [
+        list(zip(trace["x"], trace["y"], strict=True)) for trace in data if trace["line"].get("shape") == "hv"
+    ]
+
+
+def test_variables_are_shown_with_their_grades(run_dir: Path) -> None:
+    collect(run_dir, None)
+    shown = Report(run_dir).variables().data
+    assert "<th>flow1</th><th>flow2</th>" in shown
+    assert "<td>SegsRetrans</td><td>12</td><td>12</td>" in shown
+    assert "<td>MaxRTT</td><td>≈ 31\N{NARROW NO-BREAK SPACE}000</td>" in shown
+    assert "<td>DupAcksIn</td><td>-</td><td>-</td>" in shown  # no trace, and never a 0
+    (run_dir / "web100.parquet").unlink()
+    assert 'class="missing"' in Report(run_dir).variables().data
+
+
 def test_reasons_of_an_invalid_run_stand_at_the_top(run_dir: Path) -> None:
     (run_dir / "raw/sender1/measurement/spool.lp").unlink()
     collect(run_dir, None)
@@ -93,3 +131,11 @@ def test_thinning_keeps_the_extremes() -> None:
     assert kept.height <= figures.MAX_POINTS
     assert (kept["y"].max(), kept["y"].min()) == (9.0, -9.0)
     assert kept["t_ns"].is_sorted()
+
+
+def test_the_command_runs_what_was_kept(run_dir: Path) -> None:
+    command = f"playbooks/run.yml -e scenario=results/{run_dir.name}/scenario.yml"
+    assert f"{command}</pre>" in Report(run_dir).reproduce().data
+    plan = json.loads((run_dir / "plan.json").read_text())
+    (run_dir / "plan.json").write_text(json.dumps(plan | {"profile": "short"}))
+    assert f"{command} -e profile=short</pre>" in Report(run_dir).reproduce().data

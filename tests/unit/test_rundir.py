@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import inventory
+from synthetic import REPOSITORY, inventory
 
-from dumbbell.plan import Plan, plan
+from dumbbell.plan import Plan, Way, plan
 from dumbbell.report import render_summary
 from dumbbell.store import summarise
-from dumbbell.store.rundir import Execution, RunDir, abort, record_state
+from dumbbell.store.rundir import Execution, RunDir, abort, plan_path_changes, record_state
 
 SWEEP = """\
 name: x
@@ -156,3 +157,29 @@ def test_how_a_run_is_getting_on(run: RunDir) -> None:
     said = [line.rpartition(": ")[2] for line in lines]
     assert said == ["failed; why", "running measurement, 4 of 20 s", "preparing for 4 s", "planned"]
     assert "measurement should have ended 60 s ago" in run.describe(now + 76_000_000_000)
+
+
+def test_the_router_gets_the_commands_that_change_the_path(tmp_path: Path) -> None:
+    scenario = REPOSITORY / "tests" / "e2e" / "changing_path.yml"
+    run = RunDir.create(plan(scenario, inventory()), scenario, tmp_path / "results")
+    file = run.dir / "raw/router/measurement/plan.json"
+    before = json.loads(file.read_text())
+    first, second, undo = ([["qdisc", "change", "dev", "x", word]] for word in ("first", "second", "undo"))
+    changes: dict[Way, list[dict[str, Any]]] = {
+        "forward": [{"at_ns": 6, "commands": first}, {"at_ns": 9, "commands": second}],
+        "reverse": [],
+    }
+    assert plan_path_changes(run.dir, "router", changes, undo, check=True)
+    assert json.loads(file.read_text()) == before
+    assert plan_path_changes(run.dir, "router", changes, undo)
+    own = json.loads(file.read_text())["hosts"]["router"]
+    assert [(action["name"], action["commands"]) for action in own["actions"]] == [
+        ("forward-1", first),
+        ("forward-2", second),
+    ]
+    assert own["restore"] == undo
+    for action in own["actions"]:
+        del action["commands"]
+    del own["restore"]
+    assert own == before["hosts"]["router"]
+    assert not plan_path_changes(run.dir, "router", changes, undo)

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import PATH_TRIM_US, RUN_ID, write_spool
+from synthetic import PATH_TRIM_US, REPOSITORY, RUN_ID, T0_UNIX_NS, write_run, write_spool
 
 from dumbbell.store import collect
 from dumbbell.store.run import read_json, read_jsonl
@@ -31,6 +32,14 @@ def state(host: str, change: Callable[[Any], None]) -> Callable[[Path], None]:
 
 def events(host: str, kind: str, **changed: Any) -> Callable[[Path], None]:
     return lambda run_dir: edit_events(run_dir / "raw" / host / "measurement/events.jsonl", kind, **changed)
+
+
+def together(*changes: Callable[[Path], None]) -> Callable[[Path], None]:
+    def change_all(run_dir: Path) -> None:
+        for change in changes:
+            change(run_dir)
+
+    return change_all
 
 
 def removed(path: str) -> Callable[[Path], None]:
@@ -93,7 +102,7 @@ def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
     manifest = read_json(run_dir / "manifest.json")
     assert manifest["run"] == RUN_ID
     assert manifest["rows"] == {
-        "spooled": {"tcp_info": 1100, "udp": 82, "qdisc": 1624},
+        "spooled": {"tcp_info": 1100, "udp": 82, "http_fetch": 0, "qdisc": 1624, "web100": 8},
         "lost": 0,
         "influxdb": None,
     }
@@ -123,9 +132,9 @@ def test_collecting_again_changes_nothing(run_dir: Path) -> None:
     def content() -> dict[str, bytes]:
         return {file.name: file.read_bytes() for file in run_dir.iterdir() if file.is_file()}
 
-    collect(run_dir, None)
+    collect(run_dir, None, ["sender2 no longer answers"])
     first = content()
-    collect(run_dir, None)
+    assert collect(run_dir, None).reasons == ["run: sender2 no longer answers"]
     assert content() == first
 
 
@@ -290,15 +299,30 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         asked("sender1", kernel="6.12.117"),
         "sender1: kernel: asked 6.12.117, found 6.12.0-synthetic",
     ),
-    "a module's parameter was not read": (
-        asked("sender1", modules={"tcp_bbr": {"fast": "Y"}}),
+    "a module is not loaded": (
+        asked("sender1", modules={"tcp_bbr": {}}),
         "sender1: parameters of tcp_bbr not known",
+    ),
+    "a module's parameter differs": (
+        asked("sender1", modules={"tcp_cubic": {"hystart": "0"}}),
+        "sender1: parameters of tcp_cubic: asked hystart 0, found hystart 1",
+    ),
+    "a module's parameter was not read": (
+        asked("sender1", modules={"tcp_cubic": {"gain": "3"}}),
+        "sender1: parameters of tcp_cubic: asked gain 3, found none",
     ),
     "the MTU differs": (
         asked("receiver1", mtu=9000),
         "receiver1 vec1: mtu: asked 9\N{NARROW NO-BREAK SPACE}000, found 1",
     ),
-    "the qdisc was not read": (asked("sender2", qdisc="fq"), "sender2 vec1: qdisc not known"),
+    "the qdisc differs": (
+        asked("sender2", qdisc="fq"),
+        "sender2 vec1: qdisc: asked fq, found pfifo_fast",
+    ),
+    "the qdisc was not read": (
+        together(asked("sender2", qdisc="fq"), state("sender2", lambda s: s["nic"]["vec1"].pop("qdisc"))),
+        "sender2 vec1: qdisc not known",
+    ),
     "the MSS differs": (option(mss_bytes=1400), "flow1: MSS: asked 1"),
     "the socket's buffer was capped": (option(socket_buffer_bytes=10**6), "flow1: send buffer: asked 2"),
     "the DSCP differs": (option(dscp=34), "flow1: DSCP: asked 34, found 46"),
@@ -323,6 +347,14 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         state("sender2", lambda s: s["clock"].update(synchronised=False)),
         "sender2: clock offset not known: the clock is not synchronised",
     ),
+    "a clock was set": (
+        events("receiver1", "clock_watched", largest_step_ns=-5_000_000_000),
+        "receiver1 measurement: largest step of the clock is -5 s, more than 1 ms",
+    ),
+    "nobody watched a clock": (
+        events("receiver1", "clock_watched", event="x"),
+        "receiver1 measurement: largest step of the clock not known",
+    ),
     "a spool is damaged": (
         text("raw/sender1/measurement/spool.lp", "snd_cwnd=10i", "snd_cwnd=11i"),
         "sender1 measurement: batch 1 does not match its CRC",
@@ -344,6 +376,16 @@ def test_each_validity_check_can_fail(run_dir: Path, damage: Callable[[Path], No
     verdict = collect(run_dir, None)
     assert verdict.state == "invalid"
     assert any(said.startswith(reason) for said in verdict.reasons), verdict.reasons
+
+
+def test_kernel_modules_and_qdisc_as_asked(run_dir: Path) -> None:
+    wanted = {"kernel": "6.12.0-synthetic", "qdisc": "pfifo_fast"}
+    asked("sender1", **wanted, modules={"tcp_cubic": {"hystart": "1", "fast": "1"}})(run_dir)
+    verdict = collect(run_dir, None)
+    assert verdict.state == "passed", verdict.reasons
+    found = {check.name: check.measured for check in verdict.checks if check.subject.startswith("sender1")}
+    assert wanted.items() <= found.items()
+    assert found["module tcp_cubic"] == {"hystart": "1", "fast": "1"}
 
 
 def test_drops_are_expected_where_loss_is(run_dir: Path) -> None:
@@ -407,3 +449,279 @@ def test_tc_cuts_delays_to_whole_microseconds(run_dir: Path, trim_us: int, valid
     state("router", lambda s: s["path"].update(trim_us=PATH_TRIM_US + trim_us))(run_dir)
     checks = [check for check in collect(run_dir, None).checks if check.name == "path"]
     assert [check.ok for check in checks] == [valid, valid]
+
+
+# --- a path that changes, and flows with delays of their own ---------------------------------------
+
+
+def change(name: str, /, **changed: Any) -> Callable[[Path], None]:
+    """What the router's agent says of one change."""
+
+    def alter(run_dir: Path) -> None:
+        path = run_dir / "raw/router/measurement/events.jsonl"
+        events = [e | (changed if e.get("name") == name else {}) for e in read_jsonl(path)]
+        path.write_text("".join(json.dumps(e) + "\n" for e in events))
+
+    return alter
+
+
+def held(
+    pattern: str, old: str, new: str, *, after_s: float = 0.0, phase: str = "measurement"
+) -> Callable[[Path], None]:
+    """What the router's samples say of a qdisc, from a time on."""
+
+    def alter(run_dir: Path) -> None:
+        spool = run_dir / "raw/router" / phase / "spool.lp"
+        rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
+        since = T0_UNIX_NS[phase] + after_s * 1e9
+        found = [i for i, row in enumerate(rows) if pattern in row and int(row.split()[-1]) >= since]
+        assert found
+        for i in found:
+            rows[i] = re.sub(old, new, rows[i])
+        write_spool(spool, rows)
+
+    return alter
+
+
+def unsampled(run_dir: Path) -> None:
+    """Of the second change on there are no samples."""
+    spool = run_dir / "raw/router/measurement/spool.lp"
+    rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
+    write_spool(spool, [row for row in rows if int(row.split()[-1]) < T0_UNIX_NS["measurement"] + 9 * 10**9])
+
+
+TCP_PROBE = "raw/sender2/calibration/tcp-ping-far.{}.json"
+UDP_PROBE = "raw/receiver2/calibration/udp-datagrams.{}-receiver.json"
+
+
+def answers(probe: str, change: Callable[[list[int]], list[int]]) -> Callable[[Path], None]:
+    return lambda run_dir: edit(
+        run_dir / TCP_PROBE.format(probe), lambda found: found.update(rtts_ns=change(found["rtts_ns"]))
+    )
+
+
+def datagrams(probe: str, **counts: int) -> Callable[[Path], None]:
+    return lambda run_dir: edit(run_dir / UDP_PROBE.format(probe), lambda found: found.update(counts))
+
+
+CHANGING_INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a change was late": (
+        change("forward-1", error_ns=560_000_000),
+        "router forward from 6 s: time after which the path was as changed is 562 ms, more than 500 ms",
+    ),
+    "a change took long": (
+        change("forward-2", took_ns=570_000_000),
+        "router forward from 9 s: time after which the path was as changed is 571 ms, more than 500 ms",
+    ),
+    "a change failed": (
+        change("forward-1", ok=False, reason="Command failed -:1"),
+        "router forward from 6 s: time after which the path was as changed not known: Command failed -:1",
+    ),
+    "nobody knows of a change": (
+        change("forward-2", name="forward-9"),
+        "router forward from 9 s: time after which the path was as changed not known: the agent says nothing",
+    ),
+    "the rate stayed": (
+        held("tc_class,", "rate_bps=10000000i", "rate_bps=20000000i"),
+        "router forward from 6 s: emulated path: asked rate_bps 10",
+    ),
+    "the rate came back before its time": (
+        held("tc_class,", "rate_bps=10000000i", "rate_bps=20000000i", after_s=8.5),
+        "router forward from 6 s: emulated path: asked rate_bps 10",
+    ),
+    "the delay was changed for others alone": (
+        held("parent=1:3", r"delay_ns=\d+i", "delay_ns=30000000i"),
+        "router forward from 6 s: emulated path: asked rate_bps 10",
+    ),
+    "something loses packets": (
+        held("kind=netem", "loss=0.0", "loss=0.01", after_s=9.5),
+        "router forward from 9 s: emulated path: asked rate_bps 10",
+    ),
+    "something duplicates packets": (
+        held("kind=netem", "duplicate=0", "duplicate=0.5", after_s=9.5),
+        "router forward from 9 s: emulated path: asked rate_bps 10",
+    ),
+    "the queue has another limit": (
+        held("kind=pfifo", "limit_packets=34i", "limit_packets=17i", after_s=9.5),
+        "router forward from 9 s: emulated path: asked rate_bps 10",
+    ),
+    "nobody looked": (
+        unsampled,
+        "router forward from 9 s: emulated path not known: the router's queues were not sampled",
+    ),
+    "nobody knows where the path is": (
+        state("router", lambda s: s["path"].pop("devices")),
+        "router forward from 6 s: emulated path not known: the router's queues were not sampled",
+    ),
+    "a filter is missing": (
+        state("router", lambda s: s["path"]["forward"]["flows"].pop()),
+        "router forward: emulated path: asked ",
+    ),
+    "a filter has another delay": (
+        state("router", lambda s: s["path"]["forward"]["flows"][0].update(delay_us=20_000)),
+        "router forward: emulated path: asked ",
+    ),
+    "a flow has no delay of its own": (
+        answers("delayed", lambda rtts: [rtt - 30_000_000 for rtt in rtts]),
+        "far tcp: idle RTT is 20.1 ms, asked 50 ms ± 5 ms",
+    ),
+    "others have it too": (
+        answers("plain", lambda rtts: [rtt + 30_000_000 for rtt in rtts]),
+        "far tcp: idle RTT is 20.1 ms, asked 50 ms ± 5 ms",
+    ),
+    "few answers": (
+        answers("plain", lambda rtts: rtts[:25]),
+        "far tcp: idle RTT not known: too few packets of the probes of its delay came through",
+    ),
+    "no probe of TCP": (removed(TCP_PROBE.format("delayed")), "far tcp: idle RTT not known: too few packets"),
+    "a flow of datagrams has no delay of its own": (
+        datagrams("delayed", delay_min_ns=9_300_000),
+        "datagrams udp: idle RTT is 20.1 ms, asked 40 ms ± 4 ms",
+    ),
+    "few datagrams": (
+        datagrams("delayed", received_packets=20, lost_packets=31),
+        "datagrams udp: idle RTT not known: too few packets of the probes of its delay came through",
+    ),
+    "no probe of UDP": (removed(UDP_PROBE.format("plain")), "datagrams udp: idle RTT not known: too few"),
+    "the pair has no idle RTT": (
+        removed("raw/sender2/calibration/ping-sender2-receiver2.txt"),
+        "far tcp: idle RTT not known: its pair has none",
+    ),
+}
+
+
+def test_a_path_that_changed_as_asked(changing: Path) -> None:
+    verdict = collect(changing, None)
+    assert (verdict.state, verdict.reasons) == ("passed", [])
+    late = {check.subject: check.measured for check in verdict.checks if check.name == "path change"}
+    assert late == {"router forward from 6 s": 3_000_000, "router forward from 9 s": 3_000_000}
+    rtts = {check.subject: check.measured / 1e6 for check in verdict.checks if check.name == "idle RTT"}
+    # Clocks of the two ends differ by 0.7 ms.
+    expected = {"near tcp": 30.1, "far tcp": 50.1, "datagrams udp": 40.1}
+    assert {name: rtts[name] for name in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("damage", "reason"), CHANGING_INVALID.values(), ids=CHANGING_INVALID.keys())
+def test_each_check_of_changes_and_delays_can_fail(
+    changing: Path, damage: Callable[[Path], None], reason: str
+) -> None:
+    damage(changing)
+    verdict = collect(changing, None)
+    assert verdict.state == "invalid"
+    assert any(said.startswith(reason) for said in verdict.reasons), verdict.reasons
+
+
+def test_busy_hosts_make_no_delay(changing: Path) -> None:
+    """All but one of the packets wait."""
+    answers("delayed", lambda rtts: [rtts[0], *(rtt + 80_000_000 for rtt in rtts[1:])])(changing)
+    assert collect(changing, None).state == "passed"
+
+
+@pytest.mark.parametrize("phase", ["calibration", "measurement"])
+def test_loss_that_comes_within_a_run_excuses_no_drop_before_it(changing: Path, phase: str) -> None:
+    edit(
+        changing / "plan.json",
+        lambda plan: plan["points"][0]["path"]["forward"]["changes"][1].update(loss=0.05),
+    )
+    held("parent=1:1", "drops=0i,packets=0i", "drops=5i,packets=95i", after_s=9.5, phase=phase)(changing)
+    drops = {c.subject: c.measured for c in collect(changing, None).checks if c.name == "unexpected drops"}
+    assert drops == {"router calibration": 0.05 if phase == "calibration" else 0.0}
+
+
+# --- sources that have to be asked for ------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def _traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("traced")
+    text = (REPOSITORY / "scenarios/two_flow_fairness.yml").read_text()
+    (folder / "two_flow_fairness.yml").write_text(f"{text}\nsampling: {{trace: true}}\n")
+    write_run(folder / "run", folder / "two_flow_fairness.yml")
+    return folder / "run"
+
+
+@pytest.fixture
+def traced(_traced: Path, tmp_path: Path) -> Path:
+    """A run that asked for traces and has them; a test may damage it."""
+    return Path(shutil.copytree(_traced, tmp_path / "traced"))
+
+
+def test_a_traced_run(traced: Path) -> None:
+    verdict = collect(traced, None)
+    assert (verdict.state, verdict.reasons) == ("passed", [])
+    found = {(c.name, c.subject): c.measured for c in verdict.checks}
+    assert found["source", "router"] == "trace"
+    assert found["trace records lost", "sender1"] == 0
+    assert found["connections traced", "flow1 sender1"] == found["connections traced", "flow1 receiver1"] == 1
+    probes = pl.read_parquet(traced / "tcp_probe.parquet")
+    assert probes.height == read_json(traced / "manifest.json")["rows"]["spooled"]["tcp_probe"] == 1100
+
+
+def lacks(host: str, **event: str) -> Callable[[Path], None]:
+    """The agent of a host says that it cannot have something."""
+
+    def change(run_dir: Path) -> None:
+        with (run_dir / "raw" / host / "measurement/events.jsonl").open("a") as file:
+            file.write(json.dumps({"unix_ns": 1, "event": "collector_unavailable"} | event) + "\n")
+
+    return change
+
+
+def untraced(run_dir: Path) -> None:
+    """Flow 1 left no record where it arrives."""
+    spool = run_dir / "raw/receiver1/measurement/spool.lp"
+    rows = [row for row in spool.read_text().splitlines() if not row.startswith(("#", "tcp_probe"))]
+    write_spool(spool, rows)
+
+
+LACKING: dict[str, tuple[Callable[[Path], None], str]] = {
+    "an event": (
+        lacks("router", source="trace", name="skb/kfree_skb", reason="this kernel does not have it"),
+        "router: trace not known: skb/kfree_skb: this kernel does not have it",
+    ),
+    "its report": (
+        events("sender1", "trace", event="x"),
+        "sender1: share of trace records lost not known: the agent did not report on its trace",
+    ),
+    "records": (
+        events("receiver2", "trace", lost=100),
+        "receiver2: share of trace records lost is 9.09 %, more than 5 %",
+    ),
+    "a connection": (untraced, "flow1 receiver1: 0 of 1 connections traced"),
+}
+
+
+@pytest.mark.parametrize(("damage", "reason"), LACKING.values(), ids=LACKING.keys())
+def test_what_a_trace_lacks_makes_a_run_invalid(
+    traced: Path, damage: Callable[[Path], None], reason: str
+) -> None:
+    damage(traced)
+    verdict = collect(traced, None)
+    assert (verdict.state, verdict.reasons) == ("invalid", [reason])
+
+
+def counting(host: str) -> Callable[[Path], None]:
+    """The plan asks for eBPF on a host."""
+    return lambda run_dir: edit(
+        run_dir / "plan.json",
+        lambda plan: plan["points"][0]["phases"][1]["hosts"][host]["sample"].update(ebpf=True),
+    )
+
+
+def test_counters_of_ebpf_are_there_or_the_run_is_invalid(run_dir: Path) -> None:
+    counting("sender1")(run_dir)
+    assert collect(run_dir, None).reasons == ["flow1 sender1: 0 of 1 connections counted by eBPF"]
+    spool = run_dir / "raw/sender1/measurement/spool.lp"
+    rows = [row for row in spool.read_text().splitlines() if not row.startswith("#")]
+    write_spool(spool, [row.replace(",mono_ns=", ",segs_seen=7i,mono_ns=") for row in rows])
+    assert collect(run_dir, None).state == "passed"
+
+
+def test_what_was_not_asked_for_may_be_lacking(run_dir: Path) -> None:
+    lacks("router", source="trace", name="skb/kfree_skb", reason="this kernel does not have it")(run_dir)
+    lacks("sender1", source="ebpf", name="ebpf", reason="the kernel does not describe its types")(run_dir)
+    assert collect(run_dir, None).state == "passed"
+    counting("sender1")(run_dir)
+    assert collect(run_dir, None).reasons == [
+        "sender1: ebpf not known: the kernel does not describe its types"
+    ]

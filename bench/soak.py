@@ -1,0 +1,102 @@
+"""Watch the memory of a run's controller and agents in the lab, and when its flows start: bench/soak.json."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+from lab import Lab
+
+from dumbbell.bench import Row, publish
+from playbooks import start_playbook
+
+TARGET = Path("bench/soak.json")
+DEFAULT = [
+    *("playbooks/run.yml", "-e", "scenario=scenarios/congestion_controls_and_queues.yml"),
+    *("-e", "profile=starts"),
+]
+EVERY_S = 30
+SETTLED = 0.1  # share of the time after which nothing should grow any more
+
+
+def controller_mb(group: int) -> float:
+    """Memory of all processes of a group, what they share counted once (PSS)."""
+    total_kb = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(process.name)) == group:
+                found = re.search(r"^Pss:\s+(\d+)", (process / "smaps_rollup").read_text(), re.MULTILINE)
+                total_kb += int(found[1]) if found else 0
+        except OSError:
+            continue  # it has ended meanwhile
+    return total_kb / 1024
+
+
+def agents_mb(lab: Lab) -> Iterator[float]:
+    """Resident memory of each agent that works."""
+    for host in lab.addresses:
+        said = lab.ssh(host, "ps -C dumbbell-agent -o rss= || true")
+        yield from (int(kb) / 1024 for kb in said.split())
+
+
+def start_errors_ms(run_dir: Path) -> Iterator[float]:
+    """How far from its planned time each flow of a measurement began, over all points of the run."""
+    for manifest in run_dir.rglob("manifest.json"):
+        for fact in json.loads(manifest.read_text())["facts"]:
+            if fact["name"] == "start" and fact["measured"] is not None:
+                yield abs(fact["measured"]) / 1e6
+
+
+def soak(lab: Lab, arguments: list[str]) -> Iterator[Row]:
+    """The playbook to its end; the run's verdict does not matter here."""
+    controller: list[tuple[float, float]] = []
+    agents: list[tuple[float, float]] = []
+    began = time.monotonic()
+    with tempfile.TemporaryFile("w+") as said, start_playbook(*arguments, said=said) as playbook:
+        try:
+            while playbook.poll() is None:
+                at = time.monotonic() - began
+                controller.append((at, controller_mb(playbook.pid)))
+                agents += [(at, mb) for mb in agents_mb(lab)]
+                time.sleep(EVERY_S)
+        finally:
+            if playbook.poll() is None:
+                os.killpg(playbook.pid, signal.SIGINT)
+        said.seek(0)
+        print(said.read()[-2000:])
+    took_s = time.monotonic() - began
+    yield Row(arguments[0], took_s / 60, "min")
+    for who, samples, target in (("controller", controller, "<= 300"), ("agents, each", agents, "<= 50")):
+        peak = max(mb for _, mb in samples)
+        early = max(mb for at, mb in samples if at <= max(SETTLED * took_s, samples[0][0]))
+        yield Row(f"memory of the {who}: peak", peak, "MB", len(samples), target=target)
+        yield Row(f"memory of the {who}: growth after a tenth of the time", peak - early, "MB")
+    errors = pl.Series(list(start_errors_ms(Path("results/latest").resolve())), dtype=pl.Float64)
+    for percent, target in ((50, None), (99, "<= 10")):
+        error = errors.quantile(percent / 100, interpolation="higher")
+        if error is not None:  # it is where no flow has begun
+            yield Row(f"start error, {percent}th percentile", error, "ms", len(errors), target=target)
+    yield Row("load average at the end", os.getloadavg()[0], "processes")
+
+
+def main() -> int:
+    """Entry point; returns the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("arguments", nargs="*", default=DEFAULT, help="of ansible-playbook, after a --")
+    args = parser.parse_args()
+    publish(list(soak(Lab.of_inventory(), args.arguments)), TARGET)
+    return 0
+
+
+if __name__ == "__main__":
+    os.chdir(Path(__file__).resolve().parent.parent)
+    sys.exit(main())

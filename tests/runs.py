@@ -1,0 +1,83 @@
+"""Runs of scenarios in the virtual lab."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dumbbell.store.run import read_jsonl
+from playbooks import ansible_playbook
+
+RUN_TIMEOUT_S = 900
+ATTEMPTS = 4
+MS = 1_000_000
+S = 1_000_000_000
+CLOSE = 7  # of the kernel's tcp_states.h
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run directory."""
+
+    dir: Path
+
+    @property
+    def id(self) -> str:
+        return self.dir.name
+
+    def json(self, path: str) -> Any:
+        return json.loads((self.dir / path).read_text())
+
+    @property
+    def state(self) -> str:
+        return str(self.json("verdict.json")["state"])
+
+
+@dataclass(frozen=True)
+class Finished(Kept):
+    """What a playbook left, its exit code, and what it said."""
+
+    code: int
+    output: str
+
+    def table(self, name: str) -> pl.DataFrame:
+        return pl.read_parquet(self.dir / f"{name}.parquet")
+
+    @cached_property
+    def tcp_info(self) -> pl.DataFrame:
+        return self.table("tcp_info")
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """Measured values of the manifest's facts of this name, by subject."""
+        facts = self.json("manifest.json")["facts"]
+        return {fact["subject"]: fact["measured"] for fact in facts if fact["name"] == name}
+
+    def event(self, name: str, flow: str) -> dict[str, Any]:
+        events = read_jsonl(self.dir / "events.jsonl")
+        (found,) = (e for e in events if e["event"] == name and e.get("flow") == flow)
+        return dict(found)
+
+
+def run(scenario: Path, results: Path) -> Finished:
+    """Run a scenario as users do."""
+    code, said = ansible_playbook(
+        "playbooks/run.yml",
+        *("-e", f"scenario={scenario}", "-e", f"results_dir={results}"),
+        timeout_s=RUN_TIMEOUT_S,
+    )
+    assert (results / "latest").exists(), f"no run directory was made:\n{said}"
+    return Finished((results / "latest").resolve(), code, said)
+
+
+def run_in_time(scenario: Path, folder: Path) -> Finished:
+    """The first run that the machine had time for: one of a busy machine ends `invalid`, as it must."""
+    for attempt in range(ATTEMPTS):
+        done = run(scenario, folder / str(attempt))
+        if done.state != "invalid":
+            break
+    return done
