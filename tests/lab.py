@@ -59,7 +59,8 @@ class Lab:
 
     def holder(self, host: str) -> str:
         """Id of the run that has a host; '' for none."""
-        return str(json.loads(self.ssh(host, "cat /var/lib/dumbbell/runs/lock.json"))["run_id"])
+        lock = self.run(host, "cat /var/lib/dumbbell/runs/lock.json").stdout
+        return str(json.loads(lock)["run_id"]) if lock else ""
 
     def influx(self) -> Influx:
         """The InfluxDB of the host `archive`."""

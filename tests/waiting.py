@@ -23,7 +23,11 @@ def wait_until(condition: Callable[[], bool], playbook: subprocess.Popen[str] | 
 
 
 def run_until_measuring(
-    scenario: Path, folder: Path, then: Callable[[subprocess.Popen[str]], object], point: str = ""
+    scenario: Path,
+    folder: Path,
+    then: Callable[[subprocess.Popen[str]], object],
+    *extra: str,
+    point: str = "",
 ) -> tuple[Path, str, int]:
     """Directory of the run, what was said, and the exit code, of a run that meets `then` while it measures.
 
@@ -32,7 +36,7 @@ def run_until_measuring(
     results = folder / "results"
     events = results / "latest" / point / "events.jsonl"
     measuring = '"state": "running", "reason": "measurement"'
-    arguments = ("-e", f"scenario={scenario}", "-e", f"results_dir={results}")
+    arguments = ("-e", f"scenario={scenario}", "-e", f"results_dir={results}", *extra)
     said = folder / "said"
     with said.open("w") as file, start_playbook("playbooks/run.yml", *arguments, said=file) as playbook:
         try:

@@ -45,14 +45,14 @@ class Met(Kept):
         return all(rows["spooled"] == rows["stored"] > 0 for rows in stored)
 
 
-def run_with(folder: Path, fault: Callable[[], object]) -> Met:
+def run_with(folder: Path, fault: Callable[[], object], *extra: str) -> Met:
     """Runs the scenario with a fault while it measures."""
 
     def meet(playbook: subprocess.Popen[str]) -> None:
         fault()
         playbook.wait(timeout=TIMEOUT_S)
 
-    run_dir, said, _ = run_until_measuring(SCENARIO, folder, meet)
+    run_dir, said, _ = run_until_measuring(SCENARIO, folder, meet, *extra)
     assert "Traceback" not in said
     return Met(run_dir)
 
@@ -60,9 +60,9 @@ def run_with(folder: Path, fault: Callable[[], object]) -> Met:
 @pytest.fixture(autouse=True)
 def _nothing_is_left_on_the_hosts(lab: Lab) -> Iterator[None]:
     yield
-    look = "pgrep --list-full 'iperf3|dumbbell-agent'; cat /var/lib/dumbbell/runs/lock.json"
-    free = '{"run_id":""'
-    assert [found for host in HOSTS if not (found := lab.ssh(host, look)).startswith(free)] == []
+    busy = {host: lab.run(host, "pgrep --list-name 'iperf3|dumbbell'").stdout for host in HOSTS}
+    assert set(busy.values()) == {b""}, busy
+    assert {host: lab.holder(host) for host in HOSTS} == dict.fromkeys(HOSTS, "")
 
 
 # --- what ends a measurement: on each host another fault, all at once ------------------------------
@@ -135,6 +135,22 @@ def test_a_network_that_is_cut(lab: Lab, tmp_path: Path) -> None:
     assert met.state in RESULT
     assert not met.blames("run: ")
     assert met.rows_arrived()
+
+
+@pytest.mark.long
+def test_a_host_that_stays_away(lab: Lab, tmp_path: Path) -> None:
+    """What the others measured comes home, and once it is back it is given back."""
+    port = ("ip", "-n", "dumbbell", "link", "set", "receiver2.0")
+    try:
+        down = [*port, "down"]
+        met = run_with(tmp_path, lambda: subprocess.run(down, check=True), "-e", "run_answer_timeout=20")
+    finally:
+        subprocess.run([*port, "up"], check=True)
+    assert met.state == "invalid"
+    assert met.blames("receiver2 no longer answers")
+    for host in HOSTS:
+        assert (met.dir / "raw" / host / "measurement" / "status.json").exists() == (host != "receiver2")
+    ansible_playbook("playbooks/resume.yml", "-e", f"run={met.dir}")
 
 
 @pytest.mark.long
