@@ -59,8 +59,9 @@ class Lab:
 
     def holder(self, host: str) -> str:
         """Id of the run that has a host; '' for none."""
-        lock = self.run(host, "cat /var/lib/dumbbell/runs/lock.json").stdout
-        return str(json.loads(lock)["run_id"]) if lock else ""
+        lock = "/var/lib/dumbbell/runs/lock.json"
+        found = self.ssh(host, f"test ! -e {lock} || cat {lock}")
+        return str(json.loads(found)["run_id"]) if found else ""
 
     def influx(self) -> Influx:
         """The InfluxDB of the host `archive`."""
