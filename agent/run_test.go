@@ -348,7 +348,7 @@ func TestRunTCP(t *testing.T) {
 				t.Errorf("congestion control %q", e.Name)
 			}
 			sampler := a.one("sampler")
-			ticks := int((sampleLead + plan.Duration) / plan.SamplingInterval)
+			ticks := int((samplingLead(plan.SamplingInterval) + plan.Duration + plan.SamplingInterval/2) / plan.SamplingInterval)
 			if sampler.Ticks != ticks || sampler.Sampled+sampler.Missed != ticks || sampler.Sampled < ticks/2 || sampler.Median < 15e6 || sampler.Median > 40e6 {
 				t.Errorf("sampler %+v", sampler)
 			}
@@ -429,7 +429,7 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 			finals[key]++
 			end += int64(gracePeriod) // connections are closed after the last tick
 		}
-		begin := t0 - int64(sampleLead)
+		begin := t0 - int64(samplingLead(20*time.Millisecond))
 		if strings.HasPrefix(key, "tcp_probe") || strings.HasPrefix(key, "tcp_event") {
 			begin = t0 - int64(launchLead) // a held client has connected
 			end += int64(gracePeriod)

@@ -47,9 +47,10 @@ const (
 	traceHelper = "/run/dumbbell-trace.sock"
 )
 
-// A sampler writes rows of all that the plan wants sampled at each tick: the
-// multiples of the sampling interval from t0, and from sampleLead before it to
-// the end of the phase.
+// A sampler writes rows of all that the plan wants sampled at each tick, from
+// sampleLead before t0 to the end of the phase. Ticks are in the middle of the
+// multiples of the sampling interval from t0: at those themselves flows start,
+// which a tick of a slow host would keep waiting.
 type sampler struct {
 	plan    *Plan
 	journal *Journal
@@ -229,11 +230,16 @@ func (s *sampler) readBack() error {
 
 func (s *sampler) close() error { return s.sources.Close() }
 
+// samplingLead is how long before t0 the first tick is.
+func samplingLead(interval time.Duration) time.Duration {
+	return sampleLead.Truncate(interval) + interval/2
+}
+
 // run samples to the end of the phase and records how well it kept
 // time. What goes wrong with one source is returned at the end and stops
 // nothing; only a spool that cannot be written does.
 func (s *sampler) run(ctx context.Context, t0 time.Time) error {
-	lead := sampleLead.Truncate(s.plan.SamplingInterval)
+	lead := samplingLead(s.plan.SamplingInterval)
 	var (
 		pace     = sample.NewPace(t0.Add(-lead), s.plan.SamplingInterval, lead+s.plan.Duration)
 		failure  error // the first; one that lasts would repeat at every tick
