@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from lab import Lab
-from runs import MS, Finished, run_in_time
+from runs import MS, Finished, S, run_in_time
 
 from dumbbell import analysis
 
@@ -64,7 +64,9 @@ def test_lost_segments_are_counted_where_they_were_sent_again(
 ) -> None:
     """Of some 1100 segments 3 % are lost: that none is has a probability of 10^-14."""
     web, kept = fetched.filter(flow="web"), fetched.filter(flow="kept")
-    assert all(segments >= 76_800 / 1460 for segments in web["segments"] - web["retransmits"])
+    # Where a SYN-ACK was lost it counts as retransmitted too, perhaps twice, but not as a segment with data.
+    at_once = web.filter(pl.col("connect_ns") < S)
+    assert all(segments >= 76_800 / 1460 for segments in at_once["segments"] - at_once["retransmits"])
     for flow, host in ((web, "sender1"), (kept, "receiver2")):
         counted = finished.table("snmp").filter(phase="measurement", host=host, name="TcpRetransSegs")
         assert int(flow["retransmits"].sum()) <= int(counted["delta"].sum())
