@@ -43,6 +43,7 @@ type end struct {
 	close       func() error
 	reports     chan report
 	begins      time.Duration       // when its first data is planned, from t0
+	ends        time.Duration       // when it is ended, from t0; 0 if it ends by itself
 	started     chan time.Time      // at which the first datagram left, or the first fetch began
 	sockets     *tcpinfo.OwnSockets // to be sampled; nil for none
 }
@@ -124,11 +125,8 @@ func newUDPReceiver(plan *Plan, f *Flow) (*end, error) {
 		return nil, err
 	}
 	e.close = receiver.Close
-	e.execute = func(ctx context.Context, t0 time.Time) (any, error) {
-		ctx, cancel := context.WithDeadline(ctx, t0.Add(f.Start+f.Duration+udpDrain))
-		defer cancel()
-		return receiver.Run(ctx)
-	}
+	e.ends = f.Start + f.Duration + udpDrain
+	e.execute = func(ctx context.Context, _ time.Time) (any, error) { return receiver.Run(ctx) }
 	return e, nil
 }
 
@@ -156,11 +154,8 @@ func newHTTPServer(plan *Plan, f *Flow) (*end, error) {
 		return nil, err
 	}
 	e.close = server.Close
-	e.execute = func(ctx context.Context, t0 time.Time) (any, error) {
-		ctx, cancel := context.WithDeadline(ctx, t0.Add(f.Start+f.Duration+httpDrain))
-		defer cancel()
-		return server.Run(ctx)
-	}
+	e.ends = f.Start + f.Duration + httpDrain
+	e.execute = func(ctx context.Context, _ time.Time) (any, error) { return server.Run(ctx) }
 	return e, nil
 }
 
@@ -175,11 +170,8 @@ func newHTTPClient(plan *Plan, f *Flow) (*end, error) {
 		return nil, err
 	}
 	e.close = client.Close
-	e.execute = func(ctx context.Context, t0 time.Time) (any, error) {
-		ctx, cancel := context.WithDeadline(ctx, t0.Add(f.Start+f.Duration))
-		defer cancel()
-		return client.Run(ctx, t0.Add(f.Start))
-	}
+	e.ends = f.Start + f.Duration
+	e.execute = func(ctx context.Context, t0 time.Time) (any, error) { return client.Run(ctx, t0.Add(f.Start)) }
 	return e, nil
 }
 
@@ -205,6 +197,11 @@ func (r *run) runEnd(ctx context.Context, a Action, e *end, rows *spool.Writer) 
 	r.journal.Event("flow_launched", a.Flow, Attributes{"action": a.Kind})
 	written := make(chan error)
 	go func() { written <- r.writeReports(e, rows) }()
+	if e.ends > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, r.t0.Add(e.ends))
+		defer cancel()
+	}
 	result, err := e.execute(ctx, r.t0)
 	close(e.reports)
 	close(e.started)
