@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 INFLUXDB_VERSION := 1.8.10
 TELEGRAF_VERSION := 1.37.2
 STATICCHECK_VERSION := 0.8.2
-TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
+TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.ethtool,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
 GO_SOURCES := go.mod go.sum $(shell find agent cmd collectors traffic -name '*.go' -o -name '*.o')

@@ -168,8 +168,10 @@ def main():
         list(dict.fromkeys([*params["congestion_controls"], *params["allowed"]])),
         params["allowed"] or None,
     )
-    if refused := list(refusals(asked, read(asked))):
-        module.fail_json(msg="; ".join(refused))
+
+    def refuse_what_the_host_lacks(found, _commands):
+        if refused := list(refusals(asked, found)):
+            module.fail_json(msg="; ".join(refused))
 
     def perform(command):
         if command[0] == "sysctl":
@@ -184,6 +186,7 @@ def main():
         mismatches=lambda found: mismatches(asked, found),
         report=lambda found: report(asked, found),
         predict=lambda found: report(asked, predict(asked, found)),
+        preflight=refuse_what_the_host_lacks,
         perform=perform,
     )
 

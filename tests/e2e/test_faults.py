@@ -22,6 +22,8 @@ SCENARIO = Path(__file__).with_name("ten_seconds.yml")
 CUT_S = 60
 HOSTS = ("sender1", "sender2", "receiver1", "receiver2", "router")
 
+SAMPLES_PER_S = 100  # of the scenario's profile
+
 RUNS = "/var/lib/dumbbell/runs"
 FAULTS = {
     "sender1": "kill -KILL $(pgrep --newest --exact iperf3)",
@@ -52,7 +54,7 @@ def run_with(folder: Path, fault: Callable[[], object], *extra: str) -> Met:
         fault()
         playbook.wait(timeout=TIMEOUT_S)
 
-    run_dir, said, _ = run_until_measuring(SCENARIO, folder, meet, *extra)
+    run_dir, said, _ = run_until_measuring(SCENARIO, folder, meet, "-e", "profile=often", *extra)
     assert "Traceback" not in said
     return Met(run_dir)
 
@@ -92,6 +94,7 @@ def broken(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Met:
             "the agent was killed while it was running",
             id="an agent is killed",
         ),
+        pytest.param("sender2: the agent was killed: its last row is of ", id="what a kill costs"),
         pytest.param("no space left on device", id="a disk is full"),
         pytest.param("receiver2", id="a receiver reboots"),
         pytest.param("router measurement: largest step of the clock is ", id="a clock is set"),
@@ -105,6 +108,17 @@ def test_a_run_is_invalid_and_names_its_fault(broken: Met, words: str) -> None:
 def test_what_was_measured_before_is_kept(broken: Met) -> None:
     assert broken.json("raw/router/measurement/status.json")["state"] == "done"
     assert broken.rows_arrived()
+
+
+def test_a_killed_agent_loses_its_last_second_at_most(broken: Met) -> None:
+    """And what passes until systemd has started it again, to say so."""
+    lost = {
+        fact["subject"]: fact
+        for fact in broken.json("manifest.json")["facts"]
+        if fact["name"] == "samples lost"
+    }
+    assert list(lost) == ["sender2"]
+    assert 0 < lost["sender2"]["measured"] < 2 * SAMPLES_PER_S
 
 
 # --- what does no harm ----------------------------------------------------------------------------

@@ -295,6 +295,10 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         events("router", "sampler", event="x"),
         "router: share of samples missed not known",
     ),
+    "the agent was killed": (
+        events("router", "sampler", event="spool_mended"),
+        "router: the agent was killed: its last row is of ",
+    ),
     "another kernel runs": (
         asked("sender1", kernel="6.12.117"),
         "sender1: kernel: asked 6.12.117, found 6.12.0-synthetic",

@@ -166,6 +166,12 @@ class Run:
                 elif part.writes_rows:
                     self.spools[host, phase.phase] = None
 
+    def last_row_unix_ns(self, host: str, phase: str) -> int | None:
+        """When the last row of a spool was taken, or None if it has none."""
+        part = self.spools.get((host, phase))
+        times = [table["unix_ns"].max() for table in part.tables.values()] if part else []
+        return max((int(at) for at in times if isinstance(at, int)), default=None)
+
     def measurements(self) -> list[str]:
         """Names of all measurements in the spools; some are there even without rows."""
         found = {name for part in self.spools.values() if part for name in part.tables}

@@ -6,6 +6,7 @@ valid run.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -545,6 +546,8 @@ class _Judge:
             if part.sample.anything:
                 event = self.run.event("sampler", host=host, phase="measurement") or {}
                 share = event["missed"] / event["ticks"] if event.get("ticks") and "missed" in event else None
+                if share is None and self.killed(host):
+                    continue
                 self.close(
                     "samples missed",
                     host,
@@ -555,6 +558,23 @@ class _Judge:
                     what="share of samples missed",
                     missing="the agent did not report on its sampler",
                 )
+
+    def killed(self, host: str) -> bool:
+        """Whether the agent was killed while it measured; if so, what that cost is said."""
+        mended = self.run.event("spool_mended", host=host, phase="measurement")
+        last, t0 = self.run.last_row_unix_ns(host, "measurement"), self.run.t0_unix_ns("measurement")
+        if mended is None or last is None or t0 is None:
+            return False
+        phase = self.measurement
+        lost = math.ceil((mended["unix_ns"] - last) / phase.sampling_interval_ns)
+        missed = max(0, t0 + phase.duration_ns - last)
+        said = f"the agent was killed: its last row is of {human((last - t0) / 1e9, 's')}"
+        for name, unit, measured, what in (
+            ("samples lost", "ticks", lost, f"at most {lost} later samples were taken, and are lost"),
+            ("samples missed", "share", missed / phase.duration_ns, "there is none after that"),
+        ):
+            self._add(name, host, 0, measured, unit=unit, ok=False, reason=f"{said}; {what}")
+        return True
 
     def sources(self) -> None:
         """What a scenario has to ask for, because not every host has it."""
