@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell.store import spool
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.store.run import Run, flows_table, read_json, read_jsonl, write_json
 from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
@@ -62,7 +63,7 @@ def _store(
 
             if _wait_until(complete, wait_s):
                 return {name: Stored(spooled=n, stored=n) for name, n in spooled.items()}
-            influx.write(batch for spool in run.spools.values() if spool for batch in spool.batches)
+            influx.write(batch for path in run.spool_paths for batch in spool.batches(path))
             after = {name: influx.count(name, run.id) for name in spooled}
     except InfluxError as error:
         return {name: Stored(spooled=n, stored=None, error=str(error)) for name, n in spooled.items()}

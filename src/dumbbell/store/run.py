@@ -166,6 +166,11 @@ class Run:
                 elif part.writes_rows:
                     self.spools[host, phase.phase] = None
 
+    @property
+    def spool_paths(self) -> list[Path]:
+        """First file of each spool that was read."""
+        return [self.raw(host, phase, "spool.lp") for (host, phase), part in self.spools.items() if part]
+
     def last_row_unix_ns(self, host: str, phase: str) -> int | None:
         """When the last row of a spool was taken, or None if it has none."""
         part = self.spools.get((host, phase))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,10 +40,8 @@ class Spool:
     """What one spool file holds.
 
     ``tables`` has a frame for each measurement: tags (strings), ``unix_ns``, then fields in their own types.
-    ``batches`` are the verified bytes, ready to be written to InfluxDB again.
     """
 
-    batches: list[bytes] = field(default_factory=list)
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
     tags: dict[str, list[str]] = field(default_factory=dict)
     crc_failures: int = 0
@@ -68,16 +66,30 @@ def segments(path: Path) -> list[Path]:
 def read(path: Path) -> Spool:
     """Read a spool by its first file. Damage is part of the result; OSError if a file cannot be read."""
     spool = Spool()
-    due = None
-    for file in segments(path) or [path]:
-        content = file.read_bytes()
-        due = _verify(spool, gzip.decompress(content) if file.suffix == ".gz" else content, due)
-    _tabulate(spool)
+    parts: dict[str, list[pl.DataFrame]] = {}
+    for chunk in _chunks(_verified(path, spool)):
+        for measurement, tags, frame in _parse(chunk, spool):
+            parts.setdefault(measurement, []).append(frame)
+            spool.tags[measurement] = list(dict.fromkeys((*spool.tags.get(measurement, ()), *tags)))
+    spool.tables = {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in sorted(parts.items())}
     return spool
 
 
-def _verify(spool: Spool, data: bytes, due: int | None) -> int | None:
-    """Take the batches of one file whose CRC is right; the number of the batch that is due next."""
+def batches(path: Path) -> Iterator[bytes]:
+    """Rows of the batches of a spool whose CRC is right, as they are to be written to InfluxDB again."""
+    return _verified(path, Spool())
+
+
+def _verified(path: Path, spool: Spool) -> Iterator[bytes]:
+    """Batches whose CRC is right, with one file in memory at a time; damage is noted."""
+    due = None
+    for file in segments(path) or [path]:
+        content = file.read_bytes()
+        due = yield from _verify(spool, gzip.decompress(content) if file.suffix == ".gz" else content, due)
+
+
+def _verify(spool: Spool, data: bytes, due: int | None) -> Generator[bytes, None, int | None]:
+    """Batches of one file whose CRC is right; returns the number of the batch that is due next."""
     start = 0
     for trailer in _TRAILER.finditer(data):
         number, rows, crc = int(trailer[1]), int(trailer[2]), int(trailer[3], 16)
@@ -90,7 +102,7 @@ def _verify(spool: Spool, data: bytes, due: int | None) -> int | None:
             spool.damage.append(f"batch {number} where batch {due} was due")
         due = number + 1
         if zlib.crc32(body) == crc and found == rows:
-            spool.batches.append(body)
+            yield body
         else:
             spool.crc_failures += 1
             spool.rows_lost += found
@@ -100,16 +112,6 @@ def _verify(spool: Spool, data: bytes, due: int | None) -> int | None:
         spool.rows_lost += torn
         spool.damage.append(f"torn last batch, {torn} rows without a CRC left out")
     return due
-
-
-def _tabulate(spool: Spool) -> None:
-    """Make a frame of each measurement."""
-    parts: dict[str, list[pl.DataFrame]] = {}
-    for chunk in _chunks(spool.batches):
-        for measurement, tags, frame in _parse(chunk, spool):
-            parts.setdefault(measurement, []).append(frame)
-            spool.tags[measurement] = list(dict.fromkeys((*spool.tags.get(measurement, ()), *tags)))
-    spool.tables = {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in sorted(parts.items())}
 
 
 def _chunks(batches: Iterable[bytes]) -> Iterator[str]:
