@@ -33,8 +33,8 @@ The agents go on alone.
 
 
 class ActionModule(ActionBase):
-    """Arguments: ``title`` (of the point), ``phase``, ``run_dir`` (of the point), ``run`` (directory of the
-    whole run), ``influxdb`` (as InfluxTarget), ``t0_unix_ns``.
+    """Arguments: ``title`` (of the point), ``phase``, ``run_id`` and ``run_dir`` (of the point), ``run``
+    (directory of the whole run), ``influxdb`` (as InfluxTarget), ``t0_unix_ns``.
 
     t0 is by the controller's clock, which may differ from the one that the testbed follows. On a terminal
     a line is drawn anew each second, and Ctrl-C asks what to do: to detach ends the playbook, as Ctrl-C does
@@ -48,6 +48,7 @@ class ActionModule(ActionBase):
             {
                 "title": {"type": "str", "required": True},
                 "phase": {"type": "str", "required": True},
+                "run_id": {"type": "str", "required": True},
                 "run_dir": {"type": "path", "required": True},
                 "run": {"type": "path", "required": True},
                 "t0_unix_ns": {"type": "int", "required": True},
@@ -73,7 +74,7 @@ class ActionModule(ActionBase):
                 # In the lab, hosts of the run are processes beside this one.
                 ThreadPoolExecutor(1, initializer=os.nice, initargs=(19,)) as thread,
             ):
-                looks = _looks(lambda: thread.submit(goodputs, influx, run_dir.name), screen.waits)
+                looks = _looks(lambda: thread.submit(goodputs, influx, args["run_id"]), screen.waits)
                 answer = show_until(phase.duration_ns, lambda at_ns: describe(phase, at_ns, next(looks)))
         if answer == "detach":
             Display().display(_DETACHED.format(args["run"]))
