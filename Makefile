@@ -130,7 +130,7 @@ preflight:
 
 .PHONY: lock
 lock: setup ## renew requirements.lock from pyproject.toml
-	uv pip compile --quiet --upgrade --group dev --generate-hashes --no-annotate --no-header \
+	uv pip compile --quiet --upgrade --python-version 3.11 --group dev --generate-hashes --no-annotate --no-header \
 	    --no-emit-find-links --no-emit-index-url --output-file requirements.lock pyproject.toml
 
 GO_BUILD = go build -trimpath -ldflags "-s -w -X main.version=$$(git describe --always --dirty 2>/dev/null || echo unknown)"
