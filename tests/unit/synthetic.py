@@ -491,6 +491,7 @@ def _tcp_info(fluid: Fluid, step: int, connection: int, *, sender: bool) -> dict
         "snd_cwnd": cwnd,
         "snd_ssthresh": 2**31 - 1 if lost == 0 else round(cwnd * 0.8),
         "unacked": cwnd,
+        **dict.fromkeys(("sacked", "lost", "retrans"), 0),
         "srtt_us": srtt,
         "rttvar_us": 400,
         "min_rtt_us": 20_080,

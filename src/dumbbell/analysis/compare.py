@@ -1,0 +1,74 @@
+"""Two sets of runs side by side: by how much they differ, and what so many repetitions can show."""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from dumbbell.analysis.statistics import LEVEL, detectable, holm, rank_test, ratio_interval
+
+KEY = ["point", "metric", "subject", "unit"]
+COMPARED = {
+    **dict.fromkeys(KEY, pl.String),
+    "n_a": pl.Int64,
+    "n_b": pl.Int64,
+    "median_a": pl.Float64,
+    "median_b": pl.Float64,
+    "ratio": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "detectable": pl.Float64,
+    "p": pl.Float64,
+    "differ": pl.Boolean,
+}
+
+
+def compare(a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
+    """What both have of the same point, metric and subject, in the order of ``a``.
+
+    ``a`` and ``b`` are tables of :func:`dumbbell.store.values.values`, of one run or of several; only values
+    of valid runs (``passed``, ``failed``) count. ``ratio`` is b's median over a's, ``low`` and ``high`` its
+    interval at 95 %, null of fewer than two values each; of few it is too narrow. ``detectable`` is the
+    smallest relative change that a's spread lets so many repetitions show. ``p`` is that of Mann and
+    Whitney's test, corrected for the number of rows (Holm); ``differ`` is whether it is below 5 %, null where
+    so few values could not have shown that whatever they were.
+    """
+    sides = [_gathered(table) for table in (a, b)]
+    both = sides[0].join(sides[1], on=KEY, suffix="_b", maintain_order="left")
+    rows, ps = [], []
+    for row in both.iter_rows(named=True):
+        old, new = row["values"], row["values_b"]
+        interval = ratio_interval(new, old)
+        medians = (float(pl.Series(old).median()), float(pl.Series(new).median()))  # type: ignore[arg-type]
+        rows.append(
+            {key: row[key] for key in KEY}
+            | {"n_a": len(old), "n_b": len(new), "median_a": medians[0], "median_b": medians[1]}
+            | {
+                "ratio": medians[1] / medians[0] if medians[0] else None,
+                "low": interval.low if interval else None,
+                "high": interval.high if interval else None,
+                "detectable": detectable(old, min(len(old), len(new))),
+            }
+        )
+        ps.append(rank_test(new, old))
+    for row, p in zip(rows, holm(ps), strict=True):
+        least = 2 / math.comb(row["n_a"] + row["n_b"], row["n_a"]) * len(rows)
+        row |= {"p": p, "differ": p < 1 - LEVEL if least < 1 - LEVEL else None}
+    return pl.DataFrame(rows, schema=COMPARED)
+
+
+def _gathered(table: pl.DataFrame) -> pl.DataFrame:
+    valid = table.filter(pl.col("verdict").is_in(["passed", "failed"]))
+    return valid.group_by(KEY, maintain_order=True).agg(pl.col("value").alias("values"))
+
+
+def only_one_has(a: pl.DataFrame, b: pl.DataFrame) -> list[str]:
+    """Points of valid runs that the other side lacks, to be said beside a comparison."""
+    points = [list(_gathered(table)["point"].unique(maintain_order=True)) for table in (a, b)]
+    return [
+        f"only the {name} has {point}"
+        for name, own, other in (("first", points[0], points[1]), ("second", points[1], points[0]))
+        for point in own
+        if point not in other
+    ]

@@ -1,0 +1,54 @@
+"""Fetches over HTTP, as both ends report of each."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dumbbell.analysis.rates import COUNTERS
+from dumbbell.analysis.statistics import percentile
+
+
+def fetches(http_fetch: pl.DataFrame) -> pl.DataFrame:
+    """A row for each fetch that has begun, in order of time, as both ends report of it.
+
+    ``[flow, fetch, t_ns, connect_ns, first_byte_ns, completion_ns, cut_ns, received_bytes, error, done]`` are
+    the client's; ``[segments, retransmits, timeouts]`` are what the server's kernel has counted for this
+    fetch alone, null where the server has no row of it. ``timeouts`` are null before Linux 6.7.
+    """
+    key = ["flow", "fetch"]
+    totals = {"segments": "data_segs_out", "retransmits": "total_retrans", "timeouts": "total_rto"}
+    sent = http_fetch.filter(pl.col("side") == "sender").sort(key)
+    counts = {  # those of a connection go on from one fetch to the next
+        name: pl.col(total) - pl.col(total).shift(fill_value=0).over("flow", "cookie")
+        for name, total in totals.items()
+    }
+    received = http_fetch.filter(pl.col("side") == "receiver").sort("t_ns", "flow")
+    return received.select(
+        *key,
+        *("t_ns", "connect_ns", "first_byte_ns", "completion_ns", "cut_ns", "received_bytes", "error"),
+        done=pl.col("completion_ns").is_not_null() & pl.col("error").is_null(),
+    ).join(sent.select(*key, **counts), on=key, how="left", maintain_order="left")
+
+
+def fetch_summary(fetched: pl.DataFrame) -> dict[str, float | None]:
+    """Numbers of one flow's :func:`fetches`; times and counts are of those that were done."""
+    done = fetched.filter("done")
+    times = {f"completion_p{p}_ns": percentile(done["completion_ns"], p) for p in (50, 95, 99)}
+    counts = {
+        f"fetch_{name}": int(done[name].sum()) if done[name].count() else None
+        for name in ("retransmits", "timeouts")
+    }
+    return {"fetches_begun": fetched.height, "fetches_done": done.height} | times | counts
+
+
+def fetch_counters(http_fetch: pl.DataFrame) -> pl.DataFrame:
+    """Bytes of all fetches that did not fail, ``[flow, stream, t_ns, bytes]``: spread evenly from the begin
+    of each to its end, or to where it was cut.
+    """
+    took_ns = pl.coalesce("completion_ns", "cut_ns")
+    received = fetches(http_fetch).filter(took_ns.is_not_null() & pl.col("error").is_null())
+    after = pl.col("received_bytes").cum_sum().over("flow")
+    begun = received.with_columns(bytes=after - pl.col("received_bytes"))
+    ended = received.with_columns(bytes=after, t_ns=pl.col("t_ns") + took_ns)
+    rows = pl.concat([begun, ended]).with_columns(stream=pl.lit("0")).select(*COUNTERS)
+    return rows.cast(COUNTERS).sort("flow", "t_ns", "bytes")  # type: ignore[arg-type]
