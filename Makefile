@@ -102,6 +102,10 @@ bench-soak: lab build ## twenty runs of four flows in the lab: memory of control
 	$(MAKE) --no-print-directory .lab/provisioned
 	PYTHONPATH=tests python bench/soak.py
 
+.PHONY: jupyter
+jupyter: setup ## open the notebooks in Jupyter Lab, on loopback
+	jupyter lab --ip=127.0.0.1 --ServerApp.root_dir=$(CURDIR) $(JUPYTER_FLAGS)
+
 # A compiler of one version and no paths of this machine: the same bytes wherever it is made. A test compares them.
 EBPF_OBJECT ?= collectors/ebpf/counters.o
 .PHONY: ebpf

@@ -10,6 +10,7 @@ from fabric import task
 from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, InventoryError, describe
 from dumbbell.plan import plan as make_plan
+from dumbbell.report.comparison import Comparison
 from dumbbell.store.rundir import RunDir
 
 FOLLOW_S = 5
@@ -61,6 +62,21 @@ def stop(context, run="results/latest", inventory="inventory/lab"):
     """End a run on its hosts: playbooks/stop.yml. What there is of it is kept."""
     run_dir = shlex.quote(str(_open(run).dir))
     context.run(f"ansible-playbook -i {shlex.quote(inventory)} playbooks/stop.yml -e run={run_dir}")
+
+
+@task(
+    help={
+        "a": "directory of a run, or several with commas between them",
+        "b": "directory of another run, or several",
+    }
+)
+def compare(_, a, b):
+    """Compare two runs or sets of runs: medians, their ratio with its interval, what else differs."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        print(Comparison(a.split(","), b.split(",")).text())
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"there is nothing to compare: {error}") from None
 
 
 def _open(run):

@@ -33,7 +33,8 @@ from dumbbell.report.summary import render_summary as render_summary
 from dumbbell.store.run import COUNTED, Run, dig, goodput_counters, read_json
 from dumbbell.units import human
 
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "run_report.py"
+NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+NOTEBOOK = NOTEBOOKS / "run_report.py"
 Levels = Sequence[tuple[figures.Steps, str]]  # reference lines: values over time, text
 BINS = 1500  # most intervals of a goodput line
 # Of those in docs/variables.md, what tells most of a sender.
@@ -48,16 +49,18 @@ class Missing(Exception):
     """A part of the report cannot be made; the message is the sentence that stands in its place."""
 
 
-def _part(make: Callable[..., str]) -> Callable[..., HTML]:
+def part(make: Callable[..., str]) -> Callable[..., HTML]:
+    """A method that makes a part of a page; the sentence of :class:`Missing` stands in its place."""
+
     @functools.wraps(make)
-    def part(*arguments: Any) -> HTML:
+    def made(*arguments: Any) -> HTML:
         try:
             return HTML(make(*arguments))  # type: ignore[no-untyped-call]
         except Missing as missing:
             text = f'<p class="missing">{escape(str(missing))}</p>'
             return HTML(text)  # type: ignore[no-untyped-call]
 
-    return part
+    return made
 
 
 def setup() -> HTML:
@@ -118,7 +121,7 @@ class Report:
 
     # head
 
-    @_part
+    @part
     def header(self) -> str:
         """Title, origin, the verdict with its reasons, and the numbers that people ask for first."""
         title = self.manifest.get("title") or (self._run.plan.title if self._run else self.dir.name)
@@ -183,7 +186,7 @@ class Report:
 
     # asked and measured
 
-    @_part
+    @part
     def facts(self) -> str:
         """Requested beside measured: what matters or failed one by one, the rest by its worst case."""
         checks = self.verdict.get("checks") or []
@@ -232,7 +235,7 @@ class Report:
                 ok=None,
             )
 
-    @_part
+    @part
     def fetches(self) -> str:
         """Times of fetches by flow, under a heading of their own; nothing where there are none."""
         flows = [flow for flow in self.table("flows").iter_rows(named=True) if flow["kind"] == "http"]
@@ -262,22 +265,22 @@ class Report:
 
     # figures
 
-    @_part
+    @part
     def goodput(self) -> str:
         """Goodput over time by flow."""
         phase, width = self.plan.phase("measurement"), self._bin_ns()
-        rates = analysis.goodput(self._counters(), analysis.steps(0, phase.duration_ns, width))
+        rates = analysis.goodput(self.counters(), analysis.steps(0, phase.duration_ns, width))
         figure = figures.goodput(rates, phase.flows, self.plan.path, self.x_max_s)
         udp = [flow.name for flow in phase.flows if flow.kind == "iperf3_udp"]
         absent = f" Not shown, because UDP has no TCP_INFO: {', '.join(udp)}." if udp else ""
-        return _show(
+        return show(
             figure,
             f"Payload delivered in each {human(width, 'ns')}: growth of <code>bytes_received</code> "
             "(TCP_INFO of the receiver's socket), interpolated at the edges of the intervals. Bytes of a "
             f"fetch are spread evenly over its time.{absent}",
         )
 
-    @_part
+    @part
     def cwnd(self) -> str:
         """Congestion window over time by flow."""
         path = self.plan.path
@@ -292,7 +295,7 @@ class Report:
             "of <code>snd_mss</code> bytes.",
         )
 
-    @_part
+    @part
     def srtt(self) -> str:
         """Smoothed round-trip time over time by flow."""
         path = self.plan.path
@@ -334,9 +337,9 @@ class Report:
         )
         if samples.group_by("flow", "stream").len()["len"].max() > figures.MAX_POINTS:  # type: ignore[operator]
             caption += " Thinned to the lowest and highest sample of each stretch."
-        return _show(figure, caption)
+        return show(figure, caption)
 
-    @_part
+    @part
     def queue(self) -> str:
         """Queue of the router's bottlenecks, and what they dropped."""
         path = self.plan.path
@@ -348,21 +351,21 @@ class Report:
         limits = None
         if path and path.forward.queue.limit_packets:
             limits = figures.over_time(path, lambda there, _: there.queue.limit_packets or 0)
-        return _show(
+        return show(
             figures.queue(analysis.queue(rows), limits, self.x_max_s),
             "Above: <code>qlen_packets</code> of the bottleneck of each direction, by device and kind of "
             "qdisc. Below: growth of <code>drops</code> since the sample before. Both are from the "
             "qdisc's netlink statistics.",
         )
 
-    @_part
+    @part
     def fairness(self) -> str:
         """Jain's index over time and overall."""
         flows = self.plan.phase("measurement").flows
         spans = {flow.name: (flow.start_ns, flow.end_ns) for flow in flows}
         width = max(self._bin_ns(), 1_000_000_000)
         end = self.plan.phase("measurement").duration_ns
-        rates = analysis.goodput(self._counters(), analysis.steps(0, end, width))
+        rates = analysis.goodput(self.counters(), analysis.steps(0, end, width))
         rows = analysis.fairness(rates, spans)
         if rows.is_empty():
             raise Missing(
@@ -371,13 +374,13 @@ class Report:
         overall = next(
             (c["measured"] for c in self.verdict.get("checks", []) if c["name"] == "jain_index"), None
         )
-        return _show(
+        return show(
             figures.fairness(rows, overall, self.x_max_s),
             f"Jain's index of the goodputs in each {human(width, 'ns')}, over the flows that run throughout: "
             "1 is an equal share, 1/n is one flow alone. From the same counters as the goodput.",
         )
 
-    @_part
+    @part
     def variables(self) -> str:
         """Variables of the senders' connections by the names of RFC 4898, each with its grade."""
         rows = self.table("web100").filter(pl.col("side") == "sender").sort("flow", "stream")
@@ -411,7 +414,8 @@ class Report:
         phase = self.plan.phase("measurement")
         return max(phase.sampling_interval_ns, phase.duration_ns // BINS)
 
-    def _counters(self) -> pl.DataFrame:
+    def counters(self) -> pl.DataFrame:
+        """Payload bytes delivered so far by each flow, as :func:`analysis.goodput` takes them, or Missing."""
         counted = goodput_counters({name: self.rows(name) for name in COUNTED})
         if counted.is_empty():
             raise Missing("No socket was sampled, so there is no goodput to show.")
@@ -419,7 +423,7 @@ class Report:
 
     # hosts and how to do it again
 
-    @_part
+    @part
     def hosts(self) -> str:
         """What ran where."""
         hosts = self.manifest.get("hosts")
@@ -445,7 +449,7 @@ class Report:
             f'<span class="mono">{escape(str(fingerprint))}</span>.</p>'
         )
 
-    @_part
+    @part
     def reproduce(self) -> str:
         """The command, and the scenario as it was run."""
         kept = self.dir.parts[-3:] if self.dir.parent.name == "points" else self.dir.parts[-1:]
@@ -471,7 +475,8 @@ def _full_ms(there: Conditions, rtt_ns: float) -> float:
     return rtt_ns / 1e6 + (there.queue.limit_packets or 0) * PACKET_BYTES * 8e3 / there.rate_bps
 
 
-def _show(figure: go.Figure, caption: str) -> str:
+def show(figure: go.Figure, caption: str) -> str:
+    """A figure with what it shows and from which counters."""
     body = figure.to_html(
         full_html=False,
         include_plotlyjs=False,
@@ -567,11 +572,19 @@ class _ThisPython(AsyncKernelManager):
 
 
 def render(run_dir: Path, notebook: Path = NOTEBOOK) -> Path:
-    """Execute the notebook on a run directory and write ``report.html`` into it; returns its path.
+    """Execute a notebook on a run directory and write what it shows into it; returns the file's path.
 
+    That of ``run_report.py`` is ``report.html``, others are named after their notebook.
     The file is complete: no code cells, plotly.js once, no request to any network.
     """
     run_dir = run_dir.resolve()
+    title = Report(run_dir).manifest.get("title") or run_dir.name
+    target = run_dir / ("report.html" if notebook == NOTEBOOK else f"{notebook.stem}.html")
+    return render_notebook(notebook, {"run_dir": str(run_dir)}, target, title)
+
+
+def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, title: str) -> Path:
+    """Execute a notebook with parameters and write what it shows, without its code, to ``target``."""
     with tempfile.TemporaryDirectory() as scratch:
         source, executed = Path(scratch, "in.ipynb"), Path(scratch, "out.ipynb")
         cells = jupytext.read(notebook)
@@ -581,7 +594,7 @@ def render(run_dir: Path, notebook: Path = NOTEBOOK) -> Path:
         papermill.execute_notebook(
             source,
             executed,
-            parameters={"run_dir": str(run_dir)},
+            parameters=parameters,
             kernel_name="python3",
             kernel_manager_class=_ThisPython,
             progress_bar=False,
@@ -591,7 +604,5 @@ def render(run_dir: Path, notebook: Path = NOTEBOOK) -> Path:
             template_name="basic", exclude_input=True, exclude_input_prompt=True, exclude_output_prompt=True
         )
         body, _ = exporter.from_filename(str(executed))
-    title = Report(run_dir).manifest.get("title") or run_dir.name
-    target = run_dir / "report.html"
     target.write_text(html.page(title, body))
     return target

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
+import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
@@ -205,3 +207,99 @@ def over_time(path: PlannedPath, value: Callable[[Conditions, float], float]) ->
 def bdp_packets(there: Conditions, rtt_ns: float) -> float:
     """Bandwidth-delay product in packets of full size."""
     return there.rate_bps * rtt_ns / 8e9 / PACKET_BYTES
+
+
+def lines(
+    series: Mapping[str, pl.DataFrame], x_max_s: float, *, title: str, unit: str, least_s: float = 0
+) -> go.Figure:
+    """One line for each name, of tables ``[t_ns, y]``; thinned for the eye, with its extremes kept."""
+    figure = _figure(x_max_s, title)
+    for i, (name, rows) in enumerate(series.items()):
+        shown = rows.filter(pl.col("y").is_not_null())
+        _line(figure, thin(shown, "y"), "y", name=name, index=i, unit=unit)
+    if least_s:
+        figure.update_xaxes(range=[least_s, x_max_s])
+    return figure
+
+
+def scatter(
+    sets: Mapping[str, pl.DataFrame],
+    *,
+    x_title: str,
+    y_title: str,
+    lines: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({}),
+) -> go.Figure:
+    """Points of tables ``[x, y]``, at most :data:`MAX_POINTS` of each, and lines through given points."""
+    figure = _figure(1, y_title)
+    figure.update_xaxes(title_text=x_title, range=None, rangemode="tozero")
+    figure.update_layout(hovermode="closest")
+    for i, (name, rows) in enumerate(sets.items()):
+        shown = rows.drop_nulls(["x", "y"])
+        shown = shown.sample(min(MAX_POINTS, shown.height), seed=1)  # the same at each time
+        marker = {"color": COLOURS[i % len(COLOURS)], "size": 4, "opacity": 0.45}
+        figure.add_trace(
+            go.Scatter(
+                x=shown["x"].to_list(),
+                y=shown["y"].to_list(),
+                name=name,
+                mode="markers",
+                marker=marker,
+                hovertemplate="%{x:.4~g}, %{y:.4~g}",
+            )
+        )
+    for name, points in lines.items():
+        figure.add_trace(
+            go.Scatter(
+                x=[x for x, _ in points],
+                y=[y for _, y in points],
+                name=name,
+                mode="lines",
+                line={"color": "#000000", "width": 1.8, "dash": "dash"},
+                hoverinfo="skip",
+            )
+        )
+    return figure
+
+
+def histogram(values: pl.Series, *, title: str, bins: int = 60) -> go.Figure:
+    """How often values fell into each of so many bins of equal width; counted here, whatever their number."""
+    figure = _figure(1, "samples")
+    counted, edges = np.histogram(values.drop_nulls().to_numpy(), bins=bins)
+    figure.update_xaxes(title_text=title, range=None)
+    figure.update_layout(showlegend=False, bargap=0, hovermode="closest")
+    figure.add_trace(
+        go.Bar(
+            x=((edges[1:] + edges[:-1]) / 2).tolist(),
+            y=counted.tolist(),
+            width=np.diff(edges).tolist(),
+            marker={"color": COLOURS[0]},
+            hovertemplate="%{x:.4~g}: %{y}",
+        )
+    )
+    return figure
+
+
+def intervals(names: Sequence[str], rows: pl.DataFrame, *, title: str) -> go.Figure:
+    """A point for each name with its interval, of a table ``[ratio, low, high]``; 1 is no difference."""
+    figure = _figure(1, "", height=90 + 24 * len(names))
+    figure.update_layout(showlegend=False, hovermode="closest", margin={"l": 10})
+    figure.update_xaxes(title_text=title, range=None)
+    figure.update_yaxes(automargin=True, autorange="reversed", tickformat="")
+    ratio = rows["ratio"]
+    figure.add_trace(
+        go.Scatter(
+            x=ratio.to_list(),
+            y=list(names),
+            mode="markers",
+            marker={"color": COLOURS[0], "size": 8},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": (rows["high"] - ratio).fill_null(0).to_list(),
+                "arrayminus": (ratio - rows["low"]).fill_null(0).to_list(),
+            },
+            hovertemplate="%{y}: %{x:.4~g}",
+        )
+    )
+    figure.add_vline(x=1, line={"color": "#5c636b", "width": 1.3, "dash": "dot"})
+    return figure

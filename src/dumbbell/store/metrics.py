@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.model import Metric
 from dumbbell.plan import Expectation
 from dumbbell.store.run import (
     Run,
@@ -19,7 +20,7 @@ from dumbbell.store.run import (
     read_json,
 )
 
-UNITS = {
+UNITS: dict[Metric, str] = {
     "utilisation": "share",
     "jain_index": "",
     "goodput": "bps",

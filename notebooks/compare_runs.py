@@ -1,0 +1,31 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% tags=["parameters"]
+first = ["results/latest"]
+second = ["results/latest"]
+
+# %%
+from dumbbell.report import setup
+from dumbbell.report.comparison import Comparison
+
+runs = Comparison(first, second)
+setup()
+
+# %% [markdown]
+# # Two sets of runs
+
+# %%
+runs.figure()
+
+# %%
+runs.table()

@@ -1,0 +1,51 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% tags=["parameters"]
+run_dir = "results/latest"
+
+# %%
+from dumbbell.report import setup
+from dumbbell.report.sharing import Sharing
+
+sharing = Sharing(run_dir)
+setup()
+
+# %%
+sharing.header()
+
+# %% [markdown]
+# ## Shares
+
+# %%
+sharing.flows()
+
+# %%
+sharing.convergence()
+
+# %%
+sharing.goodput()
+
+# %%
+sharing.fairness()
+
+# %% [markdown]
+# ## Why
+
+# %%
+sharing.cwnd()
+
+# %%
+sharing.srtt()
+
+# %%
+sharing.variables()

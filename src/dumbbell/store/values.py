@@ -1,0 +1,94 @@
+"""What came of a run, as one table of numbers: for comparing runs with one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dumbbell.plan import Expectation, Point
+from dumbbell.store.metrics import UNITS, measure
+from dumbbell.store.run import Run, dig, read_json
+
+VALUES = {
+    "run": pl.String,
+    "point": pl.String,
+    "repetition": pl.Int64,
+    "verdict": pl.String,
+    "metric": pl.String,
+    "subject": pl.String,
+    "unit": pl.String,
+    "value": pl.Float64,
+}
+
+
+def values(run_dir: Path) -> pl.DataFrame:
+    """Every metric of every point of a run directory.
+
+    ``[run, point, repetition, verdict, metric, subject, unit, value]``.
+
+    ``point`` is what varies, in words, or ``-``. Metrics are those of :data:`dumbbell.store.metrics.UNITS`,
+    by flow from its start to its end, and over all flows while all run; those that could not be measured
+    are absent. OSError or ValueError if there is no run with results.
+    """
+    points = sorted((run_dir / "points").glob("*/verdict.json"))
+    rows = [row for path in points or [run_dir / "verdict.json"] for row in _of_point(path.parent)]
+    return pl.DataFrame(rows, schema=VALUES, orient="row")
+
+
+def conditions(run_dir: Path) -> dict[str, str]:
+    """What the results were had with, by name: scenario, path, kernels and tools of the hosts.
+
+    Of a run with several points that of its first. Empty if nothing is known of it.
+    """
+    points = sorted((run_dir / "points").glob("*/manifest.json"))
+    manifest = read_json(points[0] if points else run_dir / "manifest.json") or {}
+    found = {name: manifest.get(name) for name in ("scenario", "seed", "inventory_fingerprint")}
+    found |= {f"controller {name}": version for name, version in (manifest.get("versions") or {}).items()}
+    for host, state in (manifest.get("hosts") or {}).items():
+        found[f"{host} kernel"] = dig(state, "kernel")
+        versions = (dig(state, "versions") or {}).items()
+        found |= {f"{host} {tool}": version for tool, version in versions}
+        modules = (dig(state, "modules", "loaded") or {}).items()
+        found |= {f"{host} module {name}": dig(loaded, "build_id") for name, loaded in modules}
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
+    run, verdict = Run.open(run_dir), read_json(run_dir / "verdict.json")
+    if verdict is None:
+        raise ValueError(f"{run_dir} has no readable verdict.json: its run has not ended")
+    tables = {path.stem: pl.read_parquet(path) for path in run_dir.glob("*.parquet")}
+    if "tcp_info" not in tables:
+        return  # it ended before it measured
+    point = run.point
+    for bound in _bounds(point):
+        for found in measure(run, tables, bound):
+            if found.value is not None:
+                numbers = (bound.metric, found.subject, UNITS[bound.metric], found.value)
+                yield (run.id, _words(point), point.repetition, verdict["state"], *numbers)
+
+
+def _bounds(point: Point) -> Iterator[Expectation]:
+    """Each metric over the time in which it means something."""
+    flows = point.phase("measurement").flows
+    together = (max(flow.start_ns for flow in flows), min(flow.end_ns for flow in flows))
+    nothing = {"min": None, "max": None}
+    for metric in UNITS:
+        if metric in ("utilisation", "jain_index"):
+            enough = len(flows) > (metric == "jain_index") and together[0] < together[1]
+            if enough:
+                names = [flow.name for flow in flows]
+                yield Expectation(metric=metric, flows=names, window_ns=together, **nothing)
+            continue
+        for flow in flows:
+            if metric != "completion_time" or flow.bytes is not None or flow.kind == "http":
+                span = (flow.start_ns, flow.end_ns)
+                yield Expectation(metric=metric, flows=[flow.name], window_ns=span, **nothing)
+
+
+def _words(point: Point) -> str:
+    levels = [f"{name}={level}" for name, level in point.levels.items()]
+    return " ".join([point.baseline, *levels] if point.baseline else levels) or "-"

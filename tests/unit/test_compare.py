@@ -1,0 +1,122 @@
+"""Two sets of runs side by side."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+from synthetic import REPOSITORY, write_run
+
+from dumbbell import analysis
+from dumbbell.analysis.statistics import holm, rank_test
+from dumbbell.report.comparison import Comparison
+from dumbbell.store import collect
+from dumbbell.store.values import VALUES, values
+
+
+def table(*of: Sequence[float], verdict: str = "passed", point: str = "rate=10mbit") -> pl.DataFrame:
+    rows = [
+        ("run", point, i, verdict, f"metric{m}", "flow1", "bps", float(value))
+        for m, metric in enumerate(of)
+        for i, value in enumerate(metric)
+    ]
+    return pl.DataFrame(rows, schema=VALUES, orient="row")
+
+
+def test_a_difference_that_many_repetitions_show() -> None:
+    (row,) = analysis.compare(table(range(100, 110)), table(range(200, 210))).to_dicts()
+    assert (row["n_a"], row["n_b"]) == (10, 10)
+    assert (row["median_a"], row["median_b"]) == (104.5, 204.5)
+    assert row["ratio"] == pytest.approx(204.5 / 104.5)
+    assert row["low"] < row["ratio"] < row["high"]
+    assert row["differ"] is True
+
+
+def test_the_same_is_not_shown_to_differ() -> None:
+    (row,) = analysis.compare(table(range(100, 110)), table(range(100, 110))).to_dicts()
+    assert row["ratio"] == 1
+    assert row["p"] == 1
+    assert row["differ"] is False
+
+
+def test_few_repetitions_show_nothing_however_far_apart() -> None:
+    (row,) = analysis.compare(table([1, 2, 3]), table([100, 200, 300])).to_dicts()
+    assert row["differ"] is None
+    # Five of each could show one difference (p at least 2/252), but not one of ten.
+    assert analysis.compare(table(range(5)), table(range(9, 14)))["differ"].to_list() == [True]
+    many = [range(5)] * 10, [range(9, 14)] * 10
+    assert analysis.compare(table(*many[0]), table(*many[1]))["differ"].to_list() == [None] * 10
+
+
+def test_only_valid_runs_count() -> None:
+    assert analysis.compare(table([1, 2], verdict="invalid"), table([1, 2])).is_empty()
+
+
+def test_points_are_matched_by_what_varies() -> None:
+    a = pl.concat([table([1.0]), table([1.0], point="rate=20mbit")])
+    b = pl.concat([table([2.0]), table([2.0], point="rate=30mbit")])
+    assert analysis.compare(a, b)["point"].to_list() == ["rate=10mbit"]
+    assert analysis.only_one_has(a, b) == [
+        "only the first has rate=20mbit",
+        "only the second has rate=30mbit",
+    ]
+
+
+def test_p_of_ranks_and_its_correction() -> None:
+    # Of C(8, 4) = 70 ways to rank four of each the two extreme ones are as far apart: 2/70.
+    assert rank_test([1, 2, 3, 4], [5, 6, 7, 8]) == pytest.approx(2 / 70)
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1, 1]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    write_run(path, REPOSITORY / "scenarios/two_flow_fairness.yml")
+    collect(path, None)
+    return path
+
+
+def test_values_of_a_run_are_those_of_its_verdict(run_dir: Path) -> None:
+    found = values(run_dir)
+    assert set(found["metric"]) == {
+        "utilisation",
+        "jain_index",
+        "goodput",
+        "retransmits",
+        "time_in_recovery",
+        "rtt",
+    }
+    goodputs = found.filter(metric="goodput")
+    flows = pl.read_parquet(run_dir / "flows.parquet").filter(phase="measurement")
+    assert dict(goodputs.select("subject", "value").rows()) == dict(
+        flows.select("name", "goodput_bps").rows()
+    )
+
+
+def test_what_is_said_of_two_runs(run_dir: Path) -> None:
+    both = Comparison([run_dir], [run_dir])
+    assert "goodput" in both.text()
+    assert "too few repetitions" in both.text()
+    assert both.notes() == []
+    assert "too few repetitions" in both.table().data
+    assert "goodput flow1" in both.figure().data
+
+
+def test_other_kernels_are_said(run_dir: Path, tmp_path: Path) -> None:
+    other = tmp_path / "run"
+    shutil.copytree(run_dir, other)
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest["hosts"]["sender1"]["kernel"] = "6.18.0"
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    (note,) = Comparison([run_dir], [other]).notes()
+    assert note == "sender1 kernel: 6.12.0-synthetic in the first, 6.18.0 in the second"
+
+
+def test_a_directory_without_a_run(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"plan\.json"):
+        values(tmp_path)
