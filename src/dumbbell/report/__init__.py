@@ -564,6 +564,8 @@ def _worst(checks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 class _ThisPython(AsyncKernelManager):
     """Runs the notebook with this interpreter, whatever kernels the user has installed."""
 
+    transport = "ipc"  # TCP would be open to every user of this machine
+
     @property
     def kernel_spec(self) -> KernelSpec:
         """ipykernel of this environment."""
@@ -590,6 +592,7 @@ def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, ti
         cells = jupytext.read(notebook)
         cells.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
         jupytext.write(cells, source)
+        os.environ["JUPYTER_RUNTIME_DIR"] = scratch  # a path that is short enough for sockets
         os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
         papermill.execute_notebook(
             source,
