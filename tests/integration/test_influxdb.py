@@ -186,6 +186,7 @@ def test_telegraf_delivers(target: InfluxTarget, version_1: InfluxTarget, tmp_pa
         __telegraf_ca=target.ca,
         telegraf_flush_interval="1s",
         telegraf_interval="1s",
+        telegraf_nics=[],
         inventory_hostname="sender1",
     )
     text = text.replace("/run/credentials/telegraf.service/telegraf-ca.pem", version_1.ca or "")
