@@ -8,6 +8,8 @@ import pytest
 from lab import INFLUXDB_PORT, SECRET, Lab
 from synthetic import REPOSITORY, write_run
 
+from dumbbell.store import collect
+
 
 @pytest.fixture(scope="session")
 def _synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -33,6 +35,14 @@ def changing(_changing: Path, tmp_path: Path) -> Path:
 def run_dir(_synthetic: Path, tmp_path: Path) -> Path:
     """A synthetic run directory, as it comes home; a test may damage it."""
     return Path(shutil.copytree(_synthetic, tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def collected(_synthetic: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with all that is made of it, to be read only."""
+    run_dir = Path(shutil.copytree(_synthetic, tmp_path_factory.mktemp("collected") / "run"))
+    collect(run_dir, None)
+    return run_dir
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from synthetic import REPOSITORY, write_run
 
 from dumbbell import analysis
 from dumbbell.analysis.statistics import holm, rank_test
 from dumbbell.report.comparison import Comparison
-from dumbbell.store import collect
 from dumbbell.store.values import VALUES, values
 
 
@@ -73,16 +71,8 @@ def test_p_of_ranks_and_its_correction() -> None:
     assert holm([0.9, 0.8]) == [1, 1]
 
 
-@pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("runs") / "run"
-    write_run(path, REPOSITORY / "scenarios/two_flow_fairness.yml")
-    collect(path, None)
-    return path
-
-
-def test_values_of_a_run_are_those_of_its_verdict(run_dir: Path) -> None:
-    found = values(run_dir)
+def test_values_of_a_run_are_those_of_its_verdict(collected: Path) -> None:
+    found = values(collected)
     assert set(found["metric"]) == {
         "utilisation",
         "jain_index",
@@ -92,14 +82,14 @@ def test_values_of_a_run_are_those_of_its_verdict(run_dir: Path) -> None:
         "rtt",
     }
     goodputs = found.filter(metric="goodput")
-    flows = pl.read_parquet(run_dir / "flows.parquet").filter(phase="measurement")
+    flows = pl.read_parquet(collected / "flows.parquet").filter(phase="measurement")
     assert dict(goodputs.select("subject", "value").rows()) == dict(
         flows.select("name", "goodput_bps").rows()
     )
 
 
-def test_what_is_said_of_two_runs(run_dir: Path) -> None:
-    both = Comparison([run_dir], [run_dir])
+def test_what_is_said_of_two_runs(collected: Path) -> None:
+    both = Comparison([collected], [collected])
     assert "goodput" in both.text()
     assert "too few repetitions" in both.text()
     assert both.notes() == []
@@ -107,13 +97,13 @@ def test_what_is_said_of_two_runs(run_dir: Path) -> None:
     assert "goodput flow1" in both.figure().data
 
 
-def test_other_kernels_are_said(run_dir: Path, tmp_path: Path) -> None:
+def test_other_kernels_are_said(collected: Path, tmp_path: Path) -> None:
     other = tmp_path / "run"
-    shutil.copytree(run_dir, other)
+    shutil.copytree(collected, other)
     manifest = json.loads((other / "manifest.json").read_text())
     manifest["hosts"]["sender1"]["kernel"] = "6.18.0"
     (other / "manifest.json").write_text(json.dumps(manifest))
-    (note,) = Comparison([run_dir], [other]).notes()
+    (note,) = Comparison([collected], [other]).notes()
     assert note == "sender1 kernel: 6.12.0-synthetic in the first, 6.18.0 in the second"
 
 

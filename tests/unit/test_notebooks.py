@@ -9,28 +9,18 @@ from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import write_run
 
 from dumbbell.report import NOTEBOOKS, render_notebook
 from dumbbell.report.sharing import Sharing
 from dumbbell.report.transfer import Transfer
-from dumbbell.store import collect
 from dumbbell.units import human
 
 
-@pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("runs") / "run"
-    write_run(path)
-    collect(path, None)
-    return path
-
-
-def parameters(notebook: Path, run_dir: Path) -> dict[str, Any]:
+def parameters(notebook: Path, collected: Path) -> dict[str, Any]:
     """What the notebook's parameters cell asks for, of this run."""
     cell = re.search(r'# %% tags=\["parameters"\]\n(.*?)\n\n', notebook.read_text(), re.DOTALL)
     assert cell, f"{notebook.name} has no cell of parameters"
-    known = {"run_dir": str(run_dir), "first": [str(run_dir)], "second": [str(run_dir)]}
+    known = {"run_dir": str(collected), "first": [str(collected)], "second": [str(collected)]}
     asked = {
         node.targets[0].id
         for node in ast.parse(cell[1]).body
@@ -40,16 +30,16 @@ def parameters(notebook: Path, run_dir: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.py")), ids=lambda path: path.stem)
-def test_a_notebook_runs_and_shows_figures(notebook: Path, run_dir: Path, tmp_path: Path) -> None:
+def test_a_notebook_runs_and_shows_figures(notebook: Path, collected: Path, tmp_path: Path) -> None:
     page = render_notebook(
-        notebook, parameters(notebook, run_dir), tmp_path / "page.html", "A run"
+        notebook, parameters(notebook, collected), tmp_path / "page.html", "A run"
     ).read_text()
     assert "plotly-graph-div" in page
     assert "Traceback" not in page
 
 
-def test_a_transfer_without_samples_says_so(run_dir: Path, tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_bytes((run_dir / "plan.json").read_bytes())
+def test_a_transfer_without_samples_says_so(collected: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_bytes((collected / "plan.json").read_bytes())
     transfer = Transfer(tmp_path)
     for made in (
         transfer.instantaneous(),
@@ -61,21 +51,23 @@ def test_a_transfer_without_samples_says_so(run_dir: Path, tmp_path: Path) -> No
     assert "Neither end of iperf3" in transfer.iperf3().data
 
 
-def test_an_unknown_flow_is_named(run_dir: Path) -> None:
-    assert "no TCP flow nobody; it has flow1, flow2" in Transfer(run_dir, "nobody").rtt_over_time().data
+def test_an_unknown_flow_is_named(collected: Path) -> None:
+    assert "no TCP flow nobody; it has flow1, flow2" in Transfer(collected, "nobody").rtt_over_time().data
 
 
-def test_what_cannot_be_told_is_not_zero(run_dir: Path) -> None:
-    transfer = Transfer(run_dir, "flow2")
+def test_what_cannot_be_told_is_not_zero(collected: Path) -> None:
+    transfer = Transfer(collected, "flow2")
     assert "DupAcksIn cannot be told from this run" in transfer.cumulative("DupAcksIn").data
     assert "DupAcksIn cannot be told" in transfer.per_second("DupAcksIn", "FastRetran").data
     assert "miss what happens between two" in transfer.budget().data
 
 
-def test_shares_of_flows(run_dir: Path) -> None:
-    sharing = Sharing(run_dir)
+def test_shares_of_flows(collected: Path) -> None:
+    sharing = Sharing(collected)
     table = sharing.flows().data
-    for flow in pl.read_parquet(run_dir / "flows.parquet").filter(phase="measurement").iter_rows(named=True):
+    for flow in (
+        pl.read_parquet(collected / "flows.parquet").filter(phase="measurement").iter_rows(named=True)
+    ):
         assert human(flow["goodput_bps"], "bps") in table
     assert "Jain's index 0.8" in table  # as in its verdict
     assert re.search("never|s after the last flow began", sharing.convergence().data)

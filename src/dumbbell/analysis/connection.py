@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dumbbell.analysis.rates import unwrap_u32
+from dumbbell.analysis.rates import grown_u32
 
 KEY = ["flow", "stream"]
 CA_STATES = {0: "Open", 1: "Disorder", 2: "CWR", 3: "Recovery", 4: "Loss"}
@@ -24,6 +24,11 @@ SIGNALS = {
 }
 
 
+def _sending(tcp_info: pl.DataFrame) -> pl.DataFrame:
+    """The senders' samples of connections that last, in order."""
+    return tcp_info.filter(pl.col("side") == "sender", pl.col("stream").is_not_null()).sort(*KEY, "t_ns")
+
+
 def samples(tcp_info: pl.DataFrame) -> pl.DataFrame:
     """What the sender had at each sample and did since the one before.
 
@@ -32,15 +37,10 @@ def samples(tcp_info: pl.DataFrame) -> pl.DataFrame:
     ``throughput_bps`` (with retransmissions), ``goodput_bps`` (acknowledged), ``sent_packets,
     retransmitted_packets``. ``latest_rtt_ns`` is there where eBPF counted.
     """
-    sending = tcp_info.filter(pl.col("side") == "sender", pl.col("stream").is_not_null()).sort(*KEY, "t_ns")
     mss = pl.col("snd_mss")
     latest = {"latest_rtt_ns": 1000 * pl.col("rtt_last_us")} if "rtt_last_us" in tcp_info.columns else {}
     dt = pl.col("t_ns").diff()
-
-    def grown(counter: str) -> pl.Expr:
-        return unwrap_u32(pl.col(counter)).diff()
-
-    return sending.select(
+    return _sending(tcp_info).select(
         *KEY,
         "t_ns",
         "ca_state",
@@ -54,8 +54,8 @@ def samples(tcp_info: pl.DataFrame) -> pl.DataFrame:
         delivery_bps=8 * pl.col("delivery_rate_Bps"),
         throughput_bps=(8e9 * pl.col("bytes_sent").diff() / dt).over(KEY),
         goodput_bps=(8e9 * pl.col("bytes_acked").diff() / dt).over(KEY),
-        sent_packets=grown("data_segs_out").over(KEY),
-        retransmitted_packets=grown("total_retrans").over(KEY),
+        sent_packets=grown_u32(pl.col("data_segs_out")).over(KEY),
+        retransmitted_packets=grown_u32(pl.col("total_retrans")).over(KEY),
         **latest,
     )
 
@@ -81,7 +81,7 @@ def signals(tcp_info: pl.DataFrame, tcp_event: pl.DataFrame | None = None) -> pl
     while below ssthresh, OtherReductions counts falls of the window while the state stayed Open: both by
     samples, so approximate.
     """
-    sending = tcp_info.filter(pl.col("side") == "sender", pl.col("stream").is_not_null()).sort(*KEY, "t_ns")
+    sending = _sending(tcp_info)
     growth = pl.col("snd_cwnd").diff()
     below = (pl.col("snd_cwnd") < pl.col("snd_ssthresh")).shift(1)
     stayed = (pl.col("ca_state") == 0) & (pl.col("ca_state").shift(1) == 0)

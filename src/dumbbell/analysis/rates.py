@@ -19,13 +19,18 @@ COUNTERS = {"flow": pl.String, "stream": pl.String, "t_ns": pl.Int64, "bytes": p
 _GOODPUT = {"flow": pl.String, "t_ns": pl.Int64, "dt_ns": pl.Int64, "goodput_bps": pl.Float64}
 
 
+def grown_u32(counter: pl.Expr) -> pl.Expr:
+    """Growth of a 32-bit counter since the sample before, null at the first; see :func:`unwrap_u32`."""
+    return counter.cast(pl.Int64).diff() % 2**32
+
+
 def unwrap_u32(counter: pl.Expr) -> pl.Expr:
     """Total growth since the first sample of a 32-bit counter that may have wrapped between samples.
 
     Right as long as it grows by less than 2^32 from one sample to the next: at 100 Gbit/s, 4e9 packets are
     8 minutes.
     """
-    return (counter.cast(pl.Int64).diff() % 2**32).fill_null(0).cum_sum()
+    return grown_u32(counter).fill_null(0).cum_sum()
 
 
 def counters(tcp_info: pl.DataFrame) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dumbbell.analysis.rates import unwrap_u32
+from dumbbell.analysis.rates import grown_u32
 
 
 def queue(qdisc: pl.DataFrame) -> pl.DataFrame:
@@ -16,7 +16,6 @@ def queue(qdisc: pl.DataFrame) -> pl.DataFrame:
     key = ["host", "dev", "kind", "handle"]
     return (
         qdisc.sort(*key, "t_ns")
-        .with_columns(total=unwrap_u32(pl.col("drops")).over(key))
-        .with_columns(dropped_packets=pl.col("total").diff().fill_null(0).over(key))
+        .with_columns(dropped_packets=grown_u32(pl.col("drops")).fill_null(0).over(key))
         .select(*key, "t_ns", "qlen_packets", "backlog_bytes", "dropped_packets")
     )

@@ -25,6 +25,7 @@ from IPython.display import HTML
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from plotly.offline import get_plotlyjs
+from traitlets.config import Config
 
 from dumbbell import analysis
 from dumbbell.plan import PACKET_BYTES, Conditions, Point
@@ -380,20 +381,23 @@ class Report:
             "1 is an equal share, 1/n is one flow alone. From the same counters as the goodput.",
         )
 
+    def graded(self, names: Iterable[str]) -> dict[tuple[str, str], dict[str, tuple[Any, str]]]:
+        """Value and grade of variables of RFC 4898 that could be told, by flow and stream of each sender."""
+        found: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {}
+        rows = self.table("web100").filter(pl.col("side") == "sender").sort("flow", "stream")
+        for row in rows.iter_rows(named=True):
+            told = {name: (row[name], row["grade"]) for name in names if row.get(name) is not None}
+            found.setdefault((row["flow"], row["stream"]), {}).update(told)
+        return found
+
     @part
     def variables(self) -> str:
         """Variables of the senders' connections by the names of RFC 4898, each with its grade."""
-        rows = self.table("web100").filter(pl.col("side") == "sender").sort("flow", "stream")
-        senders = rows.select("flow", "stream").unique(maintain_order=True).rows()
-        found = {
-            (row["flow"], row["stream"], name): (row[name], row["grade"])
-            for row in rows.iter_rows(named=True)
-            for name in VARIABLES
-            if row.get(name) is not None
-        }
+        graded = self.graded(VARIABLES)
+        senders = list(graded)
 
         def cell(name: str, flow: str, stream: str) -> str:
-            value, grade = found.get((flow, stream, name), (None, ""))
+            value, grade = graded[flow, stream].get(name, (None, ""))
             return ("≈ " if grade == "approximate" else "") + human(value)
 
         shown = senders[:CONNECTIONS]
@@ -592,7 +596,6 @@ def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, ti
         cells = jupytext.read(notebook)
         cells.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
         jupytext.write(cells, source)
-        os.environ["JUPYTER_RUNTIME_DIR"] = scratch  # a path that is short enough for sockets
         os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
         papermill.execute_notebook(
             source,
@@ -600,6 +603,8 @@ def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, ti
             parameters=parameters,
             kernel_name="python3",
             kernel_manager_class=_ThisPython,
+            # Its sockets go there too: the usual place may have too long a name for them.
+            config=Config(_ThisPython={"connection_file": str(Path(scratch, "kernel.json"))}),
             progress_bar=False,
             cwd=scratch,
         )

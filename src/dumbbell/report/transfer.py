@@ -225,16 +225,10 @@ class Transfer(Report):
     def timeouts(self) -> str:
         """The variables of timeouts, at the end of the connection."""
         names = ("Timeouts", "AbruptTimeouts", "SubsequentTimeouts", "CurTimeoutCount")
-        rows = self.table("web100").filter(pl.col("side") == "sender", pl.col("flow") == self.flow.name)
-        found = {
-            name: (row[name], row["grade"])
-            for row in rows.iter_rows(named=True)
-            for name in names
-            if row.get(name) is not None
-        }
+        told = self.graded(names).get((self.flow.name, "0"), {})
         cells = [
-            html.row([name, human(found.get(name, (None,))[0]), found.get(name, ("", "not told"))[1]])
-            for name in names
+            html.row([name, human(value), grade])
+            for name, (value, grade) in ((name, told.get(name, (None, "not told"))) for name in names)
         ]
         return html.table(("variable", "total", "grade"), cells)
 

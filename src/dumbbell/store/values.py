@@ -39,7 +39,7 @@ def values(run_dir: Path) -> pl.DataFrame:
 
 
 def conditions(run_dir: Path) -> dict[str, str]:
-    """What the results were had with, by name: scenario, path, kernels and tools of the hosts.
+    """What the results were had with, by name: scenario, kernels, tools and builds of modules of the hosts.
 
     Of a run with several points that of its first. Empty if nothing is known of it.
     """
@@ -68,7 +68,7 @@ def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
         for found in measure(run, tables, bound):
             if found.value is not None:
                 numbers = (bound.metric, found.subject, UNITS[bound.metric], found.value)
-                yield (run.id, _words(point), point.repetition, verdict["state"], *numbers)
+                yield (run.id, point.label or "-", point.repetition, verdict["state"], *numbers)
 
 
 def _bounds(point: Point) -> Iterator[Expectation]:
@@ -78,8 +78,7 @@ def _bounds(point: Point) -> Iterator[Expectation]:
     nothing = {"min": None, "max": None}
     for metric in UNITS:
         if metric in ("utilisation", "jain_index"):
-            enough = len(flows) > (metric == "jain_index") and together[0] < together[1]
-            if enough:
+            if len(flows) > (metric == "jain_index") and together[0] < together[1]:
                 names = [flow.name for flow in flows]
                 yield Expectation(metric=metric, flows=names, window_ns=together, **nothing)
             continue
@@ -87,8 +86,3 @@ def _bounds(point: Point) -> Iterator[Expectation]:
             if metric != "completion_time" or flow.bytes is not None or flow.kind == "http":
                 span = (flow.start_ns, flow.end_ns)
                 yield Expectation(metric=metric, flows=[flow.name], window_ns=span, **nothing)
-
-
-def _words(point: Point) -> str:
-    levels = [f"{name}={level}" for name, level in point.levels.items()]
-    return " ".join([point.baseline, *levels] if point.baseline else levels) or "-"
