@@ -11,6 +11,7 @@ from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, InventoryError, describe
 from dumbbell.plan import plan as make_plan
 from dumbbell.report.comparison import Comparison
+from dumbbell.report.index import render_index
 from dumbbell.store.rundir import RunDir
 
 FOLLOW_S = 5
@@ -77,6 +78,15 @@ def compare(_, a, b):
         print(Comparison(a.split(","), b.split(",")).text())
     except (OSError, ValueError) as error:
         raise SystemExit(f"there is nothing to compare: {error}") from None
+
+
+@task(help={"results": "directory of the runs"})
+def index(_, results="results"):
+    """List all runs again in index.html of their directory, say after some were copied or deleted."""
+    try:
+        print(render_index(Path(results)))
+    except OSError as error:
+        raise SystemExit(f"there are no runs to list: {error}") from None
 
 
 def _open(run):

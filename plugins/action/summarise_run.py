@@ -1,4 +1,4 @@
-"""Bring the results of a run's points together."""
+"""Bring the results of a run's points together, and list the run among the others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from dumbbell.report import render_summary
+from dumbbell.report.index import render_index
 from dumbbell.store import summarise
 from dumbbell.store.run import read_json
 from dumbbell.store.rundir import RunDir
@@ -17,12 +18,12 @@ class ActionModule(ActionBase):
     """Argument: ``run_dir``. Returns ``verdict``; that of a run of one point is the point's."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Write verdict, table of flows and page of a run with several points."""
+        """Write verdict, table of flows and page of a run with several points, and the index of all runs."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec({"run_dir": {"type": "path", "required": True}})
         run = RunDir.open(Path(args["run_dir"]))
-        if not run.sweeps:
-            return result | {"changed": False, "verdict": read_json(run.dir / "verdict.json")}
-        verdict = summarise(run)
-        render_summary(run.dir)
-        return result | {"changed": True, "verdict": verdict}
+        if run.sweeps:
+            summarise(run)
+            render_summary(run.dir)
+        render_index(run.dir.parent)
+        return result | {"changed": True, "verdict": read_json(run.dir / "verdict.json")}

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import html
+import inspect
 import json
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from dumbbell.report import Report, figures, render
+from dumbbell.report.sharing import Sharing
+from dumbbell.report.transfer import Transfer
 from dumbbell.store import collect
 
 FIGURES = ("goodput", "fairness", "cwnd", "srtt", "queue")
@@ -108,6 +114,54 @@ def test_a_missing_or_empty_table_gives_a_sentence(run_dir: Path, name: str) -> 
         expected = {"tcp_info": ["goodput", "fairness", "cwnd", "srtt"], "qdisc": ["queue"], "flows": []}
         assert sentences == expected[name]
         assert report.header().data
+
+
+def _lose_telegraf(run_dir: Path) -> None:
+    collect(run_dir, None)
+    for path in run_dir.glob("*.parquet"):
+        if path.stem not in ("tcp_info", "flows", "qdisc"):
+            path.unlink()
+
+
+def _lose_a_host(run_dir: Path) -> None:
+    shutil.rmtree(run_dir / "raw/sender1")
+    collect(run_dir, None)
+
+
+def _lose_a_flow(run_dir: Path) -> None:
+    collect(run_dir, None)
+    for name in ("tcp_info", "web100"):
+        table = pl.read_parquet(run_dir / f"{name}.parquet")
+        table.filter(pl.col("flow") != "flow1").write_parquet(run_dir / f"{name}.parquet")
+    flows = pl.read_parquet(run_dir / "flows.parquet")
+    never = pl.when(pl.col("name") != "flow1").then("goodput_bps").alias("goodput_bps")
+    flows.with_columns(never).write_parquet(run_dir / "flows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("lose", "said"),
+    [
+        (
+            _lose_telegraf,
+            {"variables": "has no readable web100.parquet", "flows": "has no http_fetch, udp.parquet"},
+        ),
+        (_lose_a_host, {"header": "sender1", "budget": "The sender's socket of flow1 was not sampled"}),
+        (_lose_a_flow, {"fairness": "At no time do two sampled flows", "budget": "flow1 was not sampled"}),
+    ],
+)
+def test_every_part_says_what_is_missing(
+    run_dir: Path, lose: Callable[[Path], None], said: dict[str, str]
+) -> None:
+    lose(run_dir)
+    asked = {"cumulative": ("Timeouts",), "per_second": ("SlowStart", "SendStall")}
+    found = {
+        name: getattr(page(run_dir), name)(*asked.get(name, ())).data
+        for page in (Report, Sharing, Transfer)
+        for name, _ in inspect.getmembers(page, lambda member: hasattr(member, "__wrapped__"))
+    }
+    assert len(found) > 20
+    for name, sentence in said.items():
+        assert sentence in html.unescape(found[name])
 
 
 def test_an_empty_directory_is_reported_on(tmp_path: Path) -> None:

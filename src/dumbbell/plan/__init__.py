@@ -5,7 +5,18 @@ The contract is ``docs/data-model.md``. The same scenario, seed and inventory gi
 
 from dumbbell.plan.calibration import Probe, probe_name, rate_name
 from dumbbell.plan.describe import describe
-from dumbbell.plan.document import Expectation, Flow, Host, Phase, PingAction, Plan, Point, Sample, Validity
+from dumbbell.plan.document import (
+    Expectation,
+    Flow,
+    Host,
+    Phase,
+    PingAction,
+    Plan,
+    Point,
+    Sample,
+    Validity,
+    point_label,
+)
 from dumbbell.plan.inventory import Inventory, InventoryError
 from dumbbell.plan.path import (
     PACKET_BYTES,
@@ -42,6 +53,7 @@ __all__ = [
     "change_name",
     "describe",
     "plan",
+    "point_label",
     "probe_name",
     "rate_name",
 ]

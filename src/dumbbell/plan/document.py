@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -261,6 +262,12 @@ class Expectation(Part):
     max: float | None
 
 
+def point_label(baseline: str | None, levels: Mapping[str, str]) -> str:
+    """What tells a point from the others of its plan, in words; empty if it is the only one."""
+    words = [baseline] if baseline else []
+    return " ".join([*words, *(f"{name}={level}" for name, level in levels.items())])
+
+
 class Point(Part):
     """One execution: what the path and every host are asked to be, and what every agent does."""
 
@@ -286,8 +293,7 @@ class Point(Part):
     @property
     def label(self) -> str:
         """What tells it from the others, in words."""
-        words = [self.baseline] if self.baseline else []
-        return " ".join([*words, *(f"{name}={level}" for name, level in self.levels.items())])
+        return point_label(self.baseline, self.levels)
 
 
 class Plan(Part):

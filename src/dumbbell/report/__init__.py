@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -34,7 +36,7 @@ from dumbbell.report.summary import render_summary as render_summary
 from dumbbell.store.run import COUNTED, Run, dig, goodput_counters, read_json
 from dumbbell.units import human
 
-NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 NOTEBOOK = NOTEBOOKS / "run_report.py"
 Levels = Sequence[tuple[figures.Steps, str]]  # reference lines: values over time, text
 BINS = 1500  # most intervals of a goodput line
@@ -46,6 +48,10 @@ VARIABLES = (
 CONNECTIONS = 8  # most columns of their table
 
 
+# File name under which the toolbar saves a figure: that of the run and of the part that shows it.
+_saved_as: ContextVar[str] = ContextVar("_saved_as", default="figure")
+
+
 class Missing(Exception):
     """A part of the report cannot be made; the message is the sentence that stands in its place."""
 
@@ -55,6 +61,9 @@ def part(make: Callable[..., str]) -> Callable[..., HTML]:
 
     @functools.wraps(make)
     def made(*arguments: Any) -> HTML:
+        page, *others = arguments
+        words = (getattr(page, "name", type(page).__name__.lower()), make.__name__, *map(str, others))
+        _saved_as.set(re.sub(r"[^\w.-]+", "_", "_".join(words)))
         try:
             return HTML(make(*arguments))  # type: ignore[no-untyped-call]
         except Missing as missing:
@@ -65,15 +74,8 @@ def part(make: Callable[..., str]) -> Callable[..., HTML]:
 
 
 def setup() -> HTML:
-    """The style sheet and plotly.js: once a page."""
-    # Paper is narrower than a window, and a figure does not follow it by itself.
-    script = """
-    const relayout = size =>
-        document.querySelectorAll('.js-plotly-plot').forEach(f => Plotly.relayout(f, size));
-    addEventListener('beforeprint', () => relayout({autosize: false, width: 690}));
-    addEventListener('afterprint', () => relayout({autosize: true, width: null}));
-    """
-    text = f"{html.style()}<script>{get_plotlyjs()}</script><script>{script}</script>"
+    """Style sheet, script and plotly.js: once a page."""
+    text = f"{html.assets()}<script>{get_plotlyjs()}</script>"
     return HTML(text)  # type: ignore[no-untyped-call]
 
 
@@ -90,6 +92,11 @@ class Report:
             self._run = None
 
     # what the parts need
+
+    @property
+    def name(self) -> str:
+        """The run's id, or what its directory is called."""
+        return str(self.manifest.get("run", self.dir.name))
 
     @property
     def plan(self) -> Point:
@@ -129,7 +136,7 @@ class Report:
         began = dig(self.manifest, "t0_unix_ns", "measurement")
         meta = [
             f"scenario <b>{escape(str(self.manifest.get('scenario', '-')))}</b>",
-            f'run <span class="mono">{escape(str(self.manifest.get("run", self.dir.name)))}</span>',
+            f'run <span class="mono">{escape(self.name)}</span>',
             f'point <span class="mono">{escape(str(self.manifest.get("point", "-")))}</span>',
             f"{datetime.fromtimestamp(began / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
             if began
@@ -488,7 +495,10 @@ def show(figure: go.Figure, caption: str) -> str:
             "displaylogo": False,
             "responsive": True,
             "displayModeBar": "hover",
-            "modeBarButtonsToRemove": ["lasso2d", "select2d"],
+            # The last would upload the data to Plotly's servers.
+            "modeBarButtonsToRemove": ["lasso2d", "select2d", "sendChartToCloud"],
+            # As wide as it is shown; three dots for each of the screen's are enough for print.
+            "toImageButtonOptions": {"format": "png", "filename": _saved_as.get(), "scale": 3},
         },
     )
     return f"<figure>{body}<figcaption>{caption}</figcaption></figure>"

@@ -17,6 +17,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("solid", "dash", "dot")
 MAX_POINTS = 4000  # of a series: more than there are pixels, few enough for a report that can be mailed
 
+LONG_TITLE = 24  # characters beside the vertical axis, from which on the unit gets a line of its own
+
 Steps = Sequence[tuple[float, float]]  # since when (s) it is what
 
 _FONT = 'system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif'
@@ -42,7 +44,9 @@ def _figure(x_max_s: float, y_title: str, *, rows: int = 1, height: int = 330) -
         rangemode="tozero", showgrid=True, gridcolor="#eceff2", title_standoff=8, tickformat="~g"
     )
     figure.update_xaxes(title_text="time since t0 (s)", row=rows, col=1)
-    figure.update_yaxes(title_text=y_title, row=1, col=1)
+    if len(y_title) > LONG_TITLE:
+        y_title = y_title.replace(" (", "<br>(")
+    figure.update_yaxes(title_text=y_title, automargin=True, row=1, col=1)
     return figure
 
 
@@ -121,7 +125,9 @@ def goodput(
     if path is not None:
         rates_mbps = over_time(path, lambda there, _: there.rate_bps / 1e6)
         _level(figure, rates_mbps, "rate of the bottleneck, headers included")
-        figure.update_yaxes(range=[0, 1.12 * max(rate for _, rate in rates_mbps)], row=1, col=1)
+        highest_bps: float | None = rates["goodput_bps"].max()  # type: ignore[assignment]
+        highest = max(1.12 * max(rate for _, rate in rates_mbps), 1.02 * (highest_bps or 0) / 1e6)
+        figure.update_yaxes(range=[0, highest], row=1, col=1)
     return figure
 
 

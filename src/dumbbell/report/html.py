@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 
+# Of a state that is the last; a run in any other is under way.
+MARKS = {"passed": "✓", "failed": "✗"} | dict.fromkeys(("invalid", "inconclusive", "aborted", "unknown"), "⚠")
+
 
 def page(title: str, body: str) -> str:
     """A whole document."""
@@ -16,23 +19,34 @@ def page(title: str, body: str) -> str:
     )
 
 
-def style() -> str:
-    """The style sheet: once a page."""
-    return f"<style>{files(__package__).joinpath('style.css').read_text()}</style>"
+def assets() -> str:
+    """The style sheet and the script: once a page."""
+    own = files(__package__)
+    style, script = (own.joinpath(name).read_text() for name in ("style.css", "page.js"))
+    return f"<style>{style}</style><script>{script}</script>"
+
+
+def word(state: str) -> str:
+    """A state of a run as a word with a mark, in its colour."""
+    return f'<span class="state {state}"><span class="word">{_marked(state)}</span></span>'
+
+
+def _marked(state: str) -> str:
+    return f"{MARKS.get(state, '…')} {state.upper()}"
 
 
 def verdict_box(state: str, body: str) -> str:
     """The verdict as a word and a colour, and what there is to say about it."""
-    mark = {"passed": "✓", "failed": "✗"}.get(state, "⚠")
-    return (
-        f'<div class="verdict {state}"><div class="word">{mark} {state.upper()}</div><div>{body}</div></div>'
-    )
+    return f'<div class="verdict {state}"><div class="word">{_marked(state)}</div><div>{body}</div></div>'
 
 
 def table(head: Iterable[str], rows: Iterable[str]) -> str:
-    """A table of rows that are ``<tr>`` already, as :func:`row` makes them."""
+    """A table of rows that are ``<tr>`` already, as :func:`row` makes them, and the button that saves it."""
     top = "".join(f"<th>{title}</th>" for title in head)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return (
+        '<div class="table"><button class="csv" type="button" title="Save this table as CSV">CSV</button>'
+        f"<table><thead><tr>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
 
 
 def row(cells: Iterable[str]) -> str:

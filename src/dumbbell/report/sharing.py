@@ -24,7 +24,7 @@ class Sharing(Report):
         """A row for each flow, and one for all."""
         try:
             found = values(self.dir)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, pl.exceptions.PolarsError) as error:
             raise Missing(f"There are no numbers of this run: {error}.") from None
         numbers = {
             (r["metric"], r["subject"]): human(r["value"], r["unit"]) for r in found.iter_rows(named=True)

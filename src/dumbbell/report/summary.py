@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell.plan import point_label
 from dumbbell.report import html
 from dumbbell.store.run import read_json
 from dumbbell.units import human
@@ -24,7 +25,7 @@ def render_summary(run_dir: Path) -> Path:
         flows = pl.DataFrame()
     about = f"<p>{passed} of {len(verdict['points'])} points passed.</p><ul>{reasons}</ul>"
     body = (
-        f"{html.style()}<h1>{escape(plan['title'])}</h1>"
+        f"{html.assets()}<h1>{escape(plan['title'])}</h1>"
         f'<p class="meta"><span>scenario <b>{escape(plan["scenario"])}</b></span>'
         f'<span>run <span class="mono">{escape(run_dir.name)}</span></span></p>'
         f"{html.verdict_box(verdict['state'], about)}"
@@ -101,9 +102,8 @@ def _points(points: list[dict[str, Any]], flows: pl.DataFrame) -> str:
             goodputs.setdefault(row["run"], []).append(f"{row['name']} {human(row['goodput_bps'], 'bps')}")
     rows = []
     for point in points:
-        words = [f"{name}={level}" for name, level in point["levels"].items()]
-        label = " ".join([point["baseline"], *words] if point["baseline"] else words) or point["point"]
-        verdict = f'<a href="{escape(point["directory"])}/report.html">{point["state"]}</a>'
+        label = point_label(point["baseline"], point["levels"]) or point["point"]
+        verdict = f'<a href="{escape(point["directory"])}/report.html">{html.word(point["state"])}</a>'
         goodput = escape(", ".join(goodputs.get(point["run"], [])) or "-")
         rows.append(html.row([escape(label), str(point["repetition"]), verdict, goodput]))
     return html.table(["point", "repetition", "verdict", "goodput"], rows)

@@ -10,7 +10,7 @@ import polars as pl
 
 from dumbbell.plan import Expectation, Point
 from dumbbell.store.metrics import UNITS, measure
-from dumbbell.store.run import Run, dig, read_json
+from dumbbell.store.run import COUNTED, Run, dig, read_json
 
 VALUES = {
     "run": pl.String,
@@ -63,6 +63,8 @@ def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
     tables = {path.stem: pl.read_parquet(path) for path in run_dir.glob("*.parquet")}
     if "tcp_info" not in tables:
         return  # it ended before it measured
+    if lost := COUNTED.keys() - tables:
+        raise ValueError(f"{run_dir} has no {', '.join(sorted(lost))}.parquet")
     point = run.point
     for bound in _bounds(point):
         for found in measure(run, tables, bound):

@@ -1,0 +1,117 @@
+"""The pages that users read, in a real browser: what they look like, on paper too, and what they save.
+
+Screenshots and PDFs are kept for people to look at in .build/pages; they are compared with nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from synthetic import REPOSITORY
+from test_notebooks import parameters
+
+from dumbbell.report import NOTEBOOKS, render_notebook
+from dumbbell.report.index import render_index
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+KEPT = REPOSITORY / ".build/pages"
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="neither chromium nor google-chrome is installed")
+
+# Presses every button that saves something, and leaves in the page what would have been saved, and as what.
+PRESS = """<script>addEventListener('load', async () => {
+  const saved = [], blobs = new Map(), make = URL.createObjectURL;
+  URL.createObjectURL = blob => { const url = make(blob); blobs.set(url, blob); return url; };
+  const wanted = document.querySelectorAll('button.csv, .js-plotly-plot').length;
+  const all = new Promise(done => {
+    HTMLAnchorElement.prototype.click = function () {
+      if (saved.push([this.download, this.href]) === wanted) done();
+    };
+  });
+  for (const button of document.querySelectorAll('button.csv, .modebar-btn[data-title*="PNG"]'))
+    button.dispatchEvent(new MouseEvent('click', {bubbles: true}));
+  await all;
+  const read = async ([name, url]) => {
+    const blob = blobs.get(url) ?? await (await fetch(url)).blob();
+    if (blob.type === 'text/csv') return {name, text: await blob.text()};
+    return {name, width: new DataView(await blob.arrayBuffer()).getUint32(16)};  // of a PNG's header
+  };
+  const found = document.createElement('pre');
+  found.id = 'saved';
+  found.textContent = JSON.stringify(await Promise.all(saved.map(read)));
+  document.body.append(found);
+});</script>"""
+
+
+def browse(page: Path, *options: str) -> str:
+    """What headless Chromium writes to its output; no host but this one has a name for it."""
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    offline = "--host-resolver-rules=MAP * ~NOTFOUND"
+    budget = ("--virtual-time-budget=30000", "--window-size=1280,6000")
+    done = subprocess.run(
+        [*command, offline, *budget, *options, page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def pages(collected: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every notebook's page and the index, by name."""
+    folder = tmp_path_factory.mktemp("pages")
+    shutil.copytree(collected, folder / "20260101T000000Z_two_flow_fairness")
+    made = {
+        notebook.stem: render_notebook(
+            notebook, parameters(notebook, collected), folder / f"{notebook.stem}.html", "A run"
+        )
+        for notebook in sorted(NOTEBOOKS.glob("*.py"))
+    }
+    return made | {"index": render_index(folder)}
+
+
+def test_pages_can_be_seen_and_printed(pages: dict[str, Path]) -> None:
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for name, page in pages.items():
+        for option, kept in (
+            ("--screenshot", KEPT / f"{name}.png"),
+            ("--print-to-pdf", KEPT / f"{name}.pdf"),
+        ):
+            kept.unlink(missing_ok=True)
+            browse(page, f"{option}={kept}", "--no-pdf-header-footer")
+            assert kept.stat().st_size > 10_000
+
+
+def test_figures_and_tables_are_saved_as_they_are_shown(pages: dict[str, Path], tmp_path: Path) -> None:
+    text = pages["run_report"].read_text()
+    awkward = 'a "quoted", divided\n and broken\ttext'
+    table = f"<table><tr><th>{awkward}</th><th>x</th></tr><tr><td>≥ 90 %</td><td></td></tr></table>"
+    text = text.replace("</h1>", f'</h1><div class="table"><button class="csv"></button>{table}</div>')
+    (page := tmp_path / "page.html").write_text(text.replace("</body>", f"{PRESS}</body>"))
+    shown = browse(page, "--dump-dom")
+    found = re.search(r'<pre id="saved">(.*?)</pre>', shown, re.DOTALL)
+    assert found, "the page saved nothing"
+    saved = json.loads(html.unescape(found[1]))
+
+    tables = {one["name"]: list(csv.reader(one["text"].splitlines())) for one in saved if "text" in one}
+    first, *others = [one for one in saved if "text" in one]
+    assert first["text"] == '"a ""quoted"", divided and broken text",x\r\n≥ 90 %,\r\n'
+    assert len(others) == text.count('<button class="csv" title=')
+    run = "20260101T000000Z-two_flow_fairness-synthetic"
+    variables = tables[f"{run}_Connections_by_the_names_of_RFC_4898.csv"]
+    assert variables[0] == ["variable", "flow1", "flow2"]
+    assert ["SegsRetrans", "12", "12"] in variables
+    assert all(len({len(row) for row in table}) == 1 for table in tables.values())
+
+    figures = {one["name"]: one for one in saved if "width" in one}
+    assert set(figures) == {f"{run}_{name}.png" for name in ("goodput", "fairness", "cwnd", "srtt", "queue")}
+    assert all(one["width"] > 3000 for one in figures.values())
