@@ -11,6 +11,8 @@ UV_VERSION := 0.13.8
 INFLUXDB_VERSION := 1.8.10
 TELEGRAF_VERSION := 1.37.2
 STATICCHECK_VERSION := 0.8.2
+PANDAS_VERSION := 3.1.1
+PYARROW_VERSION := 26.0.1
 TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.ethtool,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
@@ -101,6 +103,15 @@ bench-lab: lab build ## measure in the lab what collectors take from a flow, and
 bench-soak: lab build ## twenty runs of four flows in the lab: memory of controller and agents, and when flows start
 	$(MAKE) --no-print-directory .lab/provisioned
 	PYTHONPATH=tests python bench/soak.py
+
+.PHONY: bench-analysis
+bench-analysis: setup .build/pandas ## time collecting and reporting an eight-hour run that is made up, beside pandas
+	PYTHONPATH=tests/unit python bench/analysis.py
+
+# A peer to be measured, which nothing else needs.
+.build/pandas: Makefile
+	uv pip install --quiet --target $@ pandas==$(PANDAS_VERSION) pyarrow==$(PYARROW_VERSION)
+	touch $@
 
 .PHONY: jupyter
 jupyter: setup ## open the notebooks in Jupyter Lab, on loopback

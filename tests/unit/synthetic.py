@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,18 @@ def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float
     return out
 
 
-def write_run(run_dir: Path, scenario: Path = REPOSITORY / "scenarios/two_flow_fairness.yml") -> Plan:
-    """Write ``scenario.yml``, ``plan.json`` and ``raw/`` of a run in which everything went as asked."""
+Measured = Callable[[Point, Phase, str], Iterable[str]]  # rows of a host
+
+
+def write_run(
+    run_dir: Path,
+    scenario: Path = REPOSITORY / "scenarios/two_flow_fairness.yml",
+    measured: Measured | None = None,
+) -> Plan:
+    """Write ``scenario.yml``, ``plan.json`` and ``raw/`` of a run in which everything went as asked.
+
+    ``measured`` gives what a host sampled in the measurement, in place of the fluid model.
+    """
     run_dir.mkdir(parents=True)
     whole = plan(scenario, inventory())
     (planned,) = whole.points
@@ -138,7 +149,10 @@ def write_run(run_dir: Path, scenario: Path = REPOSITORY / "scenarios/two_flow_f
     assert planned.path
     forward, rtt_s = planned.path.forward, planned.path.rtt_ns / 1e9
     fluids = [
-        simulate(phase.flows, forward, rtt_s, phase.duration_ns / 1e9, whole.seed) for phase in planned.phases
+        None
+        if measured and phase.phase == "measurement"
+        else simulate(phase.flows, forward, rtt_s, phase.duration_ns / 1e9, whole.seed)
+        for phase in planned.phases
     ]
     for host, detail in planned.hosts.items():
         raw = run_dir / "raw" / host
@@ -147,7 +161,12 @@ def write_run(run_dir: Path, scenario: Path = REPOSITORY / "scenarios/two_flow_f
         (raw / "state.json").write_text(json.dumps(_state(planned, host, router=router)))
         for phase, fluid in zip(planned.phases, fluids, strict=True):
             if host in phase.hosts:
-                _write_phase(raw / phase.phase, planned, phase, host, fluid)
+                rows: Iterable[str] = ()
+                if measured and fluid is None:
+                    rows = measured(planned, phase, host)
+                elif fluid and phase.hosts[host].writes_rows:
+                    rows = _samples(planned, phase, host, T0_UNIX_NS[phase.phase], fluid)
+                _write_phase(raw / phase.phase, planned, phase, host, rows)
     return whole
 
 
@@ -183,7 +202,7 @@ def _state(planned: Point, host: str, *, router: bool) -> dict[str, Any]:
     }
 
 
-def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, fluid: Fluid) -> None:
+def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, rows: Iterable[str]) -> None:
     folder.mkdir()
     t0 = T0_UNIX_NS[phase.phase]
     own = phase.hosts[host]
@@ -221,17 +240,14 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, fluid: F
             result = {"asked": flow.fetches or 0, "begun": begun, "done": begun, "failed": 0, "cut": 0}
             (folder / f"http-{flow.name}-receiver.json").write_text(json.dumps(result))
     events += _changes_made(own, t0)
+    write_spool(folder / "spool.lp", rows)
     if own.writes_rows:
         ticks = phase.duration_ns // phase.sampling_interval_ns
-        rows = _samples(planned, phase, host, t0, fluid)
-        write_spool(folder / "spool.lp", rows)
         sampler = {"sampled": ticks - 1, "ticks": ticks, "missed": 1}
         achieved = {"achieved_interval_ns": 100_012_000, "late_max_ns": 3_100_000}
         events.append({"unix_ns": end, "event": "sampler"} | sampler | achieved)
         if own.sample.trace:
             events.append({"unix_ns": end, "event": "trace", "records": 1000, "lost": 0})
-    else:
-        write_spool(folder / "spool.lp", [])
     watched = {"steps": 0, "largest_step_ns": 0, "drift_ns": 12_000}
     events.append({"unix_ns": end, "event": "clock_watched"} | watched)
     events.append({"unix_ns": end + 1_000_000, "event": "done"})
@@ -506,11 +522,13 @@ def _tcp_info(fluid: Fluid, step: int, connection: int, *, sender: bool) -> dict
     }
 
 
-def write_spool(path: Path, rows: list[str]) -> None:
+def write_spool(path: Path, rows: Iterable[str]) -> None:
     """Rows in batches as the agent writes them."""
+    left = iter(rows)
     with path.open("wb") as spool:
-        for number, first in enumerate(range(0, len(rows), SAMPLES_A_BATCH), start=1):
-            batch = rows[first : first + SAMPLES_A_BATCH]
+        for number in count(1):
+            if not (batch := list(islice(left, SAMPLES_A_BATCH))):
+                return
             spool.write(batch_bytes(number, batch))
 
 

@@ -73,7 +73,6 @@ def test_every_point_survives(tmp_path: Path, point: dict[str, Any]) -> None:
     assert found.damage == []
     row = {**point["tags"], "unix_ns": point["unix_ns"], **point["fields"]}
     assert found.tables[point["measurement"]].to_dicts() == [row]
-    assert found.tags[point["measurement"]] == [*point["tags"]]
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -90,6 +89,14 @@ def test_many_rows_of_several_shapes_survive(tmp_path: Path, rows: list[tuple[st
     assert table["n"].to_list() == [n for _, n, _ in rows]
     assert table["host"].to_list() == [host for host, _, _ in rows]
     assert set(table["cc"]) == {"cubic"}
+
+
+def test_of_rows_with_the_same_tags_and_time_the_last_counts(tmp_path: Path) -> None:
+    write_spool(
+        tmp_path / "spool.lp", ["m,host=a n=1i 5", "m,host=b n=2i 5", "m,host=a n=3i 5", "m,host=a n=4i 6"]
+    )
+    found = spool.read(tmp_path / "spool.lp")
+    assert found.tables["m"].select("host", "unix_ns", "n").rows() == [("b", 5, 2), ("a", 5, 3), ("a", 6, 4)]
 
 
 GOOD = [f"m,host=a n={i}i {i}" for i in range(3)]

@@ -8,6 +8,7 @@ from dumbbell.analysis.connection import budget, samples, signals, state_shares
 from dumbbell.analysis.fairness import convergence_ns, fairness, jain_index
 from dumbbell.analysis.fetches import fetch_counters, fetch_summary, fetches
 from dumbbell.analysis.rates import (
+    COUNTED_FROM,
     MIN_COVER,
     counters,
     datagram_counters,
@@ -35,6 +36,7 @@ from dumbbell.analysis.statistics import (
 )
 
 __all__ = [
+    "COUNTED_FROM",
     "MIN_COVER",
     "Interval",
     "Kink",

@@ -33,12 +33,15 @@ def unwrap_u32(counter: pl.Expr) -> pl.Expr:
     return grown_u32(counter).fill_null(0).cum_sum()
 
 
+COUNTED_FROM = ("phase", "flow", "side", "stream", "t_ns", "bytes_received", "bytes_acked")
+
+
 def counters(tcp_info: pl.DataFrame) -> pl.DataFrame:
     """Payload bytes delivered so far, ``[flow, stream, t_ns, bytes]``, a row for each sample.
 
     From the receiver's ``bytes_received`` where the flow was sampled there, else from the sender's
-    ``bytes_acked``; both are 64 bits wide in the kernel. ``tcp_info`` needs ``flow, side, stream, t_ns``
-    and these two. Connections of fetches, which come and go, are no stream and are left out.
+    ``bytes_acked``; both are 64 bits wide in the kernel. ``tcp_info`` needs :data:`COUNTED_FROM`.
+    Connections of fetches, which come and go, are no stream and are left out.
     """
     tcp_info = tcp_info.filter(pl.col("stream").is_not_null())
     if tcp_info.is_empty():

@@ -105,22 +105,28 @@ class Report:
             raise Missing("This run directory has no readable plan.json to relate samples to.")
         return self._run.point
 
-    def table(self, name: str) -> pl.DataFrame:
-        """Rows of the measurement phase, or Missing."""
-        table = self.rows(name)
+    def table(self, name: str, *columns: str, where: pl.Expr | None = None) -> pl.DataFrame:
+        """:meth:`rows`, of which there are some, or Missing."""
+        table = self.rows(name, *columns, where=where)
         if table.is_empty():
             raise Missing(f"{name}.parquet holds no rows of the measurement whose time since t0 is known.")
         return table
 
-    def rows(self, name: str) -> pl.DataFrame:
-        """Rows of the measurement phase, which may be none; Missing if there is no such file."""
+    def rows(self, name: str, *columns: str, where: pl.Expr | None = None) -> pl.DataFrame:
+        """Rows of the measurement phase, which may be none; Missing if there is no such file.
+
+        Of a long run a table may be larger than memory; what is not asked for is not read.
+        """
         try:
-            table = pl.read_parquet(self.dir / f"{name}.parquet")
+            table = pl.scan_parquet(self.dir / f"{name}.parquet")
+            there = table.collect_schema().names()
+            if "t_ns" in there:
+                table = table.filter((pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null())
+            if where is not None:
+                table = table.filter(where)
+            return table.select([c for c in there if c in columns] if columns else pl.all()).collect()
         except (OSError, pl.exceptions.PolarsError):
             raise Missing(f"This run directory has no readable {name}.parquet.") from None
-        if "t_ns" in table.columns:
-            table = table.filter((pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null())
-        return table
 
     @property
     def x_max_s(self) -> float:
@@ -330,7 +336,8 @@ class Report:
     def _sender_figure(
         self, column: str, *, scale: float, title: str, unit: str, levels: Levels, caption: str
     ) -> str:
-        samples = self.table("tcp_info").filter((pl.col("side") == "sender") & pl.col(column).is_not_null())
+        there = (pl.col("side") == "sender") & pl.col(column).is_not_null()
+        samples = self.rows("tcp_info", "flow", "stream", "t_ns", column, where=there)
         if samples.is_empty():
             raise Missing(f"No sender's socket was sampled, so there is no {title} to show.")
         samples = samples.select("flow", "stream", "t_ns", pl.col(column) / scale).sort("t_ns")
@@ -427,7 +434,8 @@ class Report:
 
     def counters(self) -> pl.DataFrame:
         """Payload bytes delivered so far by each flow, as :func:`analysis.goodput` takes them, or Missing."""
-        counted = goodput_counters({name: self.rows(name) for name in COUNTED})
+        needed = {"tcp_info": analysis.COUNTED_FROM}
+        counted = goodput_counters({name: self.rows(name, *needed.get(name, ())) for name in COUNTED})
         if counted.is_empty():
             raise Missing("No socket was sampled, so there is no goodput to show.")
         return counted

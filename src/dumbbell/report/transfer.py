@@ -45,8 +45,10 @@ class Transfer(Report):
 
     @cached_property
     def _tcp_info(self) -> pl.DataFrame:
-        rows = self.table("tcp_info").filter(pl.col("flow") == self.flow.name, pl.col("stream") == "0")
-        if rows.filter(pl.col("side") == "sender").is_empty():
+        sending = pl.col("side") == "sender"
+        own = sending & (pl.col("flow") == self.flow.name) & (pl.col("stream") == "0")
+        rows = self.rows("tcp_info", where=own)
+        if rows.is_empty():
             raise Missing(f"The sender's socket of {self.flow.name} was not sampled.")
         return rows
 

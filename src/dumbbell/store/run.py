@@ -198,13 +198,7 @@ class Run:
         none = pl.DataFrame(schema=_NO_ROWS.get(measurement, {}))
         if not parts:
             return none
-        # What InfluxDB does too: a row is its tags and its time.
-        table = pl.concat([*parts, none], how="diagonal_relaxed")
-        return table.unique(self._row_key(measurement, table), keep="last", maintain_order=True)
-
-    def _row_key(self, measurement: str, table: pl.DataFrame) -> list[str]:
-        tags = {tag for part in self.spools.values() if part for tag in part.tags.get(measurement, [])}
-        return [name for name in table.columns if name in tags] + ["unix_ns"]
+        return pl.concat([*parts, none], how="diagonal_relaxed")
 
 
 # --- what the tools on the hosts report ----------------------------------------------------------

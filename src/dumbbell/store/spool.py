@@ -40,10 +40,10 @@ class Spool:
     """What one spool file holds.
 
     ``tables`` has a frame for each measurement: tags (strings), ``unix_ns``, then fields in their own types.
+    As in InfluxDB a row is its tags and its time: of several the last counts.
     """
 
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
-    tags: dict[str, list[str]] = field(default_factory=dict)
     crc_failures: int = 0
     rows_lost: int = 0
     damage: list[str] = field(default_factory=list)
@@ -67,11 +67,14 @@ def read(path: Path) -> Spool:
     """Read a spool by its first file. Damage is part of the result; OSError if a file cannot be read."""
     spool = Spool()
     parts: dict[str, list[pl.DataFrame]] = {}
+    keys: dict[str, set[str]] = {}
     for chunk in _chunks(_verified(path, spool)):
         for measurement, tags, frame in _parse(chunk, spool):
             parts.setdefault(measurement, []).append(frame)
-            spool.tags[measurement] = list(dict.fromkeys((*spool.tags.get(measurement, ()), *tags)))
-    spool.tables = {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in sorted(parts.items())}
+            keys.setdefault(measurement, {"unix_ns"}).update(tags)
+    for name, frames in sorted(parts.items()):
+        table = pl.concat(frames, how="diagonal_relaxed")
+        spool.tables[name] = table.unique(sorted(keys[name]), keep="last", maintain_order=True)
     return spool
 
 
