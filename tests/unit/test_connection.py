@@ -104,6 +104,15 @@ def test_shares_of_time_in_each_state() -> None:
     assert shares == {"Open": 0.75, "Recovery": 0.25}
 
 
+def test_duplicate_acks_without_ebpf_are_what_the_receiver_had_out_of_order() -> None:
+    sender = sampled({}, {}, {})
+    ms = (-20, 90, 190, 290)
+    receiver = pl.DataFrame({"t_ns": [m * MS for m in ms], "rcv_ooopack": [2**32 - 5, 2**32 - 5, 4, 100]})
+    receiver = receiver.with_columns(flow=pl.lit("f"), stream=pl.lit("0"), side=pl.lit("receiver"))
+    found = analysis.signals(pl.concat([sender, receiver], how="diagonal"))
+    assert found["DupAcksIn"].to_list() == [0, 0, 9]
+
+
 def test_signals_by_samples() -> None:
     rows = sampled(
         {},

@@ -77,9 +77,10 @@ def signals(tcp_info: pl.DataFrame, tcp_event: pl.DataFrame | None = None) -> pl
     ``[flow, stream, t_ns, dt_ns, SendStall, FastRetran, Timeouts, CongestionSignals, DupAcksIn,
     SlowStart, OtherReductions, source]``. ``source`` is ``ebpf``, ``trace`` or ``samples``, the best
     there was: with the last, changes of state between two samples are missed. Of the trace CWR is a
-    stall, which is wrong with ECN; DupAcksIn are null without eBPF. SlowStart is what the window grew by
-    while below ssthresh, OtherReductions counts falls of the window while the state stayed Open: both by
-    samples, so approximate.
+    stall, which is wrong with ECN. DupAcksIn are without eBPF what the receiver had out of order, so that
+    each asked for one: approximate, and null where it was not sampled. SlowStart is what the window grew
+    by while below ssthresh, OtherReductions counts falls of the window while the state stayed Open: both
+    by samples, so approximate.
     """
     sending = _sending(tcp_info)
     growth = pl.col("snd_cwnd").diff()
@@ -101,6 +102,7 @@ def signals(tcp_info: pl.DataFrame, tcp_event: pl.DataFrame | None = None) -> pl
         traced = None if tcp_event is None else tcp_event.filter(side="sender", event="ca_state")
         source = "samples" if traced is None or traced.is_empty() else "trace"
         counted = _entries(base, sending if source == "samples" or traced is None else traced)
+        counted = counted.join(_out_of_order(base, tcp_info), on=[*KEY, "t_ns"], how="left")
     if source != "ebpf" and "total_rto_recoveries" in sending.columns:
         timeouts = sending.select(*KEY, "t_ns", Timeouts=_since("total_rto_recoveries"))
         counted = counted.drop("Timeouts").join(timeouts, on=[*KEY, "t_ns"], how="left")
@@ -131,7 +133,18 @@ def _entries(base: pl.DataFrame, states: pl.DataFrame) -> pl.DataFrame:
     found = base.select(*KEY, "t_ns").join(
         counted, left_on=[*KEY, "t_ns"], right_on=[*KEY, "sample_ns"], how="left", maintain_order="left"
     )
-    return found.with_columns(pl.col(names).fill_null(0), DupAcksIn=pl.lit(None, pl.Int64))
+    return found.with_columns(pl.col(names).fill_null(0))
+
+
+def _out_of_order(base: pl.DataFrame, tcp_info: pl.DataFrame) -> pl.DataFrame:
+    """Packets that came to the receiver out of order, at its last sample before each row of ``base``."""
+    at = base.select(*KEY, "t_ns").sort("t_ns")
+    receiving = tcp_info.filter(side="receiver").sort("t_ns")
+    if receiving.is_empty() or "rcv_ooopack" not in receiving.columns:
+        return at.with_columns(DupAcksIn=pl.lit(None, pl.Int64))
+    totals = receiving.select(*KEY, "t_ns", DupAcksIn=pl.col("rcv_ooopack").cast(pl.Int64))
+    found = at.join_asof(totals, on="t_ns", by=KEY, check_sortedness=False)
+    return found.with_columns(grown_u32(pl.col("DupAcksIn")).fill_null(0).over(KEY))
 
 
 def budget(counted: pl.DataFrame) -> pl.DataFrame:

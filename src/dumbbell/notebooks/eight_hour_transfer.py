@@ -127,3 +127,6 @@ transfer.timeouts()
 
 # %%
 transfer.per_second("DupAcksIn", "FastRetran")
+
+# %%
+transfer.dup_acks()

@@ -45,12 +45,20 @@ class Transfer(Report):
 
     @cached_property
     def _tcp_info(self) -> pl.DataFrame:
-        sending = pl.col("side") == "sender"
-        own = sending & (pl.col("flow") == self.flow.name) & (pl.col("stream") == "0")
-        rows = self.rows("tcp_info", where=own)
+        own = (pl.col("flow") == self.flow.name) & (pl.col("stream") == "0")
+        rows = self.rows("tcp_info", where=own & (pl.col("side") == "sender"))
         if rows.is_empty():
             raise Missing(f"The sender's socket of {self.flow.name} was not sampled.")
-        return rows
+        received = self.rows(
+            "tcp_info",
+            "flow",
+            "stream",
+            "side",
+            "t_ns",
+            "rcv_ooopack",
+            where=own & (pl.col("side") == "receiver"),
+        )
+        return pl.concat([rows, received], how="diagonal_relaxed")
 
     @cached_property
     def samples(self) -> pl.DataFrame:
@@ -66,9 +74,17 @@ class Transfer(Report):
             events = None
         return analysis.signals(self._tcp_info, events)
 
-    @property
-    def _counted(self) -> str:
-        return BY[self.signals["source"][0]]
+    def _counted(self, *names: str) -> str:
+        """How the signals of these names were counted."""
+        source = self.signals["source"][0]
+        if "DupAcksIn" not in names or source == "ebpf":
+            return BY[source]
+        instead = "DupAcksIn are what the receiver had out of order (<code>rcv_ooopack</code>), approximate"
+        return instead if len(names) == 1 else f"{BY[source]}; {instead}"
+
+    @staticmethod
+    def _untold(*names: str) -> str:
+        return f"{', '.join(names)} cannot be told from this run: no eBPF, and no samples of the receiver"
 
     # throughput
 
@@ -153,7 +169,7 @@ class Transfer(Report):
         figure = figures.scatter(
             {which: rows}, x_title="cwnd (MB)", y_title="rate since the sample before (Mbit/s)", lines=fit
         )
-        counted = "" if which == "all" else f" Signals are {self._counted}."
+        counted = "" if which == "all" else f" Signals are {self._counted()}."
         return show(
             figure,
             f"Rate between two samples against the window at the second.{said}{counted}{_sampled(rows)}",
@@ -168,7 +184,7 @@ class Transfer(Report):
         for name in names:
             rows = self.signals.select("t_ns", y=pl.col(name).fill_null(0).cum_sum())
             if self.signals[name].null_count() == self.signals.height:
-                slopes.append(f"{name} cannot be told from this run, which had no eBPF")
+                slopes.append(self._untold(name))
                 continue
             series[name] = rows
             if line := analysis.slope(rows["t_ns"] / 1e9, rows["y"]):
@@ -176,7 +192,7 @@ class Transfer(Report):
         if not series:
             raise Missing(f"{'; '.join(slopes)}.")
         figure = figures.lines(series, self.x_max_s, title="total", unit="")
-        return show(figure, f"Totals since the start, {self._counted}. {'; '.join(slopes)}.")
+        return show(figure, f"Totals since the start, {self._counted(*names)}. {'; '.join(slopes)}.")
 
     @part
     def budget(self) -> str:
@@ -191,7 +207,7 @@ class Transfer(Report):
         ]
         return (
             f"{html.table(('variable', 'total', 'of all signals'), cells)}"
-            f'<p class="note">Signals and their causes, {self._counted}. A recovery that begins while the '
+            f'<p class="note">Signals and their causes, {self._counted()}. A recovery that begins while the '
             "window is reduced already (CWR) is a cause without a signal of its own.</p>"
         )
 
@@ -200,14 +216,36 @@ class Transfer(Report):
         """One variable against another, second by second."""
         absent = [n for n in (x, y) if self.signals[n].null_count() == self.signals.height]
         if absent:
-            raise Missing(f"{', '.join(absent)} cannot be told from this run, which had no eBPF.")
+            raise Missing(f"{self._untold(*absent)}.")
         seconds = self.signals.group_by(second=pl.col("t_ns") // 10**9).agg(
             x=pl.col(x).sum(), y=pl.col(y).sum()
         )
         figure = figures.scatter(
             {"a second each": seconds}, x_title=f"{x} in a second", y_title=f"{y} in a second"
         )
-        return show(figure, f"Each second's {x} and {y}, {self._counted}.{_sampled(seconds)}")
+        return show(figure, f"Each second's {x} and {y}, {self._counted(x, y)}.{_sampled(seconds)}")
+
+    @part
+    def dup_acks(self) -> str:
+        """How often duplicate ACKs, three of which ask for a retransmission, came in."""
+        counted = self.signals
+        if counted["DupAcksIn"].null_count() == counted.height:
+            raise Missing(f"{self._untold('DupAcksIn')}.")
+        seconds = counted["dt_ns"].sum() / 1e9
+        total, fast = counted["DupAcksIn"].sum(), counted["FastRetran"].sum()
+        rtt_s = float(self.samples["srtt_ns"].mean()) / 1e9  # type: ignore[arg-type]
+        cells = [
+            html.row(["duplicate ACKs", human(total), f"{total / seconds:.3g}"]),
+            html.row(["threes of them", human(total // 3), f"{total / 3 / seconds:.3g}"]),
+            html.row(["fast retransmits", human(fast), f"{fast / seconds:.3g}"]),
+            html.row(["round trips", human(round(seconds / rtt_s)), f"{1 / rtt_s:.3g}"]),
+        ]
+        every = f" Three come every {3 * seconds / rtt_s / total:.3g} round trips." if total else ""
+        return (
+            f"{html.table(('what', 'total', 'a second'), cells)}"
+            f'<p class="note">Signals are {self._counted("DupAcksIn", "FastRetran")}. Round trips are of '
+            f"the mean <code>srtt_us</code>, {human(round(1e9 * rtt_s), 'ns')}.{every}</p>"
+        )
 
     @part
     def undone(self) -> str:
