@@ -14,8 +14,11 @@ from typing import Any
 
 import httpx
 import jinja2
+import polars as pl
 import pytest
 
+from dumbbell.report.explore import Explore
+from dumbbell.store import live
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.store.progress import goodputs
 
@@ -173,6 +176,72 @@ def test_goodputs_are_those_of_the_last_seconds(target: InfluxTarget) -> None:
         found = goodputs(influx, "now")
     assert found.pop("web") / 50_000 in range(1, 17)  # whole fetches: 16 in 8 s, less those that are past
     assert found == pytest.approx({"tcp": 4e6, "udp": 2e6})
+
+
+def test_runs_are_looked_at(target: InfluxTarget) -> None:
+    begin = 1_700_000_000 * 10**9
+    lines = []
+    for second in range(11):
+        at, tags = begin + second * 10**9, "run=look,phase=measurement"
+        for stream in (0, 1):  # 2 Mbit/s each
+            fields = (
+                f"bytes_acked={250_000 * second}i,snd_cwnd={10 + second}i,srtt_us=20000i,total_retrans=3i"
+            )
+            lines.append(
+                f"tcp_info,{tags},flow=tcp,host=s,side=sender,stream={stream} "
+                f'{fields},congestion_control="reno",mono_ns=1i {at}'
+            )
+        lines.append(
+            f"tcp_info,{tags},flow=web,host=s,side=sender bytes_acked=7i,snd_cwnd=1i,mono_ns=1i {at}"
+        )
+        lines.append(
+            f"udp,{tags},flow=udp,host=r,side=receiver "
+            f"received_bytes={125_000 * second}i,received_packets={100 * second}i,lost_packets=2i,"
+            f"mono_ns=1i {at}"
+        )
+        lines.append(
+            f"http_fetch,{tags},flow=web,host=r,side=receiver "
+            f"received_bytes=62500i,completion_ns=5i,mono_ns=1i {at + 1}"
+        )
+    lines.append(f"tcp_info,run=older,flow=tcp,side=sender,stream=0 mono_ns=1i {begin - 10**9}")
+    lines.append(f"tcp_info,flow=other,side=sender mono_ns=1i {begin}")  # of no run
+    with Influx(target) as influx:
+        influx.write([("\n".join(lines) + "\n").encode()])
+        runs = live.runs(influx).filter(pl.col("run").is_in(["look", "older", ""]))
+        flows = live.flows(influx, "look")
+        series = live.series(influx, "look", begin, begin + 10 * 10**9)
+    assert runs.rows() == [
+        ("look", begin, begin + 10 * 10**9 + 1, 3),
+        ("older", begin - 10**9, begin - 10**9, 1),
+    ]
+    tcp: tuple[object, ...] = ("measurement", "tcp", "s", "reno", 20, 20_000, 3, None, None, None)
+    assert flows.drop("stream").rows() == [
+        tcp,
+        tcp,
+        ("measurement", "udp", "r", None, None, None, None, 1000, 2, None),
+        ("measurement", "web", "r", None, None, None, None, None, None, 11),
+    ]
+    assert series["unix_ns"].is_between(begin, begin + 10 * 10**9).all()
+    for flow, rate, window, rtt in (
+        ("tcp", 4e6, 38, 20_000),
+        ("udp", 1e6, None, None),
+        ("web", 5e5, None, None),
+    ):
+        own = series.filter(flow=flow)
+        assert own["goodput_bps"].drop_nulls().unique().to_list() == pytest.approx([rate])
+        assert own["goodput_bps"].drop_nulls().len() >= 9
+        assert (own["snd_cwnd"].max(), own["srtt_us"].max()) == (window, rtt)
+
+
+def test_a_run_can_be_picked(version_1: InfluxTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Explore, "influx", Influx(version_1))
+    with Influx(version_1) as influx:
+        rows = [f"tcp_info,run={run},flow=f,side=sender,stream=0 mono_ns=1i,snd_cwnd=5i 9" for run in "ab"]
+        influx.write([("\n".join(rows) + "\n").encode()])
+    explore = Explore("any", "a")
+    assert '<span class="mono">a</span>' in explore.flows().data
+    assert '"label":"a"' in explore.series().data
+    assert "has no run c; it has " in Explore("any", "c").runs().data
 
 
 def test_telegraf_delivers(target: InfluxTarget, version_1: InfluxTarget, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ class Fluid:
     lost: np.ndarray[Any, Any]  # [step, connection], packets lost so far
     queue: np.ndarray[Any, Any]  # [step], packets
     rtt_s: np.ndarray[Any, Any]  # [step, connection]
+    recovering: np.ndarray[Any, Any]  # [step, connection], 1 for a round trip after a loss
 
 
 def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float, seed: int) -> Fluid:
@@ -86,11 +87,13 @@ def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float
     queue, acked, lost = 0.0, np.zeros(n), np.zeros(n)
     t_ns = np.arange(steps) * 1_000_000
     own_s = np.array([(flow.delay_us or 0) / 1e6 for flow, _ in connections])
-    shapes = [(steps, n), (steps, n), (steps, n), (steps,), (steps, n)]
+    shapes = [(steps, n), (steps, n), (steps, n), (steps,), (steps, n), (steps, n)]
+    datagrams = [flow for flow in flows if flow.kind == "udp" and flow.rate_steps]
     out = Fluid(connections, t_ns, *map(np.zeros, shapes))
     for step in range(steps):
         t = step * dt
-        capacity = path.at(round(t * 1e9)).rate_bps / PACKET_BITS
+        taken_bps = sum(rate_bps(flow, round(t * 1e9)) for flow in datagrams)
+        capacity = (path.at(round(t * 1e9)).rate_bps - taken_bps) / PACKET_BITS
         active = np.array([f.start_ns <= t * 1e9 < f.end_ns for f, _ in connections], dtype=bool)
         starting = active & (cwnd == 0)
         cwnd[starting] = 10
@@ -115,7 +118,31 @@ def simulate(flows: list[Flow], path: Direction, rtt_s: float, duration_s: float
         cwnd = np.where(active, np.minimum(grown, cwnd * (1 + dt / rtt)), cwnd)
         out.cwnd[step], out.acked[step], out.lost[step] = cwnd, acked, lost
         out.queue[step], out.rtt_s[step] = queue, rtt
+        out.recovering[step] = active & (t < back_off_until)
     return out
+
+
+def rate_bps(flow: Flow, at_ns: int) -> int:
+    """Rate that is asked of a flow of datagrams at a time."""
+    if not flow.start_ns <= at_ns < flow.end_ns:
+        return 0
+    steps = [(0, flow.rate_bps or 0), *((step.at_ns, step.rate_bps) for step in flow.rate_steps or [])]
+    return [rate for since, rate in steps if flow.start_ns + since <= at_ns][-1]
+
+
+def sent_bits(flow: Flow, until_ns: int) -> float:
+    """Payload that a flow of datagrams has sent by a time, at the rates that are asked of it."""
+    times = [flow.start_ns, *(flow.start_ns + step.at_ns for step in flow.rate_steps or []), flow.end_ns]
+    spans = [(since, min(until, until_ns)) for since, until in pairwise(times) if since < until_ns]
+    return sum(rate_bps(flow, since) * (until - since) / 1e9 for since, until in spans)
+
+
+def write_points(run_dir: Path, scenario: Path) -> Plan:
+    """Write directories of all points of a scenario, one after the other."""
+    whole = plan(scenario, inventory())
+    for number in range(len(whole.points)):
+        write_run(run_dir / "points" / f"{number + 1:03}", scenario, number)
+    return whole
 
 
 Measured = Callable[[Point, Phase, str], Iterable[str]]  # rows of a host
@@ -124,6 +151,7 @@ Measured = Callable[[Point, Phase, str], Iterable[str]]  # rows of a host
 def write_run(
     run_dir: Path,
     scenario: Path = REPOSITORY / "scenarios/two_flow_fairness.yml",
+    point: int = 0,
     measured: Measured | None = None,
 ) -> Plan:
     """Write ``scenario.yml``, ``plan.json`` and ``raw/`` of a run in which everything went as asked.
@@ -132,7 +160,8 @@ def write_run(
     """
     run_dir.mkdir(parents=True)
     whole = plan(scenario, inventory())
-    (planned,) = whole.points
+    planned = whole.points[point]
+    whole = whole.model_copy(update={"points": [planned]})
     (run_dir / "scenario.yml").write_bytes(scenario.read_bytes())
     (run_dir / "plan.json").write_bytes(whole.to_json())
     states = ("planned", "preparing", "calibrating", "armed", "running", "collecting")
@@ -301,7 +330,7 @@ def _write_datagrams(folder: Path, planned: Point, flow: Flow, host: str, t0: in
         ("sender", 0) if host == flow.src_host else ("receiver", planned.path.forward.delay_us * 1000)
     )
     delay += _own_delay_ns(planned, flow.dst, flow.server_port) if side == "receiver" else 0
-    sent_packets = flow.rate_bps * flow.duration_ns / 1e9 / 8 / flow.payload_bytes
+    sent_packets = sent_bits(flow, flow.end_ns) / 8 / flow.payload_bytes
     through = planned.path.rate_bps(flow.direction) * flow.duration_ns / 1e9 / PACKET_BITS
     packets = round(min(sent_packets, through))
     times = {"first_unix_ns": t0 + flow.start_ns + delay, "last_unix_ns": t0 + flow.end_ns + delay}
@@ -382,7 +411,36 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
                 tags = f"dev={dev},handle={handle},host={host},kind={kind},parent={parent},{common}"
                 rows.append(f"qdisc,{tags} " + ",".join(f"{k}={v}i" for k, v in fields.items()) + f",{stamp}")
             rows += _settings(planned, at, host, common, stamp)
+    if phase.hosts[host].sample.snmp:
+        rows += _netstat(phase, host, common, t0, fluid)
+    if phase.hosts[host].sample.trace:
+        rows += _ca_states(phase, host, common, t0, fluid)
     return rows
+
+
+def _netstat(phase: Phase, host: str, common: str, t0: int, fluid: Fluid) -> Iterator[str]:
+    """Counters of a host, each second what moved; a receiver puts out of order what follows a loss."""
+    sides = {"TcpRetransSegs": "src_host", "TcpExtTCPOFOQueue": "dst_host"}
+    for name, side in sides.items():
+        own = [i for i, (flow, _) in enumerate(fluid.connections) if getattr(flow, side) == host]
+        before = 0
+        for second in range(phase.duration_ns // 10**9 + 1):
+            total = round(fluid.lost[min(second * 1000, len(fluid.t_ns) - 1), own].sum())
+            at, grown = second * 10**9, f"delta={total - before}i,interval_ns=1000000000i,"
+            stamp = f"mono_ns={at + 10**12}i {t0 + at}"
+            if second == 0 or total != before:
+                yield f"snmp,host={host},name={name},{common} total={total}i,{grown * (second > 0)}{stamp}"
+            before = total
+
+
+def _ca_states(phase: Phase, host: str, common: str, t0: int, fluid: Fluid) -> Iterator[str]:
+    """Changes of the congestion state of the senders of a host, as its trace has them."""
+    for i, (flow, stream) in enumerate(fluid.connections):
+        if host == flow.src_host and flow.name in phase.hosts[host].sample.tcp:
+            tags = f"event=ca_state,flow={flow.name},host={host},{common},side=sender,stream={stream}"
+            for step in np.flatnonzero(np.diff(fluid.recovering[:, i])) + 1:
+                at, state = int(fluid.t_ns[step]), 3 * round(fluid.recovering[step, i])
+                yield f"tcp_event,{tags} ca_state={state}i,mono_ns={at + 10**12}i {t0 + at}"
 
 
 def _settings(planned: Point, at: int, host: str, common: str, stamp: str) -> list[str]:
@@ -435,7 +493,7 @@ def _datagrams(planned: Point, phase: Phase, host: str, t0: int, flow: Flow) -> 
     rows = []
     for at in range(flow.start_ns + interval, flow.end_ns + interval + 1, interval):
         seconds = (min(at, flow.end_ns) - flow.start_ns) / 1e9
-        sent = round(flow.rate_bps * seconds / (8 * flow.payload_bytes))
+        sent = round(sent_bits(flow, at) / (8 * flow.payload_bytes))
         arrived = min(sent, round(planned.path.rate_bps(flow.direction) * seconds / PACKET_BITS))
         if side == "sender":
             fields = {"asked_packets": sent, "sent_packets": sent, "sent_bytes": sent * flow.payload_bytes}
@@ -504,6 +562,7 @@ def _tcp_info(fluid: Fluid, step: int, connection: int, *, sender: bool) -> dict
             "data_segs_in": round(packets) + 1,  # the first carried iperf3's cookie of 37 bytes
         }
     return common | {
+        "ca_state": 3 * round(fluid.recovering[step, connection]),
         "snd_cwnd": cwnd,
         "snd_ssthresh": 2**31 - 1 if lost == 0 else round(cwnd * 0.8),
         "unacked": cwnd,

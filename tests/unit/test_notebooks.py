@@ -21,6 +21,7 @@ def parameters(notebook: Path, collected: Path) -> dict[str, Any]:
     cell = re.search(r'# %% tags=\["parameters"\]\n(.*?)\n\n', notebook.read_text(), re.DOTALL)
     assert cell, f"{notebook.name} has no cell of parameters"
     known = {"run_dir": str(collected), "first": [str(collected)], "second": [str(collected)]}
+    known |= {"inventory": "inventory/nowhere"}
     asked = {
         node.targets[0].id
         for node in ast.parse(cell[1]).body
@@ -29,12 +30,24 @@ def parameters(notebook: Path, collected: Path) -> dict[str, Any]:
     return {name: value for name, value in known.items() if name in asked}
 
 
-@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.py")), ids=lambda path: path.stem)
+EXPLORE = NOTEBOOKS / "explore.py"
+OF_RUNS = sorted(set(NOTEBOOKS.glob("*.py")) - {EXPLORE})
+
+
+@pytest.mark.parametrize("notebook", OF_RUNS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_figures(notebook: Path, collected: Path, tmp_path: Path) -> None:
     page = render_notebook(
         notebook, parameters(notebook, collected), tmp_path / "page.html", "A run"
     ).read_text()
     assert "plotly-graph-div" in page
+    assert "Traceback" not in page
+
+
+def test_to_explore_without_influxdb_is_three_sentences(collected: Path, tmp_path: Path) -> None:
+    page = render_notebook(
+        EXPLORE, parameters(EXPLORE, collected), tmp_path / "page.html", "Runs"
+    ).read_text()
+    assert page.count("nowhere: there is no such inventory") == 3
     assert "Traceback" not in page
 
 

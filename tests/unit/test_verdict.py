@@ -102,7 +102,7 @@ def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
     manifest = read_json(run_dir / "manifest.json")
     assert manifest["run"] == RUN_ID
     assert manifest["rows"] == {
-        "spooled": {"tcp_info": 1100, "udp": 82, "http_fetch": 0, "qdisc": 1624, "web100": 8},
+        "spooled": {"tcp_info": 1100, "udp": 82, "http_fetch": 0, "qdisc": 1624, "snmp": 48, "web100": 8},
         "lost": 0,
         "influxdb": None,
     }

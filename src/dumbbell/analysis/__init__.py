@@ -5,8 +5,9 @@ Times are ``t_ns``: nanoseconds since the t0 of the phase. Rates are bits per se
 
 from dumbbell.analysis.compare import compare, only_one_has
 from dumbbell.analysis.connection import budget, samples, signals, state_shares
+from dumbbell.analysis.cross_traffic import beside, growth_by_period, on_off, periods
 from dumbbell.analysis.fairness import convergence_ns, fairness, jain_index
-from dumbbell.analysis.fetches import fetch_counters, fetch_summary, fetches
+from dumbbell.analysis.fetches import Latency, fetch_counters, fetch_summary, fetches, latency
 from dumbbell.analysis.rates import (
     COUNTED_FROM,
     MIN_COVER,
@@ -19,6 +20,7 @@ from dumbbell.analysis.rates import (
     unwrap_u32,
     utilisation,
 )
+from dumbbell.analysis.recovery import LOSING, ca_states, recoveries, windows
 from dumbbell.analysis.router import queue
 from dumbbell.analysis.statistics import (
     Interval,
@@ -31,18 +33,24 @@ from dumbbell.analysis.statistics import (
     kink,
     median_interval,
     percentile,
+    percentile_interval,
     ratio_interval,
+    share_interval,
     slope,
 )
 
 __all__ = [
     "COUNTED_FROM",
+    "LOSING",
     "MIN_COVER",
     "Interval",
     "Kink",
+    "Latency",
     "Slope",
+    "beside",
     "beyond_two_sigma",
     "budget",
+    "ca_states",
     "compare",
     "confusion",
     "convergence_ns",
@@ -55,20 +63,28 @@ __all__ = [
     "fetch_summary",
     "fetches",
     "goodput",
+    "growth_by_period",
     "jain_index",
     "kink",
+    "latency",
     "mean_goodput",
     "median_interval",
+    "on_off",
     "only_one_has",
     "percentile",
+    "percentile_interval",
+    "periods",
     "queue",
     "ratio_interval",
+    "recoveries",
     "samples",
     "sender_counter",
+    "share_interval",
     "signals",
     "slope",
     "state_shares",
     "steps",
     "unwrap_u32",
     "utilisation",
+    "windows",
 ]

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from dumbbell.analysis.rates import COUNTERS
-from dumbbell.analysis.statistics import percentile
+from dumbbell.analysis.statistics import (
+    Interval,
+    beyond_two_sigma,
+    confusion,
+    percentile,
+    percentile_interval,
+    share_interval,
+)
 
 
 def fetches(http_fetch: pl.DataFrame) -> pl.DataFrame:
@@ -52,3 +61,34 @@ def fetch_counters(http_fetch: pl.DataFrame) -> pl.DataFrame:
     ended = received.with_columns(bytes=after, t_ns=pl.col("t_ns") + took_ns)
     rows = pl.concat([begun, ended]).with_columns(stream=pl.lit("0")).select(*COUNTERS)
     return rows.cast(COUNTERS).sort("flow", "t_ns", "bytes")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """How long a set of fetches took (ns), and what loss has to do with it."""
+
+    fetches: int
+    percentiles: dict[int, Interval | None]
+    retransmitted: Interval | None  # share of fetches of which a segment was sent again
+    clean: pl.Series  # completion_ns of those of which none was
+    lossy: pl.Series  # of the others
+    guess: dict[str, int]  # two standard deviations against retransmits
+
+
+def latency(fetched: pl.DataFrame, percents: tuple[int, ...] = (50, 95, 99)) -> Latency:
+    """Of those of :func:`fetches` that were done; of their loss, where the server told of it.
+
+    ``guess`` is how often :func:`beyond_two_sigma` of their times told which fetches had segments sent again.
+    """
+    done = fetched.filter("done")
+    told = done.filter(pl.col("retransmits").is_not_null())
+    lossy = told["retransmits"] > 0
+    times = done["completion_ns"].to_list()
+    return Latency(
+        fetches=done.height,
+        percentiles={percent: percentile_interval(times, percent) for percent in percents},
+        retransmitted=share_interval(int(lossy.sum()), told.height),
+        clean=told["completion_ns"].filter(~lossy),
+        lossy=told["completion_ns"].filter(lossy),
+        guess=confusion(beyond_two_sigma(told["completion_ns"]), lossy),
+    )

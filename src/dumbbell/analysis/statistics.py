@@ -137,6 +137,22 @@ def median_interval(values: Sequence[float], *, seed: int = 1) -> Interval | Non
     return _bootstrap([values], lambda x, axis: np.median(x, axis=axis), seed)
 
 
+def percentile_interval(values: Sequence[float], percent: float, *, seed: int = 1) -> Interval | None:
+    """Interval of a percentile, by bootstrap; None of fewer than two values.
+
+    Of a percentile far out it needs many values: it never reaches beyond the largest of them.
+    """
+    return _bootstrap([values], lambda x, axis: np.percentile(x, percent, axis=axis), seed)
+
+
+def share_interval(count: int, of: int) -> Interval | None:
+    """Interval of a share that was counted (E. B. Wilson, 1927); None of nothing."""
+    if not of:
+        return None
+    found = stats.binomtest(count, of).proportion_ci(LEVEL, method="wilson")
+    return Interval(count / of, float(found.low), float(found.high))
+
+
 def ratio_interval(new: Sequence[float], old: Sequence[float], *, seed: int = 1) -> Interval | None:
     """Interval of the ratio of two medians; None of fewer than two values each, or of old ones at 0."""
     if any(value <= 0 for value in old):

@@ -66,6 +66,22 @@ def _line(figure: go.Figure, rows: pl.DataFrame, y: str, *, name: str, index: in
     )
 
 
+def _steps(figure: go.Figure, steps: Steps, *, name: str, unit: str) -> None:
+    """What is so from a moment on until the next, with a name in the legend."""
+    figure.add_trace(
+        go.Scatter(
+            x=[at_s for at_s, _ in steps],
+            y=[y for _, y in steps],
+            name=name,
+            mode="lines",
+            line={"color": "#000000", "width": 1.5, "dash": "dash", "shape": "hv"},
+            hovertemplate=f"%{{y:.4~g}} {unit}",
+        ),
+        row=1,
+        col=1,
+    )
+
+
 def _level(figure: go.Figure, steps: Steps, text: str) -> None:
     """A reference line, with its label at the right above it."""
     x_max_s = figure.layout.xaxis.range[1]
@@ -114,14 +130,20 @@ def thin(rows: pl.DataFrame, y: str) -> pl.DataFrame:
 
 
 def goodput(
-    rates: pl.DataFrame, flows: Sequence[Flow], path: PlannedPath | None, x_max_s: float
+    rates: pl.DataFrame,
+    flows: Sequence[Flow],
+    path: PlannedPath | None,
+    x_max_s: float,
+    asked: Mapping[str, Steps] = MappingProxyType({}),
 ) -> go.Figure:
-    """``rates`` as :func:`dumbbell.analysis.goodput` gives them."""
+    """``rates`` as :func:`dumbbell.analysis.goodput` gives them, and what was asked for (Mbit/s), by name."""
     figure = _figure(x_max_s, "goodput (Mbit/s)")
     for i, flow in enumerate(flows):
         rows = rates.filter(pl.col("flow") == flow.name).with_columns(y=pl.col("goodput_bps") / 1e6)
         if rows.height:
             _line(figure, rows, "y", name=label(flow), index=i, unit="Mbit/s")
+    for name, steps in asked.items():
+        _steps(figure, [*steps, (x_max_s, steps[-1][1])], name=name, unit="Mbit/s")
     if path is not None:
         rates_mbps = over_time(path, lambda there, _: there.rate_bps / 1e6)
         _level(figure, rates_mbps, "rate of the bottleneck, headers included")
@@ -308,4 +330,112 @@ def intervals(names: Sequence[str], rows: pl.DataFrame, *, title: str) -> go.Fig
         )
     )
     figure.add_vline(x=1, line={"color": "#5c636b", "width": 1.3, "dash": "dot"})
+    return figure
+
+
+STATES = {
+    1: ("Disorder", "#F0E442"),
+    2: ("CWR", "#56B4E9"),
+    3: ("Recovery", "#E69F00"),
+    4: ("Loss", "#D55E00"),
+}
+
+
+def shade_states(figure: go.Figure, states: pl.DataFrame, since_ns: float, until_ns: float) -> None:
+    """A background for each stretch of ``[t_ns, ca_state]`` in another state than Open, of one sender."""
+    changed = states.filter(pl.col("ca_state").ne_missing(pl.col("ca_state").shift()))
+    spans = changed.with_columns(end_ns=pl.col("t_ns").shift(-1, fill_value=states["t_ns"].max()))
+    near = spans.filter(
+        pl.col("ca_state").is_in(list(STATES)), pl.col("t_ns") < until_ns, pl.col("end_ns") > since_ns
+    )
+    for row in near.iter_rows(named=True):
+        _, colour = STATES[row["ca_state"]]
+        ends = (max(row["t_ns"], since_ns) / 1e9, min(row["end_ns"], until_ns) / 1e9)
+        figure.add_vrect(x0=ends[0], x1=ends[1], fillcolor=colour, opacity=0.3, line_width=0, layer="below")
+    for state in sorted(near["ca_state"].unique()):
+        name, colour = STATES[state]
+        marker = {"symbol": "square", "size": 12, "color": colour, "opacity": 0.4}
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker))
+
+
+def bars(
+    names: Sequence[str], sets: Mapping[str, Sequence[pl.Series]], *, title: str, scale: float
+) -> go.Figure:
+    """For each name a bar of each set: the mean, over ``scale``, with a standard deviation up and down."""
+    figure = _figure(1, title, height=380)
+    figure.update_xaxes(title_text=None, range=None, type="category")
+    figure.update_yaxes(rangemode="nonnegative")
+    figure.update_layout(barmode="group", hovermode="closest")
+    for i, (label_, values) in enumerate(sets.items()):
+        arrays = [own.to_numpy() / scale for own in values]
+        means = [float(own.mean()) if own.size else None for own in arrays]
+        spread = [float(own.std(ddof=1)) if own.size > 1 else 0 for own in arrays]
+        figure.add_trace(
+            go.Bar(
+                x=list(names),
+                y=means,
+                name=label_,
+                marker={"color": COLOURS[i]},
+                error_y={"type": "data", "array": spread, "thickness": 1.2},
+                customdata=[own.size for own in arrays],
+                hovertemplate="%{y:.4~g} ms, mean of %{customdata}",
+            )
+        )
+    return figure
+
+
+def of_runs(runs: Mapping[str, pl.DataFrame]) -> go.Figure:
+    """Goodput, window and RTT of several runs, of which a menu shows one.
+
+    Tables ``[flow, before_s, goodput_bps, snd_cwnd, srtt_us]``; ``before_s`` is negative.
+    """
+    rows = (
+        ("goodput (Mbit/s)", "goodput_bps", 1e6),
+        ("cwnd (segments)", "snd_cwnd", 1),
+        ("RTT (ms)", "srtt_us", 1e3),
+    )
+    figure = make_subplots(rows=len(rows), cols=1, shared_xaxes=True, vertical_spacing=0.04)
+    owners = []
+    for number, (run, table) in enumerate(runs.items()):
+        for i, ((flow,), own) in enumerate(table.group_by("flow", maintain_order=True)):
+            for row, (_, column, scale) in enumerate(rows, start=1):
+                shown = own.drop_nulls(column)
+                if shown.is_empty():
+                    continue
+                line = {
+                    "color": COLOURS[i % len(COLOURS)],
+                    "width": 1.7,
+                    "dash": DASHES[i // len(COLOURS) % len(DASHES)],
+                }
+                trace = go.Scatter(
+                    x=shown["before_s"].round(3).to_list(),
+                    y=(shown[column] / scale).to_list(),
+                    name=str(flow),
+                    legendgroup=str(flow),
+                    showlegend=row == 1,
+                    visible=number == 0,
+                    line=line,
+                    mode="lines",
+                )
+                figure.add_trace(trace, row=row, col=1)
+                owners.append(run)
+    picks = [
+        {"label": run, "method": "update", "args": [{"visible": [owner == run for owner in owners]}]}
+        for run in runs
+    ]
+    figure.update_layout(
+        template="simple_white",
+        font={"family": _FONT, "size": 13, "color": "#1a1c1f"},
+        height=760,
+        margin={"l": 70, "r": 16, "t": 84, "b": 46},
+        legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "bgcolor": "rgba(0,0,0,0)"},
+        hovermode="x unified",
+        updatemenus=[{"buttons": picks, "x": 0, "xanchor": "left", "y": 1.12, "yanchor": "bottom"}],
+    )
+    figure.update_xaxes(showgrid=True, gridcolor="#eceff2", zeroline=False)
+    figure.update_xaxes(title_text="time before the last sample (s)", row=len(rows), col=1)
+    for row, (title, _, _) in enumerate(rows, start=1):
+        figure.update_yaxes(
+            title_text=title, rangemode="tozero", gridcolor="#eceff2", showgrid=True, row=row, col=1
+        )
     return figure

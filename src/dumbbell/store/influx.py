@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
 LINES_PER_REQUEST = 5000
+REPOSITORY = Path(__file__).parents[3]
+ROLE = "roles/run/defaults/main.yml"  # its run_influxdb says what an inventory's variables mean
 
 
 class InfluxError(Exception):
@@ -35,6 +41,34 @@ class InfluxTarget:
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     ca: str | None = None
+
+    @classmethod
+    def of_inventory(cls, inventory: Path | str) -> Self:
+        """The InfluxDB that a run with this inventory reads, and its account, as Ansible finds them.
+
+        A path that is not absolute is below the repository. InfluxError if the inventory does not say it.
+        """
+        path = REPOSITORY / inventory
+        if not path.exists():
+            raise InfluxError(f"{path}: there is no such inventory to say where InfluxDB is")
+        done = subprocess.run(
+            [
+                *(Path(sys.executable).with_name("ansible"), "localhost", "--inventory", path),
+                *("--extra-vars", f"@{ROLE}", "--module-name", "ansible.builtin.debug"),
+                *("--args", "msg={{ run_influxdb }}"),
+            ],
+            cwd=REPOSITORY,
+            env=os.environ | {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_NOCOLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        try:
+            return cls(**json.loads(done.stdout[done.stdout.index("{") :])["msg"])
+        except (ValueError, TypeError, KeyError):
+            # What is printed by a command that succeeds may have the password in it.
+            said = " ".join((done.stdout if done.returncode else done.stderr).split())
+            raise InfluxError(f"{path} does not say where InfluxDB is: {said}") from None
 
 
 class Influx:

@@ -82,6 +82,12 @@ def dig(value: Any, *keys: str) -> Any:
     return value
 
 
+def point_dirs(run_dir: Path) -> list[Path]:
+    """Directories of all judged points of a run, in their order; of a run of one point its own."""
+    judged = sorted((run_dir / "points").glob("*/verdict.json"))
+    return [path.parent for path in judged] or [run_dir]
+
+
 @dataclass
 class Run:
     """A run directory, read lazily."""

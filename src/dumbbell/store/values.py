@@ -10,7 +10,7 @@ import polars as pl
 
 from dumbbell.plan import Expectation, Point
 from dumbbell.store.metrics import UNITS, measure
-from dumbbell.store.run import COUNTED, Run, dig, read_json
+from dumbbell.store.run import COUNTED, Run, dig, point_dirs, read_json
 
 VALUES = {
     "run": pl.String,
@@ -33,8 +33,7 @@ def values(run_dir: Path) -> pl.DataFrame:
     by flow from its start to its end, and over all flows while all run; those that could not be measured
     are absent. OSError or ValueError if there is no run with results.
     """
-    points = sorted((run_dir / "points").glob("*/verdict.json"))
-    rows = [row for path in points or [run_dir / "verdict.json"] for row in _of_point(path.parent)]
+    rows = [row for point_dir in point_dirs(run_dir) for row in _of_point(point_dir)]
     return pl.DataFrame(rows, schema=VALUES, orient="row")
 
 

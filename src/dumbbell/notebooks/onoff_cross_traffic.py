@@ -1,0 +1,56 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% tags=["parameters"]
+run_dir = "results/latest"
+point = ""  # directory below points whose figures are shown; by default the first with TCP and UDP
+
+# %%
+from dumbbell.report import setup
+from dumbbell.report.cross_traffic import CrossTraffic
+
+traffic = CrossTraffic(run_dir, point)
+shown = traffic.shown
+setup()
+
+# %%
+shown.header()
+
+# %%
+traffic.which()
+
+# %% [markdown]
+# ## UDP alone, and TCP beside it
+
+# %%
+traffic.points_table()
+
+# %% [markdown]
+# ## Goodput
+
+# %%
+shown.goodput_beside()
+
+# %%
+shown.by_period()
+
+# %% [markdown]
+# ## What the hosts counted
+
+# %%
+shown.netstat()
+
+# %% [markdown]
+# ## Queue of the router
+
+# %%
+shown.queue()

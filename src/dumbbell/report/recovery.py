@@ -1,0 +1,266 @@
+"""How senders recover from loss: the window around one recovery, all of them, and what loss costs fetches.
+
+After a page on proportional rate reduction (CS244, 2013): cwnd in fast recovery, and the latency of fetches
+with and without retransmissions.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from html import escape
+from pathlib import Path
+
+import polars as pl
+
+from dumbbell import analysis
+from dumbbell.plan import Flow
+from dumbbell.report import Missing, Report, figures, html, part, show
+from dumbbell.store.run import point_dirs
+from dumbbell.units import human
+
+LISTED = 200  # most recoveries of the table
+SOURCES = {
+    "trace": "by the trace of ca_state",
+    "samples": "by samples of ca_state, which are late by up to an interval and miss what lies between two",
+}
+VALID = ("passed", "failed")
+PERCENTS = (50, 95, 99)
+
+
+class Recovery(Report):
+    """Recoveries of one TCP flow of a run directory of one point, or of many.
+
+    By default it is the first flow that was seen in Recovery or Loss, of the first point that has one;
+    ``point`` names a directory below ``points``.
+    """
+
+    def __init__(self, run_dir: Path | str, flow: str = "", point: str = "") -> None:
+        points = [path for path in point_dirs(Path(run_dir)) if point in ("", path.name)]
+        seen = [(path, losing) for path in points if (losing := _losing(path))]
+        where, losing = next(iter(seen), (points[0] if points else Path(run_dir, "points", point), []))
+        super().__init__(where)
+        self._name, self._losing = flow, losing
+
+    @cached_property
+    def flow(self) -> Flow:
+        """The flow that is looked at, or Missing."""
+        flows = [f for f in self.plan.phase("measurement").flows if f.kind == "iperf3_tcp"]
+        wanted = [f for f in flows if f.name == self._name or (not self._name and f.name in self._losing)]
+        if found := wanted or ([] if self._name else flows):
+            return found[0]
+        known = f"; of those it has {', '.join(flow.name for flow in flows)}" * bool(flows)
+        raise Missing(f"This run has no TCP flow {self._name} that lasts{known}.".replace("  ", " "))
+
+    def _of_flow(self, name: str) -> pl.DataFrame | None:
+        """Its rows of a table that not every run has."""
+        try:
+            return self.table(name).filter(pl.col("flow") == self.flow.name)
+        except Missing:
+            return None
+
+    @cached_property
+    def _tcp_info(self) -> pl.DataFrame:
+        name = self.flow.name  # or Missing, before a table is
+        rows = self.table("tcp_info").filter(pl.col("flow") == name, pl.col("stream").is_not_null())
+        if rows.filter(pl.col("side") == "sender").is_empty():
+            raise Missing(f"The sender's socket of {name} was not sampled.")
+        return rows
+
+    @cached_property
+    def found(self) -> pl.DataFrame:
+        """:func:`analysis.recoveries` of the flow; Missing if there are none."""
+        found = analysis.recoveries(self._tcp_info, self._of_flow("tcp_event"), self._of_flow("tcp_probe"))
+        if found.is_empty():
+            raise Missing(f"{self.flow.name} was seen neither in Recovery nor in Loss.")
+        return found.sort("begin_ns")
+
+    @part
+    def recoveries(self) -> str:
+        """A row for each."""
+        rows = [
+            html.row(
+                [
+                    str(number),
+                    *([escape(row["stream"])] if self.flow.streams > 1 else []),
+                    f"{row['begin_ns'] / 1e9:.3f} s",
+                    "lasts" if row["end_ns"] is None else human(row["end_ns"] - row["begin_ns"], "ns"),
+                    escape(row["kind"]),
+                    *(
+                        human(row[name])
+                        for name in ("cwnd_before", "cwnd_after", "ssthresh_after", "retransmits")
+                    ),
+                ]
+            )
+            for number, row in enumerate(self.found.head(LISTED).iter_rows(named=True), start=1)
+        ]
+        head = ["", *(["stream"] if self.flow.streams > 1 else []), "begin", "length", "states"]
+        head += ["cwnd before", "cwnd at the end", "ssthresh at the end", "sent again"]
+        lengths = (self.found["end_ns"] - self.found["begin_ns"]).drop_nulls()
+        median = human(analysis.percentile(lengths, 50), "ns")
+        more = f" The first {LISTED} are listed." * (self.found.height > LISTED)
+        return (
+            f"{html.table(head, rows)}"
+            f'<p class="note">{self.found.height} recoveries of {escape(self.flow.name)}, '
+            f"{SOURCES[self.found['source'][0]]}; their median length is {median}. Windows are in "
+            f"segments: the last before, and the first from the end on.{more}</p>"
+        )
+
+    @part
+    def around(self, number: int = 1, around_s: float = 2.0) -> str:
+        """Window, threshold and pipe about the number-th recovery, from 1, and the states meanwhile."""
+        if not 1 <= number <= self.found.height:
+            raise Missing(f"There is no recovery {number} of {self.flow.name}: it has {self.found.height}.")
+        chosen = self.found.row(number - 1, named=True)
+        end_ns = chosen["begin_ns"] if chosen["end_ns"] is None else chosen["end_ns"]
+        since_ns, until_ns = chosen["begin_ns"] - around_s * 1e9, end_ns + around_s * 1e9
+        near = pl.col("t_ns").is_between(since_ns, until_ns)
+        stream = {"stream": chosen["stream"]}
+        windows = analysis.windows(self._tcp_info, self._of_flow("tcp_probe")).filter(near, **stream)
+        samples = self._tcp_info.filter(near, side="sender", **stream).sort("t_ns")
+        pipe = pl.col("unacked") - pl.col("sacked") - pl.col("lost") + pl.col("retrans")
+        figure = figures.lines(
+            {
+                # In this order, since pipe is often as large as cwnd.
+                "pipe, at samples": samples.select("t_ns", y=pipe),
+                "ssthresh": windows.select("t_ns", y="snd_ssthresh"),
+                "cwnd": windows.select("t_ns", y="snd_cwnd"),
+            },
+            until_ns / 1e9,
+            title="segments",
+            unit="segments",
+            least_s=max(since_ns, 0) / 1e9,
+        )
+        states = analysis.ca_states(self._tcp_info, self._of_flow("tcp_event")).filter(**stream)
+        figures.shade_states(figure, states, since_ns, until_ns)
+        return show(
+            figure,
+            f"Recovery {number} of {self.found.height}, at {chosen['begin_ns'] / 1e9:.3f} s. The background "
+            f"is the congestion state, {SOURCES[chosen['source']]}. Pipe is what the kernel takes to be on "
+            "the way: <code>unacked</code> - <code>sacked</code> - <code>lost</code> + <code>retrans</code>.",
+        )
+
+
+class Fetches:
+    """Latency of fetches over HTTP, by size and loss rate, of a run directory of one point or of many."""
+
+    def __init__(self, run_dir: Path | str) -> None:
+        self.points = [Report(path) for path in point_dirs(Path(run_dir))]
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """:func:`analysis.fetches` of all flows of fetches of all valid points, or Missing.
+
+        With ``size`` (bytes), ``loss`` (share that the path is asked to lose in the direction of the data),
+        ``congestion_control`` and ``connections``.
+        """
+        parts, left_out = [], 0
+        for point in self.points:
+            if len(self.points) > 1 and point.verdict.get("state") not in VALID:
+                left_out += 1
+                continue
+            try:
+                plan, rows = point.plan, point.rows("http_fetch")
+            except Missing:
+                continue
+            for flow in plan.phase("measurement").flows:
+                if flow.kind == "http":
+                    way = plan.path.way(flow.direction) if plan.path else None
+                    parts.append(
+                        analysis.fetches(rows.filter(pl.col("flow") == flow.name)).with_columns(
+                            size=pl.lit(flow.fetch_bytes),
+                            loss=pl.lit(1 - way.arriving if way else 0.0),
+                            congestion_control=pl.lit(flow.congestion_control or "-"),
+                            connections=pl.lit("one for all" if flow.persistent else "one for each"),
+                        )
+                    )
+        found = pl.concat(parts, how="vertical_relaxed") if parts else pl.DataFrame({"done": []})
+        if found.filter(pl.col("done").cast(pl.Boolean)).is_empty():
+            which = f" in {len(self.points)} points, of which {left_out} are not valid" * (left_out > 0)
+            raise Missing(f"No fetch over HTTP was done{which}.")
+        return found
+
+    @cached_property
+    def _groups(self) -> list[tuple[list[str], analysis.Latency]]:
+        by = ["size", "loss", "congestion_control", "connections"]
+        found = []
+        for key, rows in self.rows.sort(by, maintain_order=True).group_by(by, maintain_order=True):
+            size, loss, control, connections = key
+            names = [human(size), human(loss, "share"), str(control), str(connections)]
+            found.append((names, analysis.latency(rows, PERCENTS)))
+        return [(names, latency) for names, latency in found if latency.fetches]
+
+    @part
+    def table(self) -> str:
+        """Percentiles with their intervals, and how many fetches met loss."""
+        body = [
+            html.row(
+                [
+                    *map(escape, names),
+                    human(found.fetches),
+                    *(_interval(found.percentiles[percent], "ns") for percent in PERCENTS),
+                    _interval(found.retransmitted, "share"),
+                ]
+            )
+            for names, found in self._groups
+        ]
+        head = ("bytes", "loss", "TCP", "connections", "fetches", "median", "95 %", "99 %", "sent again")
+        return (
+            f"{html.table(head, body)}"
+            '<p class="note">From the begin of a fetch, with connecting, to its last byte, of all that were '
+            "done in valid points; below each its interval of 95 %, of percentiles by bootstrap, which of "
+            "few fetches is too narrow. Loss is what the path is asked for, behind its queue. Sent again is "
+            "the share of fetches of which the server's kernel sent a segment again, its SYN-ACK too.</p>"
+        )
+
+    @part
+    def figure(self) -> str:
+        """Mean times of fetches with and without retransmissions."""
+        names = [f"{size} bytes, {loss}, {rest}" for (size, loss, rest, _), _ in self._groups]
+        sets = {
+            "nothing sent again": [found.clean for _, found in self._groups],
+            "something sent again": [found.lossy for _, found in self._groups],
+        }
+        return show(
+            figures.bars(names, sets, title="completion time (ms)", scale=1e6),
+            "Means of the two classes, told apart by the server's counts of retransmissions; whiskers are "
+            "one standard deviation.",
+        )
+
+    @part
+    def guesses(self) -> str:
+        """How well two standard deviations tell fetches that met loss."""
+        body = [
+            html.row(
+                [
+                    *map(escape, names),
+                    *(
+                        str(found.guess[name])
+                        for name in ("true_positive", "false_positive", "false_negative", "true_negative")
+                    ),
+                ]
+            )
+            for names, found in self._groups
+        ]
+        head = ["bytes", "loss", "TCP", "connections", "slow, sent again", "slow, nothing again"]
+        head += ["not slow, sent again", "not slow, nothing again"]
+        return (
+            f"{html.table(head, body)}"
+            '<p class="note">Slow is what is two standard deviations or more from the mean of its row: how '
+            "fetches with loss are guessed where nobody counts. Sent again is what the kernel counted.</p>"
+        )
+
+
+def _losing(run_dir: Path) -> list[str]:
+    """Flows that samples of a point show in Recovery or Loss."""
+    losing = pl.col("ca_state").is_in(analysis.LOSING) & (pl.col("side") == "sender")
+    try:
+        rows = pl.scan_parquet(run_dir / "tcp_info.parquet").filter(losing, pl.col("phase") == "measurement")
+        return rows.select(pl.col("flow").unique(maintain_order=True)).collect()["flow"].to_list()
+    except (OSError, pl.exceptions.PolarsError):
+        return []
+
+
+def _interval(found: analysis.Interval | None, unit: str) -> str:
+    if found is None:
+        return "-"
+    return f"{human(found.value, unit)}<br>{human(found.low, unit)} to {human(found.high, unit)}"
