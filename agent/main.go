@@ -56,7 +56,7 @@ func main() {
 }
 
 func mainRun(ctx context.Context, dir, lock string) int {
-	// One for the sampler, which sleeps on it, and one for all others; idle threads cost wake-ups.
+	// One for the sampler and one for all others; more threads cost wake-ups.
 	runtime.GOMAXPROCS(2)
 	preferAgent()
 	keepFromChildren()

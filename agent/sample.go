@@ -240,8 +240,12 @@ func samplingLead(interval time.Duration) time.Duration {
 // nothing; only a spool that cannot be written does.
 func (s *sampler) run(ctx context.Context, t0 time.Time) error {
 	lead := samplingLead(s.plan.SamplingInterval)
+	pace, err := sample.NewPace(ctx, t0.Add(-lead), s.plan.SamplingInterval, lead+s.plan.Duration)
+	if err != nil {
+		return err
+	}
+	defer pace.Close()
 	var (
-		pace     = sample.NewPace(t0.Add(-lead), s.plan.SamplingInterval, lead+s.plan.Duration)
 		failure  error // the first; one that lasts would repeat at every tick
 		spoolErr error
 	)
@@ -255,7 +259,7 @@ func (s *sampler) run(ctx context.Context, t0 time.Time) error {
 		}
 		return err
 	}
-	for spoolErr == nil && pace.Next(ctx) {
+	for spoolErr == nil && pace.Next() {
 		if err := s.spool.Add(tick); err != nil && failure == nil {
 			failure = fmt.Errorf("sampling: %w", err)
 		}

@@ -118,7 +118,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	}
 	// Before what it watches, which else keeps it waiting for whole time slices; without the privilege, as it is.
 	syscall.AllThreadsSyscall(syscall.SYS_SETPRIORITY, syscall.PRIO_PROCESS, 0, ^uintptr(19)) // -20
-	runtime.GOMAXPROCS(2)                                                                     // one for the sampler, which sleeps on it; idle threads cost wake-ups
+	runtime.GOMAXPROCS(2)                                                                     // one for the sampler and one for all else; more threads cost wake-ups
 	return o.collect(strings.Split(args[0], ","), stdout, stderr)
 }
 
@@ -150,7 +150,11 @@ func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGPIPE)
 	defer stop()
-	pace := sample.NewPace(time.Now(), o.interval, o.duration)
+	pace, err := sample.NewPace(ctx, time.Now(), o.interval, o.duration)
+	if err != nil {
+		return err
+	}
+	defer pace.Close()
 	self := sample.NewSeries("sampler", o.tags)
 	reported := time.Now()
 	var failure error
@@ -164,7 +168,7 @@ func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
 		}
 		return err
 	}
-	for pace.Next(ctx) {
+	for pace.Next() {
 		if err := out.Add(tick); err != nil && failure == nil {
 			failure = err
 			fmt.Fprintln(stderr, "dumbbell-collect:", err)

@@ -2,8 +2,11 @@ package sample
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,11 +23,20 @@ type Report struct {
 func (r Report) Missed() int64 { return r.Ticks - r.Sampled }
 
 // A Pace is a sequence of ticks: the multiples of an interval from a start on.
+//
+// It waits for a timerfd in Go's poller, which costs one wake-up. Go's runtime
+// interrupts a thread that sleeps in the kernel for 10 ms to let others run, and
+// its own timers wake a second thread.
 type Pace struct {
+	timer     *os.File
+	conn      syscall.RawConn // of the timer
+	unwatch   func() bool     // of the context
 	start     time.Time
 	interval  time.Duration
 	ticks     int64 // 0: without end
 	next      int64
+	due       time.Time // of the next tick
+	setting   unix.ItimerSpec
 	previous  time.Time
 	sampled   int64
 	lateMax   time.Duration
@@ -32,36 +44,63 @@ type Pace struct {
 }
 
 // NewPace starts a pace. It ends after the duration, whose end itself is no
-// tick; a duration of 0 has no end.
-func NewPace(start time.Time, interval, duration time.Duration) *Pace {
+// tick, or with the context; a duration of 0 has no end.
+func NewPace(ctx context.Context, start time.Time, interval, duration time.Duration) (*Pace, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("opening a timer: %w", err)
+	}
+	timer := os.NewFile(uintptr(fd), "timerfd")
+	conn, err := timer.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening a timer: %w", err), timer.Close())
+	}
 	return &Pace{
+		timer: timer, conn: conn, unwatch: context.AfterFunc(ctx, func() { timer.SetReadDeadline(time.Now()) }),
 		start: start, interval: interval, ticks: int64((duration + interval - 1) / interval),
 		intervals: newHistogram(interval),
-	}
+	}, nil
+}
+
+// Close releases the timer.
+func (p *Pace) Close() error {
+	p.unwatch()
+	return p.timer.Close()
 }
 
 // Next sleeps until the next tick is due and reports whether there was one:
-// not after the end, nor once the context has ended. Ticks that have passed
-// meanwhile are missed; late is not missed until the next tick is due.
-func (p *Pace) Next(ctx context.Context) bool {
+// not after the end. Ticks that have passed meanwhile are missed; late is not
+// missed until the next tick is due.
+func (p *Pace) Next() bool {
 	if p.sampled > 0 {
 		p.next = max(p.next+1, int64(time.Since(p.start)/p.interval))
 	}
 	if p.ticks > 0 && p.next >= p.ticks {
 		return false
 	}
-	due := p.start.Add(time.Duration(p.next) * p.interval)
-	if sleepUntil(ctx, due, holdTime, holdingSleep) != nil {
+	p.due = p.start.Add(time.Duration(p.next) * p.interval)
+	if p.conn.Read(p.isDue) != nil {
 		return false
 	}
 	now := time.Now()
-	p.lateMax = max(p.lateMax, now.Sub(due))
+	p.lateMax = max(p.lateMax, now.Sub(p.due))
 	if p.sampled > 0 {
 		p.intervals.add(now.Sub(p.previous))
 	}
 	p.previous = now
 	p.sampled++
 	return true
+}
+
+// isDue sets the timer unless the next tick is due.
+func (p *Pace) isDue(fd uintptr) bool {
+	d := time.Until(p.due)
+	if d <= 0 {
+		return true
+	}
+	p.setting.Value = unix.NsecToTimespec(d.Nanoseconds())
+	unix.TimerfdSettime(int(fd), 0, &p.setting, nil)
+	return false
 }
 
 // Report tells how the pace was kept until now.
@@ -87,10 +126,6 @@ func (r Report) AddFields(rows *Rows) {
 // since epoll_wait counts milliseconds; the kernel wakes us for the rest.
 func SleepUntil(ctx context.Context, t time.Time) error {
 	const rest = 2 * time.Millisecond
-	return sleepUntil(ctx, t, rest, func(ts *unix.Timespec) { unix.Nanosleep(ts, nil) })
-}
-
-func sleepUntil(ctx context.Context, t time.Time, rest time.Duration, sleep func(*unix.Timespec)) error {
 	if d := time.Until(t) - rest; d > 0 {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
@@ -102,21 +137,9 @@ func sleepUntil(ctx context.Context, t time.Time, rest time.Duration, sleep func
 	}
 	for d := time.Until(t); d > 0; d = time.Until(t) {
 		ts := unix.NsecToTimespec(d.Nanoseconds())
-		sleep(&ts) // cut short by a signal, it is repeated
+		unix.Nanosleep(&ts, nil) // cut short by a signal, it is repeated
 	}
 	return ctx.Err()
-}
-
-// holdTime is how long a pace sleeps by holdingSleep. It delays the end of a
-// context by as much.
-const holdTime = 20 * time.Millisecond
-
-// holdingSleep sleeps without telling Go's scheduler, which would give this
-// thread's place to another and look for work for it: that costs several times
-// what a sample does. Meanwhile other goroutines have the process's other
-// places (GOMAXPROCS), and a signal of the garbage collector ends the sleep.
-func holdingSleep(ts *unix.Timespec) {
-	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(ts)), 0, 0)
 }
 
 // A histogram finds the median of intervals near an expected one to 0.1 % of

@@ -130,12 +130,22 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
+func newPace(t *testing.T, ctx context.Context, start time.Time, interval, duration time.Duration) *Pace {
+	t.Helper()
+	p, err := NewPace(ctx, start, interval, duration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
 func TestPace(t *testing.T) {
 	const interval, ticks = 5 * time.Millisecond, 20
 	start := time.Now().Add(10 * time.Millisecond)
-	pace := NewPace(start, interval, ticks*interval)
+	pace := newPace(t, t.Context(), start, interval, ticks*interval)
 	n := int64(0)
-	for pace.Next(context.Background()) {
+	for pace.Next() {
 		if time.Now().Before(start.Add(time.Duration(n) * interval)) {
 			t.Fatalf("sample %d is early", n)
 		}
@@ -150,8 +160,8 @@ func TestPace(t *testing.T) {
 // TestPaceCountsWhatItMissed: a source that needs three intervals loses two ticks of three.
 func TestPaceCountsWhatItMissed(t *testing.T) {
 	const interval = 10 * time.Millisecond
-	pace := NewPace(time.Now(), interval, 30*interval)
-	for pace.Next(context.Background()) {
+	pace := newPace(t, t.Context(), time.Now(), interval, 30*interval)
+	for pace.Next() {
 		time.Sleep(interval*5/2 + time.Millisecond)
 	}
 	if r := pace.Report(); r.Ticks != 30 || r.Missed() < 15 || r.AchievedInterval < 2*interval {
@@ -159,17 +169,21 @@ func TestPaceCountsWhatItMissed(t *testing.T) {
 	}
 }
 
+// TestPaceEndsWithItsContext: before its first tick and while it waits for the next.
 func TestPaceEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	pace := NewPace(time.Now(), time.Hour, 0)
-	if !pace.Next(ctx) {
+	ctx, cancel := context.WithCancel(t.Context())
+	running := newPace(t, ctx, time.Now(), time.Hour, 0)
+	if !running.Next() {
 		t.Fatal("no first tick")
 	}
-	cancel()
-	if pace.Next(ctx) {
-		t.Error("a tick after the end")
+	future := newPace(t, ctx, time.Now().Add(time.Hour), time.Hour, 0)
+	time.AfterFunc(time.Millisecond, cancel)
+	for _, pace := range []*Pace{running, future, newPace(t, ctx, time.Now().Add(time.Hour), time.Hour, 0)} {
+		if pace.Next() {
+			t.Error("a tick after the end")
+		}
 	}
-	if r := pace.Report(); r.Sampled != 1 || r.Missed() != 0 {
+	if r := running.Report(); r.Sampled != 1 || r.Missed() != 0 {
 		t.Errorf("%+v", r)
 	}
 }

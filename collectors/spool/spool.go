@@ -32,8 +32,9 @@ import (
 )
 
 const (
-	// flushBytes bounds the memory of a batch.
-	flushBytes = 64 << 10
+	// flushBytes bounds the memory of a batch. Batches are few because each write
+	// also wakes a thread of Go's runtime.
+	flushBytes = 256 << 10
 
 	// segmentBytes is the size at which a file is full.
 	segmentBytes = 64 << 20
