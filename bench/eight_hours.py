@@ -197,7 +197,7 @@ def write(run_dir: Path) -> None:
             rows = bottleneck(queue, planned.path.forward.queue.limit_packets or 0)
             yield from spelled(f"qdisc,{tags}", rows, t0)
 
-    write_run(run_dir, SCENARIO, measured)
+    write_run(run_dir, SCENARIO, measured=measured)
 
 
 if __name__ == "__main__":
