@@ -30,7 +30,7 @@ collect(Path(sys.argv[1]), None)
 WHOLE_REPORT = f"""
 import sys
 from pathlib import Path
-from dumbbell.report import NOTEBOOKS, render, render_notebook
+from dumbbell.report.notebooks import NOTEBOOKS, render, render_notebook
 run_dir = Path(sys.argv[1])
 render(run_dir)
 render(run_dir, NOTEBOOKS / "fairness.py")

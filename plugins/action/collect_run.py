@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.report import render
+from dumbbell.report.notebooks import render
 from dumbbell.store import InfluxTarget, collect
 from dumbbell.store.rundir import abort, record_state
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.report import render_summary
 from dumbbell.report.index import render_index
+from dumbbell.report.summary import render_summary
 from dumbbell.store import summarise
 from dumbbell.store.run import read_json
 from dumbbell.store.rundir import RunDir

@@ -14,7 +14,7 @@ RENDER = """
 import sys
 from pathlib import Path
 import dumbbell
-from dumbbell.report import NOTEBOOKS, render
+from dumbbell.report.notebooks import NOTEBOOKS, render
 from dumbbell.report.index import render_index
 run = Path(sys.argv[1])
 print(dumbbell.__file__, NOTEBOOKS, sep="\\n")

@@ -17,8 +17,8 @@ import pytest
 from synthetic import REPOSITORY
 from test_notebooks import parameters
 
-from dumbbell.report import NOTEBOOKS, render_notebook
 from dumbbell.report.index import render_index
+from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 KEPT = REPOSITORY / ".build/pages"

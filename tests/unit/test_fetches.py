@@ -18,7 +18,8 @@ from synthetic import REPOSITORY, write_run, write_spool
 from test_verdict import edit, edit_events
 
 from dumbbell import analysis
-from dumbbell.report import Report, render_summary
+from dumbbell.report import Report
+from dumbbell.report.summary import render_summary
 from dumbbell.store import Check, Verdict, collect
 from dumbbell.store.run import read_json
 

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from dumbbell.report import NOTEBOOKS, render_notebook
+from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
 from dumbbell.report.sharing import Sharing
 from dumbbell.report.transfer import Transfer
 from dumbbell.units import human

@@ -11,7 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dumbbell.report import Report, figures, render
+from dumbbell.report import Report, figures
+from dumbbell.report.notebooks import render
 from dumbbell.report.sharing import Sharing
 from dumbbell.report.transfer import Transfer
 from dumbbell.store import collect

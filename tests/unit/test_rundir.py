@@ -11,7 +11,7 @@ import pytest
 from synthetic import REPOSITORY, inventory
 
 from dumbbell.plan import Plan, Way, plan
-from dumbbell.report import render_summary
+from dumbbell.report.summary import render_summary
 from dumbbell.store import summarise
 from dumbbell.store.rundir import Execution, RunDir, abort, plan_path_changes, record_state
 

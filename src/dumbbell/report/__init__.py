@@ -1,16 +1,13 @@
-"""The report of a run: one HTML file that needs nothing else, made from ``notebooks/run_report.py``.
+"""The parts that pages about runs are made of; notebooks put them together.
 
-Each method of :class:`Report` makes one part of it. What a part needs and the run does not have is said in a
-sentence.
+Each method of :class:`Report` makes one part of a run's report. What a part needs and the run does not have
+is said in a sentence.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import re
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -18,26 +15,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import jupytext
-import nbconvert
-import papermill
 import plotly.graph_objects as go
 import polars as pl
 from IPython.display import HTML
-from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.manager import AsyncKernelManager
 from plotly.offline import get_plotlyjs
-from traitlets.config import Config
 
 from dumbbell import analysis
 from dumbbell.plan import PACKET_BYTES, Conditions, Point
 from dumbbell.report import figures, html
-from dumbbell.report.summary import render_summary as render_summary
 from dumbbell.store.run import COUNTED, Run, dig, goodput_counters, read_json
 from dumbbell.units import human
 
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-NOTEBOOK = NOTEBOOKS / "run_report.py"
 Levels = Sequence[tuple[figures.Steps, str]]  # reference lines: values over time, text
 BINS = 1500  # most intervals of a goodput line
 # Of those in docs/variables.md, what tells most of a sender.
@@ -46,7 +34,6 @@ VARIABLES = (
     *("SendStall", "OtherReductions", "MaxCwnd", "MinRTT", "MaxRTT"),
 )
 CONNECTIONS = 8  # most columns of their table
-
 
 # File name under which the toolbar saves a figure: that of the run and of the part that shows it.
 _saved_as: ContextVar[str] = ContextVar("_saved_as", default="figure")
@@ -578,57 +565,3 @@ def _worst(checks: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return (
         worst | {"subject": subject} | ({} if same else {"requested": "as planned", "measured": "as planned"})
     )
-
-
-# --- rendering -----------------------------------------------------------------------------------
-
-
-class _ThisPython(AsyncKernelManager):
-    """Runs the notebook with this interpreter, whatever kernels the user has installed."""
-
-    transport = "ipc"  # TCP would be open to every user of this machine
-
-    @property
-    def kernel_spec(self) -> KernelSpec:
-        """ipykernel of this environment."""
-        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        return KernelSpec(argv=argv, display_name="Python 3", language="python")
-
-
-def render(run_dir: Path, notebook: Path = NOTEBOOK) -> Path:
-    """Execute a notebook on a run directory and write what it shows into it; returns the file's path.
-
-    That of ``run_report.py`` is ``report.html``, others are named after their notebook.
-    The file is complete: no code cells, plotly.js once, no request to any network.
-    """
-    run_dir = run_dir.resolve()
-    title = Report(run_dir).manifest.get("title") or run_dir.name
-    target = run_dir / ("report.html" if notebook == NOTEBOOK else f"{notebook.stem}.html")
-    return render_notebook(notebook, {"run_dir": str(run_dir)}, target, title)
-
-
-def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, title: str) -> Path:
-    """Execute a notebook with parameters and write what it shows, without its code, to ``target``."""
-    with tempfile.TemporaryDirectory() as scratch:
-        source, executed = Path(scratch, "in.ipynb"), Path(scratch, "out.ipynb")
-        cells = jupytext.read(notebook)
-        cells.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        jupytext.write(cells, source)
-        os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-        papermill.execute_notebook(
-            source,
-            executed,
-            parameters=parameters,
-            kernel_name="python3",
-            kernel_manager_class=_ThisPython,
-            # Its sockets go there too: the usual place may have too long a name for them.
-            config=Config(_ThisPython={"connection_file": str(Path(scratch, "kernel.json"))}),
-            progress_bar=False,
-            cwd=scratch,
-        )
-        exporter = nbconvert.HTMLExporter(  # type: ignore[no-untyped-call]
-            template_name="basic", exclude_input=True, exclude_input_prompt=True, exclude_output_prompt=True
-        )
-        body, _ = exporter.from_filename(str(executed))
-    target.write_text(html.page(title, body))
-    return target

@@ -1,0 +1,72 @@
+"""Pages made by executing notebooks: one HTML file each that needs nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbconvert
+import papermill
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import AsyncKernelManager
+from traitlets.config import Config
+
+from dumbbell.report import Report, html
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+RUN_REPORT = NOTEBOOKS / "run_report.py"
+
+
+class _ThisPython(AsyncKernelManager):
+    """Runs the notebook with this interpreter, whatever kernels the user has installed."""
+
+    transport = "ipc"  # TCP would be open to every user of this machine
+
+    @property
+    def kernel_spec(self) -> KernelSpec:
+        """ipykernel of this environment."""
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        return KernelSpec(argv=argv, display_name="Python 3", language="python")
+
+
+def render(run_dir: Path, notebook: Path = RUN_REPORT) -> Path:
+    """Execute a notebook on a run directory and write what it shows into it; returns the file's path.
+
+    That of ``run_report.py`` is ``report.html``, others are named after their notebook.
+    The file is complete: no code cells, plotly.js once, no request to any network.
+    """
+    run_dir = run_dir.resolve()
+    title = Report(run_dir).manifest.get("title") or run_dir.name
+    target = run_dir / ("report.html" if notebook == RUN_REPORT else f"{notebook.stem}.html")
+    return render_notebook(notebook, {"run_dir": str(run_dir)}, target, title)
+
+
+def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, title: str) -> Path:
+    """Execute a notebook with parameters and write what it shows, without its code, to ``target``."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source, executed = Path(scratch, "in.ipynb"), Path(scratch, "out.ipynb")
+        cells = jupytext.read(notebook)
+        cells.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        jupytext.write(cells, source)
+        os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+        papermill.execute_notebook(
+            source,
+            executed,
+            parameters=parameters,
+            kernel_name="python3",
+            kernel_manager_class=_ThisPython,
+            # Its sockets go there too: the usual place may have too long a name for them.
+            config=Config(_ThisPython={"connection_file": str(Path(scratch, "kernel.json"))}),
+            progress_bar=False,
+            cwd=scratch,
+        )
+        exporter = nbconvert.HTMLExporter(  # type: ignore[no-untyped-call]
+            template_name="basic", exclude_input=True, exclude_input_prompt=True, exclude_output_prompt=True
+        )
+        body, _ = exporter.from_filename(str(executed))
+    target.write_text(html.page(title, body))
+    return target
