@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from dumbbell.report import Report
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
 from dumbbell.report.sharing import Sharing
 from dumbbell.report.transfer import Transfer
@@ -84,3 +85,14 @@ def test_shares_of_flows(collected: Path) -> None:
         assert human(flow["goodput_bps"], "bps") in table
     assert "Jain's index 0.8" in table  # as in its verdict
     assert re.search("never|s after the last flow began", sharing.convergence().data)
+
+
+def test_runs_are_found_from_the_checkout_too(
+    collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "latest").symlink_to(collected)
+    (here := tmp_path / "src" / "notebooks").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    assert Report("results/latest").plan.hosts
+    assert Report("results/older").dir == Path("results/older")

@@ -23,7 +23,7 @@ from plotly.offline import get_plotlyjs
 from dumbbell import analysis
 from dumbbell.plan import PACKET_BYTES, Conditions, Point
 from dumbbell.report import figures, html
-from dumbbell.store.run import COUNTED, Run, dig, goodput_counters, read_json
+from dumbbell.store.run import COUNTED, Run, dig, goodput_counters, located, read_json
 from dumbbell.units import human
 
 Levels = Sequence[tuple[figures.Steps, str]]  # reference lines: values over time, text
@@ -70,7 +70,7 @@ class Report:
     """Parts of the report of one run directory."""
 
     def __init__(self, run_dir: Path | str) -> None:
-        self.dir = Path(run_dir)
+        self.dir = located(run_dir)
         self.manifest: dict[str, Any] = read_json(self.dir / "manifest.json") or {}
         self.verdict: dict[str, Any] = read_json(self.dir / "verdict.json") or {}
         try:

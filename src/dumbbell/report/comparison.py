@@ -11,6 +11,7 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.report import Missing, figures, html, part, show
+from dumbbell.store.run import located
 from dumbbell.store.values import conditions, values
 from dumbbell.units import human
 
@@ -28,7 +29,7 @@ class Comparison:
     """Of two sets of run directories. OSError or ValueError where one holds no run with results."""
 
     def __init__(self, first: Iterable[Path | str], second: Iterable[Path | str]) -> None:
-        self._dirs = [[Path(run_dir) for run_dir in side] for side in (first, second)]
+        self._dirs = [[located(run_dir) for run_dir in side] for side in (first, second)]
         self._values = [pl.concat([values(run_dir) for run_dir in side]) for side in self._dirs]
 
     @cached_property

@@ -188,7 +188,7 @@ class CrossTraffic:
     """
 
     def __init__(self, run_dir: Path | str, point: str = "") -> None:
-        self.points = [Beside(path) for path in point_dirs(Path(run_dir))]
+        self.points = [Beside(path) for path in point_dirs(run_dir)]
         named = [one for one in self.points if point and one.dir.name == point]
         both = [one for one in self.points if one.has_both]
         self.shown = (named or both or self.points)[0]

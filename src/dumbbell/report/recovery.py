@@ -35,7 +35,7 @@ class Recovery(Report):
     """
 
     def __init__(self, run_dir: Path | str, flow: str = "", point: str = "") -> None:
-        points = [path for path in point_dirs(Path(run_dir)) if point in ("", path.name)]
+        points = [path for path in point_dirs(run_dir) if point in ("", path.name)]
         seen = [(path, losing) for path in points if (losing := _losing(path))]
         where, losing = next(iter(seen), (points[0] if points else Path(run_dir, "points", point), []))
         super().__init__(where)
@@ -144,7 +144,7 @@ class Fetches:
     """Latency of fetches over HTTP, by size and loss rate, of a run directory of one point or of many."""
 
     def __init__(self, run_dir: Path | str) -> None:
-        self.points = [Report(path) for path in point_dirs(Path(run_dir))]
+        self.points = [Report(path) for path in point_dirs(run_dir)]
 
     @cached_property
     def rows(self) -> pl.DataFrame:

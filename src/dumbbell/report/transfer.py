@@ -231,8 +231,8 @@ class Transfer(Report):
         counted = self.signals
         if counted["DupAcksIn"].null_count() == counted.height:
             raise Missing(f"{self._untold('DupAcksIn')}.")
-        seconds = counted["dt_ns"].sum() / 1e9
-        total, fast = counted["DupAcksIn"].sum(), counted["FastRetran"].sum()
+        seconds = int(counted["dt_ns"].sum()) / 1e9
+        total, fast = int(counted["DupAcksIn"].sum()), int(counted["FastRetran"].sum())
         rtt_s = float(self.samples["srtt_ns"].mean()) / 1e9  # type: ignore[arg-type]
         cells = [
             html.row(["duplicate ACKs", human(total), f"{total / seconds:.3g}"]),

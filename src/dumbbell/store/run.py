@@ -45,6 +45,15 @@ _NO_ROWS = {
 Event = dict[str, Any]
 
 
+def located(path: Path | str) -> Path:
+    """A relative path from here or, where it is not there, from the nearest directory above that has it.
+
+    A notebook works in its own directory, while its user thinks of the checkout's.
+    """
+    bases = (Path(), *Path.cwd().parents)
+    return next((base / path for base in bases if (base / path).exists()), Path(path))
+
+
 def read_json(path: Path) -> Any:
     """Content of a JSON file; None if it is missing or broken."""
     try:
@@ -82,8 +91,9 @@ def dig(value: Any, *keys: str) -> Any:
     return value
 
 
-def point_dirs(run_dir: Path) -> list[Path]:
+def point_dirs(run_dir: Path | str) -> list[Path]:
     """Directories of all judged points of a run, in their order; of a run of one point its own."""
+    run_dir = located(run_dir)
     judged = sorted((run_dir / "points").glob("*/verdict.json"))
     return [path.parent for path in judged] or [run_dir]
 
