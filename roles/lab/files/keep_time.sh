@@ -1,7 +1,8 @@
 #!/bin/bash
-# Keeps time going in the User-Mode Linux of process $1, until it ends. Its timer, set anew each time, is lost when it expires
-# while the kernel is still at work on the time before, as Linux 6.1 is on a busy machine: no more time passes in that host,
-# and its idle loop spins. The signal of that timer sets it going again; one too many does no harm.
+# Keeps time going in the User-Mode Linux of process $1, until it ends. Its timer goes off once, and is set anew by what handles
+# it. One that goes off while the one before is still handled is dropped (unblock_signals() in Linux' arch/um/os-Linux/signal.c),
+# as happens on a busy machine: then time stands still in that host, and its idle loop spins. The timer's signal sets it going
+# again; one too many does no harm.
 set -u
 interval_s=0.5 spinning=45 # of 50 hundredths of a second
 catches_sigalrm='^SigCgt:.*[2367abef].{3}$'
