@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+import scipy  # loads its parts where they are used: together they take longer than all else here
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 CANDIDATES = 400  # places that are tried for a kink
 RESAMPLES = 2000  # of a bootstrap
@@ -40,7 +40,7 @@ def slope(x: ArrayLike, y: ArrayLike) -> Slope | None:
     a, b = np.asarray(x, float), np.asarray(y, float)
     if a.size < 2 or np.ptp(a) == 0:  # noqa: PLR2004
         return None
-    line = stats.linregress(a, b)
+    line = scipy.stats.linregress(a, b)
     # A counter that stands still is perfectly straight, and its correlation is not defined.
     r2 = 1.0 if np.ptp(b) == 0 else float(line.rvalue) ** 2
     return Slope(float(line.slope), float(line.intercept), r2)
@@ -149,7 +149,7 @@ def share_interval(count: int, of: int) -> Interval | None:
     """Interval of a share that was counted (E. B. Wilson, 1927); None of nothing."""
     if not of:
         return None
-    found = stats.binomtest(count, of).proportion_ci(LEVEL, method="wilson")
+    found = scipy.stats.binomtest(count, of).proportion_ci(LEVEL, method="wilson")
     return Interval(count / of, float(found.low), float(found.high))
 
 
@@ -171,7 +171,7 @@ def _bootstrap(
     """By percentiles: of few repetitions it is narrower than it should be."""
     if any(len(values) < 2 for values in samples):  # noqa: PLR2004
         return None
-    found = stats.bootstrap(
+    found = scipy.stats.bootstrap(
         [np.asarray(values, float) for values in samples],
         statistic,
         n_resamples=RESAMPLES,
@@ -185,7 +185,7 @@ def _bootstrap(
 
 def rank_test(new: Sequence[float], old: Sequence[float]) -> float:
     """p of the two-sided test of Mann and Whitney: how likely two such sets come from the same."""
-    return float(stats.mannwhitneyu(new, old, alternative="two-sided").pvalue)
+    return float(scipy.stats.mannwhitneyu(new, old, alternative="two-sided").pvalue)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -210,5 +210,5 @@ def detectable(values: Sequence[float], repetitions: int | None = None) -> float
     if mean == 0:
         return None
     degrees = 2 * n - 2
-    quantiles = float(stats.t.ppf((1 + LEVEL) / 2, degrees) + stats.t.ppf(POWER, degrees))
+    quantiles = float(scipy.stats.t.ppf((1 + LEVEL) / 2, degrees) + scipy.stats.t.ppf(POWER, degrees))
     return quantiles * sigma * math.sqrt(2 / n) / abs(mean)
