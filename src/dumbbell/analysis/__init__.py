@@ -4,7 +4,7 @@ Times are ``t_ns``: nanoseconds since the t0 of the phase. Rates are bits per se
 """
 
 from dumbbell.analysis.compare import compare, only_one_has
-from dumbbell.analysis.connection import budget, samples, signals, state_shares
+from dumbbell.analysis.connection import SAMPLED_FROM, budget, samples, signals, state_shares
 from dumbbell.analysis.cross_traffic import beside, growth_by_period, on_off, periods
 from dumbbell.analysis.fairness import convergence_ns, fairness, jain_index
 from dumbbell.analysis.fetches import Latency, fetch_counters, fetch_summary, fetches, latency
@@ -43,6 +43,7 @@ __all__ = [
     "COUNTED_FROM",
     "LOSING",
     "MIN_COVER",
+    "SAMPLED_FROM",
     "Interval",
     "Kink",
     "Latency",

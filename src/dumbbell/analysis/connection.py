@@ -23,6 +23,14 @@ SIGNALS = {
     "DupAcksIn": "dup_acks_in",
 }
 
+# What the functions here take of TCP_INFO, where it is there.
+SAMPLED_FROM = (
+    *("flow", "stream", "side", "t_ns", "ca_state", "snd_mss", "snd_cwnd", "snd_ssthresh", "unacked"),
+    *("sacked", "lost", "retrans", "srtt_us", "min_rtt_us", "rtt_last_us", "pacing_rate_Bps"),
+    *("delivery_rate_Bps", "bytes_sent", "bytes_acked", "data_segs_out", "total_retrans"),
+    *("total_rto_recoveries", "rcv_ooopack", *SIGNALS.values()),
+)
+
 
 def _sending(tcp_info: pl.DataFrame) -> pl.DataFrame:
     """The senders' samples of connections that last, in order."""

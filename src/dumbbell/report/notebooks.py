@@ -10,10 +10,11 @@ from typing import Any
 
 import jupytext
 import nbconvert
-import papermill
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
-from traitlets.config import Config
+from nbclient import NotebookClient
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 
 from dumbbell.report import Report, html
 
@@ -47,26 +48,18 @@ def render(run_dir: Path, notebook: Path = RUN_REPORT) -> Path:
 
 def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, title: str) -> Path:
     """Execute a notebook with parameters and write what it shows, without its code, to ``target``."""
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     with tempfile.TemporaryDirectory() as scratch:
-        source, executed = Path(scratch, "in.ipynb"), Path(scratch, "out.ipynb")
-        cells = jupytext.read(notebook)
-        cells.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        jupytext.write(cells, source)
-        os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-        papermill.execute_notebook(
-            source,
-            executed,
-            parameters=parameters,
-            kernel_name="python3",
-            kernel_manager_class=_ThisPython,
-            # Its sockets go there too: the usual place may have too long a name for them.
-            config=Config(_ThisPython={"connection_file": str(Path(scratch, "kernel.json"))}),
-            progress_bar=False,
-            cwd=scratch,
-        )
-        exporter = nbconvert.HTMLExporter(  # type: ignore[no-untyped-call]
-            template_name="basic", exclude_input=True, exclude_input_prompt=True, exclude_output_prompt=True
-        )
-        body, _ = exporter.from_filename(str(executed))
+        jupytext.write(jupytext.read(notebook), source := Path(scratch, "in.ipynb"))
+        cells = parameterize_notebook(load_notebook_node(str(source)), parameters)
+        # papermill itself would write the notebook to disk twice a cell, with all its figures.
+        client = NotebookClient(cells, resources={"metadata": {"path": scratch}})
+        # Its sockets go there too: the usual place may have too long a name for them.
+        client.km = _ThisPython(connection_file=str(Path(scratch, "kernel.json")))
+        client.execute()
+    exporter = nbconvert.HTMLExporter(  # type: ignore[no-untyped-call]
+        template_name="basic", exclude_input=True, exclude_input_prompt=True, exclude_output_prompt=True
+    )
+    body, _ = exporter.from_notebook_node(cells)
     target.write_text(html.page(title, body))
     return target

@@ -46,19 +46,10 @@ class Transfer(Report):
     @cached_property
     def _tcp_info(self) -> pl.DataFrame:
         own = (pl.col("flow") == self.flow.name) & (pl.col("stream") == "0")
-        rows = self.rows("tcp_info", where=own & (pl.col("side") == "sender"))
-        if rows.is_empty():
+        rows = self.rows("tcp_info", *analysis.SAMPLED_FROM, where=own)
+        if rows.filter(side="sender").is_empty():
             raise Missing(f"The sender's socket of {self.flow.name} was not sampled.")
-        received = self.rows(
-            "tcp_info",
-            "flow",
-            "stream",
-            "side",
-            "t_ns",
-            "rcv_ooopack",
-            where=own & (pl.col("side") == "receiver"),
-        )
-        return pl.concat([rows, received], how="diagonal_relaxed")
+        return rows
 
     @cached_property
     def samples(self) -> pl.DataFrame:
