@@ -3,8 +3,8 @@
 Times are ``t_ns``: nanoseconds since the t0 of the phase. Rates are bits per second of payload (goodput).
 """
 
-from dumbbell.analysis.compare import compare, only_one_has
-from dumbbell.analysis.connection import SAMPLED_FROM, budget, samples, signals, state_shares
+from dumbbell.analysis.compare import VALID, compare, only_one_has
+from dumbbell.analysis.connection import PIPE, SAMPLED_FROM, budget, samples, signals, state_shares
 from dumbbell.analysis.cross_traffic import beside, growth_by_period, on_off, periods
 from dumbbell.analysis.fairness import convergence_ns, fairness, jain_index
 from dumbbell.analysis.fetches import Latency, fetch_counters, fetch_summary, fetches, latency
@@ -43,7 +43,9 @@ __all__ = [
     "COUNTED_FROM",
     "LOSING",
     "MIN_COVER",
+    "PIPE",
     "SAMPLED_FROM",
+    "VALID",
     "Interval",
     "Kink",
     "Latency",

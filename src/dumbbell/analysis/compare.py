@@ -23,6 +23,8 @@ COMPARED = {
     "differ": pl.Boolean,
 }
 
+VALID = ("passed", "failed")  # verdicts of runs whose numbers are results
+
 
 def compare(a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
     """What both have of the same point, metric and subject, in the order of ``a``.
@@ -59,7 +61,7 @@ def compare(a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gathered(table: pl.DataFrame) -> pl.DataFrame:
-    valid = table.filter(pl.col("verdict").is_in(["passed", "failed"]))
+    valid = table.filter(pl.col("verdict").is_in(VALID))
     return valid.group_by(KEY, maintain_order=True).agg(pl.col("value").alias("values"))
 
 

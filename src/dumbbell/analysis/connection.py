@@ -13,6 +13,9 @@ KEY = ["flow", "stream"]
 CA_STATES = {0: "Open", 1: "Disorder", 2: "CWR", 3: "Recovery", 4: "Loss"}
 CWR, RECOVERY, LOSS = 2, 3, 4
 INFINITE_SSTHRESH = 2**31 - 1
+# Of TCP_INFO, in segments: the slow-start threshold, null while it is infinite, and what is on the way.
+SSTHRESH = pl.when(pl.col("snd_ssthresh") < INFINITE_SSTHRESH).then(pl.col("snd_ssthresh"))
+PIPE = pl.col("unacked") - pl.col("sacked") - pl.col("lost") + pl.col("retrans")
 
 # What makes a sender reduce its window, by web100's names, and the counters of eBPF that tell of it.
 SIGNALS = {
@@ -32,9 +35,9 @@ SAMPLED_FROM = (
 )
 
 
-def _sending(tcp_info: pl.DataFrame) -> pl.DataFrame:
-    """The senders' samples of connections that last, in order."""
-    return tcp_info.filter(pl.col("side") == "sender", pl.col("stream").is_not_null()).sort(*KEY, "t_ns")
+def senders(rows: pl.DataFrame) -> pl.DataFrame:
+    """What a table has of the senders of connections that last, in order."""
+    return rows.filter(pl.col("side") == "sender", pl.col("stream").is_not_null()).sort(*KEY, "t_ns")
 
 
 def samples(tcp_info: pl.DataFrame) -> pl.DataFrame:
@@ -48,14 +51,14 @@ def samples(tcp_info: pl.DataFrame) -> pl.DataFrame:
     mss = pl.col("snd_mss")
     latest = {"latest_rtt_ns": 1000 * pl.col("rtt_last_us")} if "rtt_last_us" in tcp_info.columns else {}
     dt = pl.col("t_ns").diff()
-    return _sending(tcp_info).select(
+    return senders(tcp_info).select(
         *KEY,
         "t_ns",
         "ca_state",
         dt_ns=dt.over(KEY),
         cwnd_bytes=pl.col("snd_cwnd") * mss,
-        ssthresh_bytes=pl.when(pl.col("snd_ssthresh") < INFINITE_SSTHRESH).then(pl.col("snd_ssthresh") * mss),
-        pipe_bytes=(pl.col("unacked") - pl.col("sacked") - pl.col("lost") + pl.col("retrans")) * mss,
+        ssthresh_bytes=SSTHRESH * mss,
+        pipe_bytes=PIPE * mss,
         srtt_ns=1000 * pl.col("srtt_us"),
         min_rtt_ns=1000 * pl.col("min_rtt_us"),
         pacing_bps=8 * pl.col("pacing_rate_Bps"),
@@ -90,7 +93,7 @@ def signals(tcp_info: pl.DataFrame, tcp_event: pl.DataFrame | None = None) -> pl
     by while below ssthresh, OtherReductions counts falls of the window while the state stayed Open: both
     by samples, so approximate.
     """
-    sending = _sending(tcp_info)
+    sending = senders(tcp_info)
     growth = pl.col("snd_cwnd").diff()
     below = (pl.col("snd_cwnd") < pl.col("snd_ssthresh")).shift(1)
     stayed = (pl.col("ca_state") == 0) & (pl.col("ca_state").shift(1) == 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dumbbell.analysis.connection import CA_STATES, INFINITE_SSTHRESH, KEY, LOSS, RECOVERY
+from dumbbell.analysis.connection import CA_STATES, KEY, LOSS, RECOVERY, SSTHRESH, senders
 from dumbbell.analysis.rates import unwrap_u32
 
 LOSING = [RECOVERY, LOSS]
@@ -28,10 +28,10 @@ def ca_states(tcp_info: pl.DataFrame, tcp_event: pl.DataFrame | None = None) -> 
     which show a state up to an interval late and miss what lies between two of them.
     """
     columns = [*KEY, "t_ns", "ca_state"]
-    sampled = _senders(tcp_info).select(*columns, source=pl.lit("samples"))
+    sampled = senders(tcp_info).select(*columns, source=pl.lit("samples"))
     if tcp_event is None:
         return sampled
-    traced = _senders(tcp_event).filter(pl.col("event") == "ca_state")
+    traced = senders(tcp_event).filter(pl.col("event") == "ca_state")
     untraced = sampled.join(traced.select(KEY).unique(), on=KEY, how="anti")
     found = pl.concat([traced.select(*columns, source=pl.lit("trace")), untraced], how="vertical_relaxed")
     return found.sort(*KEY, "t_ns")
@@ -44,13 +44,12 @@ def windows(tcp_info: pl.DataFrame, tcp_probe: pl.DataFrame | None = None) -> pl
     while it is infinite.
     """
     columns = [*KEY, "t_ns", "snd_cwnd", "snd_ssthresh"]
-    rows = _senders(tcp_info).select(columns)
+    rows = senders(tcp_info).select(columns)
     if tcp_probe is not None and "snd_ssthresh" in tcp_probe.columns:
-        traced = _senders(tcp_probe).select(columns)
+        traced = senders(tcp_probe).select(columns)
         untraced = rows.join(traced.select(KEY).unique(), on=KEY, how="anti")
         rows = pl.concat([traced, untraced], how="vertical_relaxed").sort(*KEY, "t_ns")
-    threshold = pl.col("snd_ssthresh")
-    return rows.with_columns(snd_ssthresh=pl.when(threshold < INFINITE_SSTHRESH).then(threshold))
+    return rows.with_columns(snd_ssthresh=SSTHRESH)
 
 
 def recoveries(
@@ -93,11 +92,11 @@ def recoveries(
 
 def _retransmits(stays: pl.DataFrame, tcp_info: pl.DataFrame, tcp_event: pl.DataFrame | None) -> pl.DataFrame:
     total = unwrap_u32(pl.col("total_retrans")).over(KEY)
-    sampled = _senders(tcp_info).select(*KEY, "t_ns", total=total)
+    sampled = senders(tcp_info).select(*KEY, "t_ns", total=total)
     by_samples = stays.filter(pl.col("source") == "samples")
     parts = [_grown(by_samples, sampled, until="forward")]
     if tcp_event is not None:
-        again = _senders(tcp_event).filter(pl.col("event") == "retransmit")
+        again = senders(tcp_event).filter(pl.col("event") == "retransmit")
         counted = again.select(*KEY, "t_ns", total=pl.int_range(1, pl.len() + 1).over(KEY))
         parts.append(_grown(stays.filter(pl.col("source") == "trace"), counted, until="backward"))
     return pl.concat(parts, how="vertical_relaxed")
@@ -131,8 +130,3 @@ def _at(
         check_sortedness=False,
     ).drop("t_ns")
     return pl.concat([joined, stays.filter(pl.col(time).is_null())], how="diagonal_relaxed")
-
-
-def _senders(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of connections that last, in order."""
-    return rows.filter(pl.col("side") == "sender", pl.col("stream").is_not_null()).sort(*KEY, "t_ns")

@@ -270,7 +270,7 @@ class Report:
     def goodput(self) -> str:
         """Goodput over time by flow."""
         phase, width = self.plan.phase("measurement"), self._bin_ns()
-        rates = analysis.goodput(self.counters(), analysis.steps(0, phase.duration_ns, width))
+        rates = analysis.goodput(self.counters, analysis.steps(0, phase.duration_ns, width))
         figure = figures.goodput(rates, phase.flows, self.plan.path, self.x_max_s)
         udp = [flow.name for flow in phase.flows if flow.kind == "iperf3_udp"]
         absent = f" Not shown, because UDP has no TCP_INFO: {', '.join(udp)}." if udp else ""
@@ -367,7 +367,7 @@ class Report:
         spans = {flow.name: (flow.start_ns, flow.end_ns) for flow in flows}
         width = max(self._bin_ns(), 1_000_000_000)
         end = self.plan.phase("measurement").duration_ns
-        rates = analysis.goodput(self.counters(), analysis.steps(0, end, width))
+        rates = analysis.goodput(self.counters, analysis.steps(0, end, width))
         rows = analysis.fairness(rates, spans)
         if rows.is_empty():
             raise Missing(
@@ -419,6 +419,7 @@ class Report:
         phase = self.plan.phase("measurement")
         return max(phase.sampling_interval_ns, phase.duration_ns // BINS)
 
+    @functools.cached_property
     def counters(self) -> pl.DataFrame:
         """Payload bytes delivered so far by each flow, as :func:`analysis.goodput` takes them, or Missing."""
         needed = {"tcp_info": analysis.COUNTED_FROM}

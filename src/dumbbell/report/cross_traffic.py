@@ -22,7 +22,6 @@ from dumbbell.store.run import point_dirs
 from dumbbell.units import human
 
 UDP = ("udp", "iperf3_udp")
-VALID = ("passed", "failed")
 CONTROL = "congestion_control"
 # What netstat tells: of the hosts that receive TCP's data, and of those that send it.
 RECEIVER = ("TcpExtPAWSEstab", "TcpExtTCPOFOQueue", "TcpExtTCPDSACKOldSent", "TcpExtTCPDSACKOfoSent")
@@ -81,7 +80,7 @@ class Beside(Report):
     def beside(self) -> pl.DataFrame:
         """:func:`analysis.beside` of its flows, or Missing."""
         names = [flow.name for flow in self.ends[1]]
-        return analysis.beside(self.counters(), self.rows("udp"), self.spans, names)
+        return analysis.beside(self.counters, self.rows("udp"), self.spans, names)
 
     @property
     def row(self) -> Row | None:
@@ -93,7 +92,9 @@ class Beside(Report):
             return None
         if numbers["udp_bps"] is None:
             return None
-        return Row(self.plan.levels, ", ".join(controls), self.verdict.get("state") in VALID, numbers)
+        return Row(
+            self.plan.levels, ", ".join(controls), self.verdict.get("state") in analysis.VALID, numbers
+        )
 
     @part
     def by_period(self) -> str:
@@ -120,7 +121,7 @@ class Beside(Report):
     def goodput_beside(self) -> str:
         """Goodput of all flows, and the rate that is asked of UDP, in one figure."""
         phase, width = self.plan.phase("measurement"), self._bin_ns()
-        rates = analysis.goodput(self.counters(), analysis.steps(0, phase.duration_ns, width))
+        rates = analysis.goodput(self.counters, analysis.steps(0, phase.duration_ns, width))
         starts = self.spans.select(pl.col("start_ns") / 1e9, pl.col("asked_bps") / 1e6).rows()
         asked = {"asked of UDP": [*starts, (max(self.spans["end_ns"]) / 1e9, 0)]}
         return show(

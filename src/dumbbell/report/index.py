@@ -20,13 +20,13 @@ from urllib.parse import quote
 import polars as pl
 from pydantic import BaseModel
 
+from dumbbell import analysis
 from dumbbell.report import html
 from dumbbell.store.run import Event, dig, read_json, read_jsonl
 from dumbbell.units import human
 
 NEWEST = 20  # runs of a scenario that are shown at once; older ones unfold
 NAMES = {"jain_index": "Jain's index", "rtt": "RTT"}  # other metrics are called as they are
-VALID = ("passed", "failed")
 WIDTH, HEIGHT, EDGE = 240, 36, 5  # of the curve of a metric, in pixels
 
 Numbers = Mapping[tuple[str, str], Sequence[float]]  # by metric and unit, of all flows and valid points
@@ -141,7 +141,7 @@ class Listed:
         """What expectations were measured by, and what the flows delivered; of valid points only."""
         found: dict[tuple[str, str], list[float]] = {}
         for _, verdict in self._points:
-            if verdict and verdict.state in VALID:
+            if verdict and verdict.state in analysis.VALID:
                 for check in verdict.checks:
                     if check.kind == "expect" and isinstance(check.measured, int | float):
                         found.setdefault((check.name, check.unit), []).append(check.measured)
@@ -154,7 +154,7 @@ class Listed:
         try:
             flows = pl.read_parquet(self.dir / "flows.parquet").filter(pl.col("phase") == "measurement")
             state = pl.col("verdict") if "verdict" in flows.columns else pl.lit(self.state)
-            flows = flows.filter(state.is_in(VALID))
+            flows = flows.filter(state.is_in(analysis.VALID))
             fetches = pl.col("kind") == "http"
             yield "goodput", "bps", flows.filter(~fetches)["goodput_bps"].drop_nulls().to_list()
             if flows.filter(fetches).height:

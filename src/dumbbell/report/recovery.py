@@ -23,7 +23,6 @@ SOURCES = {
     "trace": "by the trace of ca_state",
     "samples": "by samples of ca_state, which are late by up to an interval and miss what lies between two",
 }
-VALID = ("passed", "failed")
 PERCENTS = (50, 95, 99)
 
 
@@ -54,14 +53,15 @@ class Recovery(Report):
     def _of_flow(self, name: str) -> pl.DataFrame | None:
         """Its rows of a table that not every run has."""
         try:
-            return self.table(name).filter(pl.col("flow") == self.flow.name)
+            return self.table(name, where=pl.col("flow") == self.flow.name)
         except Missing:
             return None
 
     @cached_property
     def _tcp_info(self) -> pl.DataFrame:
         name = self.flow.name  # or Missing, before a table is
-        rows = self.table("tcp_info").filter(pl.col("flow") == name, pl.col("stream").is_not_null())
+        own = (pl.col("flow") == name) & pl.col("stream").is_not_null()
+        rows = self.rows("tcp_info", *analysis.SAMPLED_FROM, where=own)
         if rows.filter(pl.col("side") == "sender").is_empty():
             raise Missing(f"The sender's socket of {name} was not sampled.")
         return rows
@@ -117,11 +117,10 @@ class Recovery(Report):
         stream = {"stream": chosen["stream"]}
         windows = analysis.windows(self._tcp_info, self._of_flow("tcp_probe")).filter(near, **stream)
         samples = self._tcp_info.filter(near, side="sender", **stream).sort("t_ns")
-        pipe = pl.col("unacked") - pl.col("sacked") - pl.col("lost") + pl.col("retrans")
         figure = figures.lines(
             {
                 # In this order, since pipe is often as large as cwnd.
-                "pipe, at samples": samples.select("t_ns", y=pipe),
+                "pipe, at samples": samples.select("t_ns", y=analysis.PIPE),
                 "ssthresh": windows.select("t_ns", y="snd_ssthresh"),
                 "cwnd": windows.select("t_ns", y="snd_cwnd"),
             },
@@ -155,7 +154,7 @@ class Fetches:
         """
         parts, left_out = [], 0
         for point in self.points:
-            if len(self.points) > 1 and point.verdict.get("state") not in VALID:
+            if len(self.points) > 1 and point.verdict.get("state") not in analysis.VALID:
                 left_out += 1
                 continue
             try:

@@ -58,7 +58,7 @@ class Sharing(Report):
         flows = self.plan.phase("measurement").flows
         spans = {flow.name: (flow.start_ns, flow.end_ns) for flow in flows}
         end_ns = self.plan.phase("measurement").duration_ns
-        rates = analysis.goodput(self.counters(), analysis.steps(0, end_ns, BIN_NS))
+        rates = analysis.goodput(self.counters, analysis.steps(0, end_ns, BIN_NS))
         shares = analysis.fairness(rates, spans).filter(pl.col("flows") == len(flows))
         if shares.is_empty():
             raise Missing("At no time do all flows run at once.")

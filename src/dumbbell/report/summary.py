@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell import analysis
 from dumbbell.plan import point_label
 from dumbbell.report import html
 from dumbbell.store.run import read_json
@@ -54,7 +55,7 @@ def _medians(flows: pl.DataFrame, column: str, unit: str) -> str:
         return '<p class="missing">No point has flows to compare.</p>'
     levels = [name for name in flows.columns if name.startswith("level_")]
     keys = ["baseline", *levels]
-    valid = flows.filter(pl.col("verdict").is_in(["passed", "failed"]))
+    valid = flows.filter(pl.col("verdict").is_in(analysis.VALID))
     if valid.is_empty():
         return '<p class="missing">No point has a valid result to compare.</p>'
     rows = (

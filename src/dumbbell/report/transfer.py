@@ -60,7 +60,8 @@ class Transfer(Report):
     def signals(self) -> pl.DataFrame:
         """:func:`analysis.signals`, by the best source that the run has."""
         try:
-            events = self.table("tcp_event").filter(pl.col("flow") == self.flow.name, pl.col("stream") == "0")
+            own = (pl.col("flow") == self.flow.name) & (pl.col("stream") == "0")
+            events = self.table("tcp_event", where=own)
         except Missing:
             events = None
         return analysis.signals(self._tcp_info, events)
