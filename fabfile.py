@@ -12,7 +12,7 @@ from dumbbell.plan import Inventory, InventoryError, describe
 from dumbbell.plan import plan as make_plan
 from dumbbell.report.comparison import Comparison
 from dumbbell.report.index import render_index
-from dumbbell.store.rundir import RunDir
+from dumbbell.rundir import RunDir
 
 FOLLOW_S = 5
 

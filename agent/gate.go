@@ -33,11 +33,16 @@ const (
 	// host that is slow because other flows run.
 	launchLead = 4 * time.Second
 
-	// cookieBytes is what an iperf3 client sends on a TCP data connection
-	// before the test: COOKIE_SIZE in iperf3's source.
-	cookieBytes = 37
+	// tapLead is how long before the planned start the tap on the wire is
+	// open: long enough for the kernel to begin to take times of packets.
+	tapLead = 100 * time.Millisecond
 
-	firstDataPoll    = time.Millisecond
+	// cookieBytes and greetingBytes are what an iperf3 client sends on a data
+	// connection before the test: COOKIE_SIZE in iperf3's source for TCP, an
+	// integer for UDP.
+	cookieBytes   = 37
+	greetingBytes = 4
+
 	firstDataTimeout = 2 * time.Second
 )
 
@@ -177,6 +182,10 @@ func (r *run) runClient(ctx context.Context, a Action) error {
 
 	if unavailable := diag.Available(flow.Protocol()); unavailable != nil {
 		// Only a UDP flow gets here: a host that cannot be asked about TCP is refused before arming.
+		if sleepUntil(ctx, planned.Add(-tapLead)) != nil {
+			return nil
+		}
+		awaitData := r.listenForData(ctx, diag, flow, planned)
 		if sleepUntil(ctx, planned) != nil {
 			return nil
 		}
@@ -184,6 +193,7 @@ func (r *run) runClient(ctx context.Context, a Action) error {
 			return err
 		}
 		r.journal.Event("flow_held", flow.Name, Attributes{"held": false, "reason": unavailable.Error()})
+		awaitData()
 		return p.wait()
 	}
 
@@ -207,58 +217,62 @@ func (r *run) runClient(ctx context.Context, a Action) error {
 		attributes["reason"] = "the data connection was not up at the planned start"
 	}
 	var sample tcpinfo.Sample
-	baseline := uint64(cookieBytes)
 	if held && diag.Get(flow.Protocol(), flow.Tuple(flow.Streams-1), &sample) == nil {
 		if sent, ok := sample.Info.Value(bytesSent); ok {
 			attributes["bytes_sent"] = sent
-			baseline = max(baseline, sent)
 		}
 	}
 	r.journal.Event("flow_held", flow.Name, attributes)
-	if held {
-		if sleepUntil(ctx, planned) == nil {
-			err := unix.Kill(p.cmd.Process.Pid, unix.SIGCONT)
-			late := time.Since(planned)
-			if err != nil {
-				r.fail(fmt.Errorf("releasing %s: %w", flow.Name, err))
-			}
-			r.journal.Event("flow_released", flow.Name, Attributes{"planned_unix_ns": planned.UnixNano(), "error_ns": late.Nanoseconds()})
+	if sleepUntil(ctx, planned.Add(-tapLead)) != nil {
+		return p.wait()
+	}
+	awaitData := r.listenForData(ctx, diag, flow, planned)
+	if held && sleepUntil(ctx, planned) == nil {
+		err := unix.Kill(p.cmd.Process.Pid, unix.SIGCONT)
+		late := time.Since(planned)
+		if err != nil {
+			r.fail(fmt.Errorf("releasing %s: %w", flow.Name, err))
 		}
+		r.journal.Event("flow_released", flow.Name, Attributes{"planned_unix_ns": planned.UnixNano(), "error_ns": late.Nanoseconds()})
 	}
-	if !flow.UDP() {
-		r.awaitFirstData(ctx, diag, flow, planned, baseline)
-	}
+	awaitData()
 	return p.wait()
 }
 
-// awaitFirstData watches a flow's last connection until it has sent more than
-// the baseline in bytes, and records when, and which congestion control it has.
-func (r *run) awaitFirstData(ctx context.Context, diag *tcpinfo.Conn, flow *Flow, planned time.Time, baseline uint64) {
-	var (
-		sample tcpinfo.Sample
-		seen   time.Time
-		giveUp = planned.Add(firstDataTimeout)
-	)
-	for asked := time.Now(); asked.Before(giveUp); asked = time.Now() {
-		err := diag.Get(tcpinfo.TCP, flow.Tuple(flow.Streams-1), &sample)
-		now := time.Now()
-		if sent, ok := sample.Info.Value(bytesSent); err == nil && ok && sent > baseline {
-			seen = now
-			break
+// listenForData begins to listen for the first data of a flow's last
+// connection. What it returns waits for that data, and records when it left
+// this host and, of TCP, which congestion control the connection has.
+func (r *run) listenForData(ctx context.Context, diag *tcpinfo.Conn, flow *Flow, planned time.Time) (await func()) {
+	last, before := flow.Tuple(flow.Streams-1), cookieBytes
+	if flow.UDP() {
+		before = greetingBytes
+	}
+	wire, err := openTap(flow.Protocol(), last, before)
+	return func() {
+		var left time.Time
+		if err == nil {
+			defer wire.close()
+			ctx, cancel := context.WithDeadline(ctx, planned.Add(firstDataTimeout))
+			defer cancel()
+			left, err = wire.next(ctx)
 		}
-		// At most a tenth of a slow host's CPU: the client needs it to start sending.
-		if sleepUntil(ctx, now.Add(max(firstDataPoll, 9*now.Sub(asked)))) != nil {
+		attributes := Attributes{"planned_unix_ns": planned.UnixNano()}
+		switch {
+		case errors.Is(err, context.Canceled):
+			return // the run has been stopped
+		case errors.Is(err, context.DeadlineExceeded):
+			err = fmt.Errorf("no data within %v of the planned start", firstDataTimeout)
+			fallthrough
+		case err != nil:
+			attributes["error_ns"], attributes["reason"] = nil, err.Error()
+			r.journal.Event("flow_first_data", flow.Name, attributes)
 			return
 		}
+		attributes["error_ns"] = left.Sub(planned).Nanoseconds()
+		r.journal.EventAt(left, "flow_first_data", flow.Name, attributes)
+		var sample tcpinfo.Sample
+		if !flow.UDP() && diag.Get(tcpinfo.TCP, last, &sample) == nil {
+			r.journal.Event("flow_congestion_control", flow.Name, Attributes{"name": sample.CongestionControl})
+		}
 	}
-	attributes := Attributes{"planned_unix_ns": planned.UnixNano()}
-	if seen.IsZero() {
-		attributes["error_ns"] = nil
-		attributes["reason"] = fmt.Sprintf("no data within %v of the planned start", firstDataTimeout)
-		r.journal.Event("flow_first_data", flow.Name, attributes)
-		return
-	}
-	attributes["error_ns"] = seen.Sub(planned).Nanoseconds()
-	r.journal.EventAt(seen, "flow_first_data", flow.Name, attributes)
-	r.journal.Event("flow_congestion_control", flow.Name, Attributes{"name": sample.CongestionControl})
 }

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
+from memory import tree_mb
 
 from dumbbell.bench import Row, publish
 
@@ -24,7 +24,7 @@ LOOK_S = 0.5  # looking is not free: the kernel adds up all pages of a process
 COLLECT = """
 import sys
 from pathlib import Path
-from dumbbell.store import collect
+from dumbbell.store.collect import collect
 collect(Path(sys.argv[1]), None)
 """
 # Two pages at a time, as there are two cores.
@@ -71,24 +71,16 @@ def run(program: str, run_dir: Path, **environment: str) -> tuple[float, float, 
     CalledProcessError if it fails.
     """
     command = [sys.executable, "-c", program, str(run_dir)]
-    began, peak = time.monotonic(), 0
+    began, peak = time.monotonic(), 0.0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | environment) as it:
-        whole = psutil.Process(it.pid)
         while it.poll() is None:
-            peak = max(peak, sum(map(_pss, [whole, *whole.children(recursive=True)])))
+            peak = max(peak, tree_mb(it.pid))
             time.sleep(LOOK_S)
         took = time.monotonic() - began
         said = it.stdout.read() if it.stdout else ""
     if it.returncode:
         raise subprocess.CalledProcessError(it.returncode, command)
-    return took, peak / 1e6, said
-
-
-def _pss(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_full_info().pss)
-    except psutil.Error:
-        return 0  # it has ended meanwhile
+    return took, peak, said
 
 
 def measure(run_dir: Path) -> Iterator[Row]:

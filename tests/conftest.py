@@ -8,7 +8,7 @@ import pytest
 from lab import INFLUXDB_PORT, SECRET, Lab
 from synthetic import REPOSITORY, write_run
 
-from dumbbell.store import collect
+from dumbbell.store.collect import collect
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -31,4 +32,14 @@ func (c Clock) Mono(t time.Time) time.Duration { return c.originMono + t.Sub(c.o
 func (c Clock) At(unixNs int64) time.Time {
 	now := time.Now()
 	return now.Add(time.Duration(unixNs - now.UnixNano()))
+}
+
+// KernelStamp is the wall time, in ns, of a control message that SO_TIMESTAMPNS
+// asked for: when the kernel had the packet in its hands.
+func KernelStamp(h *unix.Cmsghdr, data []byte) (unixNs int64, ok bool) {
+	if h.Level != unix.SOL_SOCKET || h.Type != unix.SO_TIMESTAMPNS || len(data) < 16 {
+		return 0, false
+	}
+	seconds, ns := binary.NativeEndian.Uint64(data), binary.NativeEndian.Uint64(data[8:])
+	return int64(seconds)*int64(time.Second) + int64(ns), true
 }

@@ -8,9 +8,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.report.notebooks import render
-from dumbbell.store import InfluxTarget, collect
-from dumbbell.store.rundir import abort, record_state
+from dumbbell.rundir import abort, record_state
 
 
 class ActionModule(ActionBase):
@@ -21,6 +19,11 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Collect, judge, report."""
+        # Ansible loads this file into its own process, which is to stay small for as long as a run lasts.
+        from dumbbell.report.notebooks import render  # noqa: PLC0415
+        from dumbbell.store.collect import collect  # noqa: PLC0415
+        from dumbbell.store.influx import InfluxTarget  # noqa: PLC0415
+
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec(
             {

@@ -8,7 +8,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from dumbbell.store.rundir import RunDir
+from dumbbell.rundir import RunDir
 
 
 class ActionModule(ActionBase):

@@ -14,10 +14,9 @@ from ansible.errors import AnsiblePromptInterrupt, AnsiblePromptNoninteractive
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from dumbbell.rundir import RunDir, record_state
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.store.progress import describe, goodputs, line
-from dumbbell.store.run import Run
-from dumbbell.store.rundir import record_state
 
 _LOOK_S = 5.0
 _DRAW_S = 1.0
@@ -56,7 +55,7 @@ class ActionModule(ActionBase):
             }
         )
         run_dir = Path(args["run_dir"])
-        phase = Run.open(run_dir).point.phase(args["phase"])
+        phase = RunDir.open(run_dir).executions[0].plan.points[0].phase(args["phase"])
         screen = _Terminal() if _is_terminal() else _Log(phase.duration_ns / 1e9)
 
         def show_until(end_ns: int, flows: Callable[[int], str]) -> str:

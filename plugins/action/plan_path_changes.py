@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.store.rundir import plan_path_changes
+from dumbbell.rundir import plan_path_changes
 
 
 class ActionModule(ActionBase):

@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 
 from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, InventoryError, Plan, plan
-from dumbbell.store.rundir import RunDir
+from dumbbell.rundir import RunDir
 
 
 class ActionModule(ActionBase):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.store.rundir import RunDir
+from dumbbell.rundir import RunDir
 
 
 class ActionModule(ActionBase):

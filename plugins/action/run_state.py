@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.store.rundir import record_state
+from dumbbell.rundir import record_state
 
 
 class ActionModule(ActionBase):

@@ -7,11 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.report.index import render_index
-from dumbbell.report.summary import render_summary
-from dumbbell.store import summarise
-from dumbbell.store.run import read_json
-from dumbbell.store.rundir import RunDir
+from dumbbell.rundir import RunDir, read_json
 
 
 class ActionModule(ActionBase):
@@ -19,6 +15,11 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Write verdict, table of flows and page of a run with several points, and the index of all runs."""
+        # Ansible loads this file into its own process, which is to stay small for as long as a run lasts.
+        from dumbbell.report.index import render_index  # noqa: PLC0415
+        from dumbbell.report.summary import render_summary  # noqa: PLC0415
+        from dumbbell.store.summary import summarise  # noqa: PLC0415
+
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec({"run_dir": {"type": "path", "required": True}})
         run = RunDir.open(Path(args["run_dir"]))

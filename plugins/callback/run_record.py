@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
-from dumbbell.store.rundir import abort
+from dumbbell.rundir import abort
 
 DOCUMENTATION = """
 name: run_record

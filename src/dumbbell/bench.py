@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
-from dumbbell.store.run import Event, read_jsonl
+from dumbbell.rundir import Event, read_jsonl
 
 SCENARIO = Path("scenarios/two_flow_fairness.yml")
 WARM_DEMO = "<= 180"

@@ -11,8 +11,7 @@ import pytest
 from synthetic import inventory
 
 from dumbbell.plan import plan
-from dumbbell.store.run import read_jsonl
-from dumbbell.store.rundir import RunDir
+from dumbbell.rundir import RunDir, read_jsonl
 from playbooks import BIN, REPOSITORY, ansible_playbook
 
 SCENARIO = REPOSITORY / "tests/e2e/ten_seconds.yml"

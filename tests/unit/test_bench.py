@@ -8,8 +8,8 @@ import pytest
 
 from dumbbell import bench
 from dumbbell.bench import Row
-from dumbbell.store import collect
-from dumbbell.store.run import read_jsonl
+from dumbbell.rundir import read_jsonl
+from dumbbell.store.collect import collect
 
 S = 1_000_000_000
 

@@ -11,8 +11,8 @@ from synthetic import REPOSITORY, write_points
 
 from dumbbell import analysis
 from dumbbell.report.cross_traffic import CrossTraffic
-from dumbbell.store import collect
-from dumbbell.store.run import read_json, write_json
+from dumbbell.rundir import read_json, write_json
+from dumbbell.store.collect import collect
 
 S = 10**9
 M = 10**6

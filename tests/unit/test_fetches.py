@@ -20,8 +20,9 @@ from test_verdict import edit, edit_events
 from dumbbell import analysis
 from dumbbell.report import Report
 from dumbbell.report.summary import render_summary
-from dumbbell.store import Check, Verdict, collect
-from dumbbell.store.run import read_json
+from dumbbell.rundir import read_json
+from dumbbell.store.collect import collect
+from dumbbell.store.verdict import Check, Verdict
 
 SCENARIO = REPOSITORY / "tests/e2e/fetches.yml"
 S = 10**9

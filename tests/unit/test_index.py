@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from dumbbell.report.index import NEWEST, Listed, render_index
-from dumbbell.store.rundir import record_state
+from dumbbell.rundir import record_state
 
 
 @pytest.fixture

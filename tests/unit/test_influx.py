@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from dumbbell.store import InfluxTarget, collect
-from dumbbell.store.influx import Influx, InfluxError
-from dumbbell.store.run import read_json
+from dumbbell.rundir import read_json
+from dumbbell.store.collect import collect
+from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 
 
 class Database(ThreadingHTTPServer):

@@ -12,7 +12,8 @@ import pytest
 from test_verdict import edit, edit_spool
 
 from dumbbell import analysis
-from dumbbell.store import Check, collect
+from dumbbell.store.collect import collect
+from dumbbell.store.verdict import Check
 
 S = 10**9
 WINDOW = (10 * S, 20 * S)

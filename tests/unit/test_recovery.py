@@ -13,7 +13,7 @@ from test_connection import LOSS, MS, OPEN, RECOVERY, events, sampled
 
 from dumbbell import analysis
 from dumbbell.report.recovery import Fetches, Recovery
-from dumbbell.store import collect
+from dumbbell.store.collect import collect
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from dumbbell.report import Report, figures
 from dumbbell.report.notebooks import render
 from dumbbell.report.sharing import Sharing
 from dumbbell.report.transfer import Transfer
-from dumbbell.store import collect
+from dumbbell.store.collect import collect
 
 FIGURES = ("goodput", "fairness", "cwnd", "srtt", "queue")
 

@@ -12,8 +12,8 @@ from synthetic import REPOSITORY, inventory
 
 from dumbbell.plan import Plan, Way, plan
 from dumbbell.report.summary import render_summary
-from dumbbell.store import summarise
-from dumbbell.store.rundir import Execution, RunDir, abort, plan_path_changes, record_state
+from dumbbell.rundir import Execution, RunDir, abort, plan_path_changes, record_state
+from dumbbell.store.summary import summarise
 
 SWEEP = """\
 name: x

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from synthetic import PATH_TRIM_US, REPOSITORY, RUN_ID, T0_UNIX_NS, write_run, write_spool
 
-from dumbbell.store import collect
-from dumbbell.store.run import read_json, read_jsonl
+from dumbbell.rundir import read_json, read_jsonl
+from dumbbell.store.collect import collect
 
 
 def edit(path: Path, change: Callable[[Any], None]) -> None:

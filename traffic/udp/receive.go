@@ -241,9 +241,10 @@ func (r *Receiver) take(i int, unixNs int64) {
 		if err != nil {
 			break
 		}
+		if stamp, ok := sample.KernelStamp(&h, data); ok {
+			unixNs = stamp
+		}
 		switch {
-		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_TIMESTAMPNS && len(data) >= 16:
-			unixNs = int64(binary.NativeEndian.Uint64(data))*int64(time.Second) + int64(binary.NativeEndian.Uint64(data[8:]))
 		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
 			r.result.SocketDrops = uint64(binary.NativeEndian.Uint32(data))
 		case h.Level == unix.SOL_UDP && h.Type == unix.UDP_GRO && len(data) >= 4:

@@ -23,7 +23,8 @@ from plotly.offline import get_plotlyjs
 from dumbbell import analysis
 from dumbbell.plan import PACKET_BYTES, Conditions, Point
 from dumbbell.report import figures, html
-from dumbbell.store.run import COUNTED, Run, dig, goodput_counters, located, read_json
+from dumbbell.rundir import read_json
+from dumbbell.store.run import COUNTED, Run, dig, goodput_counters, located
 from dumbbell.units import human
 
 Levels = Sequence[tuple[figures.Steps, str]]  # reference lines: values over time, text

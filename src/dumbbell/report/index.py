@@ -22,7 +22,8 @@ from pydantic import BaseModel
 
 from dumbbell import analysis
 from dumbbell.report import html
-from dumbbell.store.run import Event, dig, read_json, read_jsonl
+from dumbbell.rundir import Event, read_json, read_jsonl
+from dumbbell.store.run import dig
 from dumbbell.units import human
 
 NEWEST = 20  # runs of a scenario that are shown at once; older ones unfold

@@ -11,7 +11,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.plan import point_label
 from dumbbell.report import html
-from dumbbell.store.run import read_json
+from dumbbell.rundir import read_json
 from dumbbell.units import human
 
 

@@ -15,7 +15,8 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.plan import Flow
 from dumbbell.report import Missing, Report, figures, html, part, show
-from dumbbell.store.run import dig, read_json
+from dumbbell.rundir import read_json
+from dumbbell.store.run import dig
 from dumbbell.units import human
 
 ZOOM = 1 / 48  # of the time: ten minutes of eight hours

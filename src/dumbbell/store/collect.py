@@ -12,9 +12,10 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell.rundir import read_json, read_jsonl, write_json
 from dumbbell.store import spool
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.store.run import Run, flows_table, read_json, read_jsonl, write_json
+from dumbbell.store.run import Run, flows_table
 from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
 
 _POLL_S = 0.5

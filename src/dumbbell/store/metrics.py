@@ -10,15 +10,8 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.model import Metric
 from dumbbell.plan import Expectation
-from dumbbell.store.run import (
-    Run,
-    dig,
-    goodput_counters,
-    in_measurement,
-    mean_goodputs,
-    ping_replies,
-    read_json,
-)
+from dumbbell.rundir import read_json
+from dumbbell.store.run import Run, dig, goodput_counters, in_measurement, mean_goodputs, ping_replies
 
 UNITS: dict[Metric, str] = {
     "utilisation": "share",

@@ -19,7 +19,8 @@ from dumbbell.plan import (
     Way,
     probe_name,
 )
-from dumbbell.store.run import Run, dig, read_json
+from dumbbell.rundir import read_json
+from dumbbell.store.run import Run, dig
 
 TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut to whole microseconds
 # What is lost in reading back, by the unit at the end of a name: a rate is kept in bytes, a share in 32 bits.

@@ -5,7 +5,6 @@ Nothing here judges. A file that is missing or broken reads as None or as an emp
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import Flow, Phase, PingAction, Plan, Point
+from dumbbell.rundir import Event, read_json, read_jsonl
 from dumbbell.store import spool
 
 _PING_REPLY = re.compile(r"icmp_seq=(\d+) .*time=([0-9.]+) ms")
@@ -42,9 +42,6 @@ _NO_ROWS = {
 }
 
 
-Event = dict[str, Any]
-
-
 def located(path: Path | str) -> Path:
     """A relative path from here or, where it is not there, from the nearest directory above that has it.
 
@@ -52,36 +49,6 @@ def located(path: Path | str) -> Path:
     """
     bases = (Path(), *Path.cwd().parents)
     return next((base / path for base in bases if (base / path).exists()), Path(path))
-
-
-def read_json(path: Path) -> Any:
-    """Content of a JSON file; None if it is missing or broken."""
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file for people to read, too."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
-def read_jsonl(path: Path) -> list[Event]:
-    """Objects of a JSON lines file; what is not an object is left out, and a missing file has none."""
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-    objects = []
-    for line in lines:
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            objects.append(value)
-    return objects
 
 
 def dig(value: Any, *keys: str) -> Any:
@@ -288,11 +255,9 @@ def congestion_controls(run: Run, tables: Mapping[str, pl.DataFrame], flow: Flow
 
 
 def start_error_ns(run: Run, flow: Flow) -> int | None:
-    """First data of a flow minus its planned start; for UDP, which has no TCP_INFO, its release."""
-    for name in ("flow_first_data", "flow_released"):
-        if isinstance(error := (run.event(name, flow=flow.name) or {}).get("error_ns"), int):
-            return error
-    return None
+    """First data of a flow, as it left its host, minus its planned start."""
+    error = (run.event("flow_first_data", flow=flow.name) or {}).get("error_ns")
+    return error if isinstance(error, int) else None
 
 
 def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

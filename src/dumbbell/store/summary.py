@@ -6,8 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from dumbbell.store.run import read_json, write_json
-from dumbbell.store.rundir import Execution, RunDir
+from dumbbell.rundir import Execution, RunDir, read_json, write_json
 
 # From the worst: what one point was not, the run was not.
 ORDER = ("aborted", "invalid", "inconclusive", "failed", "passed")

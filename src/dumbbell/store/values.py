@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 
 from dumbbell.plan import Expectation, Point
+from dumbbell.rundir import read_json
 from dumbbell.store.metrics import UNITS, measure
-from dumbbell.store.run import COUNTED, Run, dig, point_dirs, read_json
+from dumbbell.store.run import COUNTED, Run, dig, point_dirs
 
 VALUES = {
     "run": pl.String,

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dumbbell import analysis
 from dumbbell.plan import Conditions, Flow, PlannedPath, Validity, Way, change_name, rate_name
+from dumbbell.rundir import read_json
 from dumbbell.store.metrics import UNITS, measure
 from dumbbell.store.path import (
     TC_ROUNDING_US,
@@ -26,15 +27,7 @@ from dumbbell.store.path import (
     probe_ns,
     served_bps,
 )
-from dumbbell.store.run import (
-    Run,
-    congestion_controls,
-    dig,
-    in_measurement,
-    ping_rtts_ns,
-    read_json,
-    start_error_ns,
-)
+from dumbbell.store.run import Run, congestion_controls, dig, in_measurement, ping_rtts_ns, start_error_ns
 from dumbbell.units import human
 
 TROUBLE = "execution"  # name of the check that says what went wrong on the way to the results

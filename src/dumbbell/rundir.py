@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dumbbell.plan import Plan, Point, Way, change_name
-from dumbbell.store.run import Event, read_json, read_jsonl, write_json
 from dumbbell.units import human
+
+Event = dict[str, Any]
 
 State = Literal[
     "planned",
@@ -31,6 +32,36 @@ State = Literal[
     "inconclusive",
     "aborted",
 ]
+
+
+def read_json(path: Path) -> Any:
+    """Content of a JSON file; None if it is missing or broken."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file for people to read, too."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_jsonl(path: Path) -> list[Event]:
+    """Objects of a JSON lines file; what is not an object is left out, and a missing file has none."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    objects = []
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            objects.append(value)
+    return objects
 
 
 def record_state(run_dir: Path, state: State, reason: str = "") -> None:

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"dumbbell/collectors/tcpinfo"
+
+	"golang.org/x/sys/unix"
+)
+
+func needTap(t *testing.T, protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int) *tap {
+	t.Helper()
+	heard, err := openTap(protocol, tuple, moreThan)
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("needs CAP_NET_RAW")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { heard.close() })
+	return heard
+}
+
+func tupleOf(c net.Conn) tcpinfo.Tuple {
+	return tcpinfo.Tuple{
+		Local:  netip.MustParseAddrPort(c.LocalAddr().String()),
+		Remote: netip.MustParseAddrPort(c.RemoteAddr().String()),
+	}
+}
+
+// pair is a connection over loopback, both ends.
+func pair(t *testing.T, network, address string) (client, server net.Conn) {
+	t.Helper()
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		t.Skip(err) // no IPv6 here
+	}
+	defer listener.Close()
+	if client, err = net.Dial(network, listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+func write(t *testing.T, c net.Conn, size int) {
+	t.Helper()
+	if _, err := c.Write(make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTapHearsDataOfItsConnectionAlone(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		t.Run(address, func(t *testing.T) {
+			t.Parallel()
+			client, server := pair(t, "tcp", address)
+			other, _ := pair(t, "tcp", address)
+			heard := needTap(t, tcpinfo.TCP, tupleOf(client), cookieBytes)
+
+			write(t, client, cookieBytes) // not more than was asked for
+			write(t, server, 5000)        // of the other way, and what acknowledges it
+			write(t, other, 5000)
+			if _, err := client.Read(make([]byte, 5000)); err != nil {
+				t.Fatal(err)
+			}
+			before := time.Now()
+			write(t, client, 5000)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			left, err := heard.next(ctx)
+			after := time.Now()
+			if err != nil || left.Before(before) || left.After(after) {
+				t.Errorf("data left %v after it was written, within %v: %v", left.Sub(before), after.Sub(before), err)
+			}
+		})
+	}
+}
+
+func TestTapTellsWhenAPacketLeftHoweverLateItIsAsked(t *testing.T) {
+	t.Parallel()
+	client, server := pair(t, "tcp", "127.0.0.1:0")
+	heard := needTap(t, tcpinfo.TCP, tupleOf(client), 0)
+	write(t, client, 100)
+	if _, err := server.Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	arrived := time.Now()
+	time.Sleep(50 * time.Millisecond) // as on a host that is busy
+	if left, err := heard.next(t.Context()); err != nil || left.After(arrived) {
+		t.Errorf("data left %v after it arrived: %v", left.Sub(arrived), err)
+	}
+}
+
+func TestTapHearsDatagrams(t *testing.T) {
+	t.Parallel()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	client, err := net.Dial("udp", server.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	heard := needTap(t, tcpinfo.UDP, tupleOf(client), greetingBytes)
+	write(t, client, greetingBytes)
+	before := time.Now()
+	write(t, client, greetingBytes+1)
+	if left, err := heard.next(t.Context()); err != nil || left.Before(before) {
+		t.Errorf("a datagram left %v after it was sent: %v", left.Sub(before), err)
+	}
+}
+
+func TestTapGivesUpAtItsTime(t *testing.T) {
+	t.Parallel()
+	client, _ := pair(t, "tcp", "127.0.0.1:0")
+	heard := needTap(t, tcpinfo.TCP, tupleOf(client), cookieBytes)
+	write(t, client, cookieBytes)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if left, err := heard.next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("heard something at %v, error %v", left, err)
+	}
+}
