@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"golang.org/x/sys/unix"
@@ -45,6 +46,20 @@ func (p *packer) wait() error {
 	}
 	err := <-p.done
 	p.done = nil
+	return err
+}
+
+// Pack compresses a spool that nobody writes or follows any more.
+func Pack(path string) error {
+	segments, err := Segments(path)
+	if err != nil {
+		return err
+	}
+	for _, s := range segments {
+		if strings.HasSuffix(s.Path, ".lp") {
+			err = errors.Join(err, pack(s.Path))
+		}
+	}
 	return err
 }
 

@@ -10,7 +10,7 @@
 //
 // A spool begins in one file, spool.lp, and goes on in spool-2.lp, spool-3.lp
 // and so on when one is full. The newest stay as they are, for whoever follows
-// them; older ones are compressed (spool.lp.gz).
+// them, until Pack is called; older ones are compressed (spool.lp.gz).
 package spool
 
 import (

@@ -273,3 +273,30 @@ func BenchmarkPack(b *testing.B) {
 	b.SetBytes(int64(len(rows.Bytes())))
 	b.ReportMetric(float64(len(rows.Bytes()))/float64(packed), "ratio")
 }
+
+func TestPack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool.lp")
+	w, _ := open(t, path)
+	w.segmentBytes = 1
+	for n := range int64(3) {
+		row(t, w, n)
+		flush(t, w)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing to do
+		if err := Pack(path); err != nil {
+			t.Fatal(err)
+		}
+		segments, err := Segments(path)
+		if err != nil || len(segments) < 2 {
+			t.Fatalf("%+v, %v", segments, err)
+		}
+		for _, s := range segments {
+			if !strings.HasSuffix(s.Path, ".lp.gz") {
+				t.Errorf("%s is not compressed", s.Path)
+			}
+		}
+	}
+}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.rundir import abort, record_state
+from dumbbell.rundir import abort, read_json, record_state
 
 
 class ActionModule(ActionBase):
     """Arguments: ``run_dir``, ``influxdb`` (as InfluxTarget), ``reasons`` (what went wrong).
 
-    Returns ``verdict``. It is `aborted` if the measurement was never begun, else what can be judged.
+    Returns ``verdict``, which is `aborted` if the measurement was never begun, else what can be judged; and
+    ``stored``, whether InfluxDB has every row.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -33,6 +33,7 @@ class ActionModule(ActionBase):
             }
         )
         run_dir = Path(args["run_dir"])
+        stored = False
         if args["reasons"] and not list(run_dir.glob("raw/*/measurement/status.json")):
             abort(run_dir, args["reasons"])
         else:
@@ -40,4 +41,6 @@ class ActionModule(ActionBase):
             verdict = collect(run_dir, InfluxTarget(**args["influxdb"]), args["reasons"])
             record_state(run_dir, verdict.state, "; ".join(verdict.reasons))
             render(run_dir)
-        return result | {"changed": True, "verdict": json.loads((run_dir / "verdict.json").read_text())}
+            rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"].values()
+            stored = all(of["stored"] == of["spooled"] for of in rows)
+        return result | {"changed": True, "verdict": read_json(run_dir / "verdict.json"), "stored": stored}

@@ -80,6 +80,12 @@ def test_congestion_control_is_read_back_from_every_flow(finished: Finished) -> 
         assert finished.event("flow_congestion_control", flow)["name"] == "cubic"
 
 
+def test_telegraf_is_not_left_with_what_is_stored(finished: Finished, lab: Lab) -> None:
+    for host in ("sender1", "router"):
+        spools = lab.ssh(host, f"cd /var/lib/dumbbell/runs/{finished.id} && ls */spool*").split()
+        assert sorted(spools) == ["calibration/spool.lp.gz", "measurement/spool.lp.gz"]
+
+
 def test_the_idle_rtt_is_as_asked(finished: Finished) -> None:
     measured = finished.facts("idle RTT")
     assert sorted(measured) == ["sender1-receiver1", "sender2-receiver2"]
