@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -72,7 +73,7 @@ func (t *tap) next(ctx context.Context) (time.Time, error) {
 			return now.Add(time.Duration(left - now.UnixNano())), nil // of the monotonic clock, as plans are
 		}
 	}
-	return time.Time{}, fmt.Errorf("the kernel gave a packet no time")
+	return time.Time{}, errors.New("the kernel gave a packet no time")
 }
 
 // dataLeaving is a filter of packets that leave this host on one connection

@@ -17,7 +17,7 @@ from lab import Lab
 from memory import tree_mb
 
 from dumbbell.bench import Row, publish
-from dumbbell.rundir import read_jsonl
+from dumbbell.rundir import Event, read_jsonl
 from playbooks import start_playbook
 
 TARGET = Path("bench/soak.json")
@@ -27,17 +27,17 @@ DEFAULT = [
 ]
 LATEST = Path("results/latest")
 BEFORE_IT_IS_JUDGED = ("planned", "preparing", "armed", "running")
-CONTROLLER_S, AGENTS_S = 3, 30
+ALL_FLOWS_RUN_S = 5
+CONTROLLER_S, AGENTS_S = 3, 15
 SETTLED = 0.1  # share of the time after which nothing should grow any more
 
 
-def is_judged(run_dir: Path) -> bool:
-    """Whether the point that the run is at has been measured: now its tables and page are made."""
+def last_state(run_dir: Path) -> Event:
+    """The last state that the run, or one of its points, has entered."""
     events = [
         e for path in run_dir.rglob("events.jsonl") if "raw" not in path.parts for e in read_jsonl(path)
     ]
-    last = max((e for e in events if e["event"] == "state"), key=lambda e: e["unix_ns"], default=None)
-    return last is not None and last["state"] not in BEFORE_IT_IS_JUDGED
+    return max((e for e in events if e["event"] == "state"), key=lambda e: e["unix_ns"])
 
 
 def agents_mb(lab: Lab) -> Iterator[float]:
@@ -60,17 +60,22 @@ def soak(lab: Lab, arguments: list[str]) -> Iterator[Row]:
     controller: list[tuple[float, float]] = []
     collecting: list[tuple[float, float]] = []
     agents: list[tuple[float, float]] = []
-    began = time.monotonic()
-    look_at_agents = 0.0
+    before, began = LATEST.resolve(), time.monotonic()
+    looked_at_agents = 0.0
     with tempfile.TemporaryFile("w+") as said, start_playbook(*arguments, said=said) as playbook:
         try:
             while playbook.poll() is None:
                 at = time.monotonic() - began
-                memory = collecting if is_judged(LATEST.resolve()) else controller
-                memory.append((at, tree_mb(playbook.pid)))
-                if at >= look_at_agents:
-                    agents += [(at, mb) for mb in agents_mb(lab)]
-                    look_at_agents = at + AGENTS_S
+                run_dir = LATEST.resolve()
+                if run_dir != before:
+                    now = last_state(run_dir)
+                    judged = now["state"] not in BEFORE_IT_IS_JUDGED
+                    (collecting if judged else controller).append((at, tree_mb(playbook.pid)))
+                    # A look takes a host some tenths of a second, by which a flow would start late.
+                    measured_s = time.time() - now["unix_ns"] / 1e9 if now["reason"] == "measurement" else 0
+                    if measured_s >= ALL_FLOWS_RUN_S and at >= looked_at_agents + AGENTS_S:
+                        agents += [(at, mb) for mb in agents_mb(lab)]
+                        looked_at_agents = at
                 time.sleep(CONTROLLER_S)
         finally:
             if playbook.poll() is None:
