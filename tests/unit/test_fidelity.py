@@ -175,6 +175,17 @@ def test_an_unlikely_count_is_measured_again_and_then_judged(
     assert "looked at: loss of 250 packets" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("changes", "again"), [({"rtt_ms": 10.7}, 1), ({"rate": 0.9}, 1), ({"vanished": 1}, 0)]
+)
+def test_all_but_losses_without_a_trace_get_a_second_look(
+    tmp_path: Path, changes: dict[str, Any], again: int
+) -> None:
+    cell = CELLS["100mbit-10ms-1%"]
+    write(tmp_path, cell, parts(cell, **changes))
+    assert len(fidelity.again(tmp_path)) == again
+
+
 def test_rates_that_are_not_held_prove_nothing_but_slow_ones_must_be_held(tmp_path: Path) -> None:
     for name, rate in (("10mbit-0ms-0%", 1), ("100mbit-0ms-0%", 1), ("500mbit-0ms-0%", 0.6)):
         write(tmp_path, CELLS[name], parts(CELLS[name], rate=rate))
