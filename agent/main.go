@@ -22,7 +22,7 @@ var version = "unknown" // set by the linker: -X main.version=...
 const usage = `usage: dumbbell-agent run DIR [LOCK]  execute DIR/plan.json once DIR/start.json appears; LOCK is the host's lock
        dumbbell-agent lock            take this host for a run (--help tells the options)
        dumbbell-agent unlock          give it back
-       dumbbell-agent pack DIR        compress the spools in directories of DIR, a run that is stored elsewhere
+       dumbbell-agent pack DIR TO     compress the spools in directories of DIR, a run that InfluxDB has, and move it into TO
        dumbbell-agent udp-send        send UDP datagrams at a rate (--help tells the options)
        dumbbell-agent udp-receive     count what became of them
        dumbbell-agent probe SOURCE...  say whether trace or ebpf can be had on this host
@@ -44,8 +44,8 @@ func main() {
 		os.Exit(mainLock(args[1:]))
 	case len(args) >= 1 && args[0] == "unlock":
 		os.Exit(mainUnlock(args[1:]))
-	case len(args) == 2 && args[0] == "pack":
-		os.Exit(mainPack(args[1]))
+	case len(args) == 3 && args[0] == "pack":
+		os.Exit(mainPack(args[1], args[2]))
 	case len(args) >= 1 && args[0] == "udp-send":
 		os.Exit(mainUDPSend(ctx, args[1:]))
 	case len(args) >= 1 && args[0] == "udp-receive":
@@ -80,10 +80,13 @@ func mainRun(ctx context.Context, dir, lock string) int {
 	return 1
 }
 
-func mainPack(dir string) int {
+func mainPack(dir, to string) int {
 	phases, err := filepath.Glob(filepath.Join(dir, "*"))
 	for _, phase := range phases {
 		err = errors.Join(err, spool.Pack(filepath.Join(phase, "spool.lp")))
+	}
+	if err == nil {
+		err = os.Rename(dir, filepath.Join(to, filepath.Base(dir)))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "dumbbell-agent pack: %v\n", err)

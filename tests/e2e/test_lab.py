@@ -82,7 +82,7 @@ def test_congestion_control_is_read_back_from_every_flow(finished: Finished) -> 
 
 def test_telegraf_is_not_left_with_what_is_stored(finished: Finished, lab: Lab) -> None:
     for host in ("sender1", "router"):
-        spools = lab.ssh(host, f"cd /var/lib/dumbbell/runs/{finished.id} && ls */spool*").split()
+        spools = lab.ssh(host, f"cd /var/lib/dumbbell/stored/{finished.id} && ls */spool*").split()
         assert sorted(spools) == ["calibration/spool.lp.gz", "measurement/spool.lp.gz"]
 
 

@@ -165,7 +165,7 @@ def snapshot(lab: Lab) -> list[str]:
 
 def test_a_borrowed_host_is_given_back_as_it_was(lab: Lab) -> None:
     for host in HOSTS:  # data stays, and with it the user that owns it
-        lab.ssh(host, "rm -rf /var/lib/dumbbell/runs/*")
+        lab.ssh(host, "rm -rf /var/lib/dumbbell/runs/* /var/lib/dumbbell/stored/*")
     try:
         restore()
         found = snapshot(lab)
