@@ -16,20 +16,22 @@ from dumbbell.report.recovery import Fetches, Recovery
 from dumbbell.store.collect import collect
 
 
-@pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run_dir = tmp_path_factory.mktemp("traced") / "run"
-    write_run(run_dir, REPOSITORY / "tests/e2e/traced.yml")
+def made_up(directory: Path, scenario: str) -> Path:
+    """The directory of a run of a scenario of the end-to-end tests, collected."""
+    run_dir = directory / "run"
+    write_run(run_dir, REPOSITORY / "tests/e2e" / scenario)
     collect(run_dir, None)
     return run_dir
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_up(tmp_path_factory.mktemp("traced"), "traced.yml")
 
 
 @pytest.fixture(scope="module")
 def fetched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run_dir = tmp_path_factory.mktemp("fetches") / "run"
-    write_run(run_dir, REPOSITORY / "tests/e2e/fetches.yml")
-    collect(run_dir, None)
-    return run_dir
+    return made_up(tmp_path_factory.mktemp("fetches"), "fetches.yml")
 
 
 # --- by hand --------------------------------------------------------------------------------------

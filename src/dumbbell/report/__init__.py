@@ -24,7 +24,7 @@ from dumbbell import analysis
 from dumbbell.plan import PACKET_BYTES, Conditions, Point
 from dumbbell.report import figures, html
 from dumbbell.rundir import read_json
-from dumbbell.store.run import COUNTED, Run, dig, goodput_counters, located
+from dumbbell.store.run import COUNTED, IN_MEASUREMENT, Run, dig, goodput_counters, located
 from dumbbell.units import human
 
 Levels = Sequence[tuple[figures.Steps, str]]  # reference lines: values over time, text
@@ -109,7 +109,7 @@ class Report:
             table = pl.scan_parquet(self.dir / f"{name}.parquet")
             there = table.collect_schema().names()
             if "t_ns" in there:
-                table = table.filter((pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null())
+                table = table.filter(IN_MEASUREMENT)
             if where is not None:
                 table = table.filter(where)
             return table.select([c for c in there if c in columns] if columns else pl.all()).collect()

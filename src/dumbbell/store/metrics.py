@@ -11,7 +11,7 @@ from dumbbell import analysis
 from dumbbell.model import Metric
 from dumbbell.plan import Expectation
 from dumbbell.rundir import read_json
-from dumbbell.store.run import Run, dig, goodput_counters, in_measurement, mean_goodputs, ping_replies
+from dumbbell.store.run import IN_MEASUREMENT, Run, dig, goodput_counters, mean_goodputs, ping_replies
 
 UNITS: dict[Metric, str] = {
     "utilisation": "share",
@@ -36,8 +36,8 @@ class Measured:
 
 def measure(run: Run, tables: dict[str, pl.DataFrame], bound: Expectation) -> Iterator[Measured]:
     """What a bound is about, of the tables of all phases: one value for all its flows, or one for each."""
-    rows, counted = in_measurement(tables["tcp_info"]), goodput_counters(tables)
-    fetched = analysis.fetches(in_measurement(tables["http_fetch"]))
+    rows, counted = tables["tcp_info"].filter(IN_MEASUREMENT), goodput_counters(tables)
+    fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
     kinds = {flow.name: flow.kind for flow in run.point.phase("measurement").flows}
     if bound.metric in ("utilisation", "jain_index"):
         yield _shared(run, counted, bound)

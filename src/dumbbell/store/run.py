@@ -210,6 +210,9 @@ def iperf3_received_bytes(report: Any) -> int | None:
 # --- tables --------------------------------------------------------------------------------------
 
 
+# Rows of the measurement whose time since t0 is known.
+IN_MEASUREMENT = (pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null()
+
 COUNTED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "tcp_info": analysis.counters,
     "udp": analysis.datagram_counters,
@@ -219,12 +222,7 @@ COUNTED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
 
 def goodput_counters(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Payload bytes delivered so far in the measurement, from all tables of :data:`COUNTED`."""
-    return pl.concat([count(in_measurement(tables[name])) for name, count in COUNTED.items()])
-
-
-def in_measurement(table: pl.DataFrame) -> pl.DataFrame:
-    """Rows of the measurement whose time since t0 is known."""
-    return table.filter((pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null())
+    return pl.concat([count(tables[name].filter(IN_MEASUREMENT)) for name, count in COUNTED.items()])
 
 
 def mean_goodputs(run: Run, counted: pl.DataFrame, window_ns: tuple[int, int]) -> dict[str, float]:
@@ -262,7 +260,7 @@ def start_error_ns(run: Run, flow: Flow) -> int | None:
 
 def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """A row for each flow of each phase: what was planned, and what became of it."""
-    counted, fetched = goodput_counters(tables), analysis.fetches(in_measurement(tables["http_fetch"]))
+    counted, fetched = goodput_counters(tables), analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
     rows = []
     for phase, flow in _flows(run.point.phases):
         measuring = phase.phase == "measurement"

@@ -27,7 +27,7 @@ from dumbbell.store.path import (
     probe_ns,
     served_bps,
 )
-from dumbbell.store.run import Run, congestion_controls, dig, in_measurement, ping_rtts_ns, start_error_ns
+from dumbbell.store.run import IN_MEASUREMENT, Run, congestion_controls, dig, ping_rtts_ns, start_error_ns
 from dumbbell.units import human
 
 TROUBLE = "execution"  # name of the check that says what went wrong on the way to the results
@@ -430,7 +430,7 @@ class _Judge:
 
     def flows(self) -> None:
         tcp_info = self.tables["tcp_info"].filter(pl.col("phase") == "measurement")
-        fetched = analysis.fetches(in_measurement(self.tables["http_fetch"]))
+        fetched = analysis.fetches(self.tables["http_fetch"].filter(IN_MEASUREMENT))
         for flow in self.measurement.flows:
             if flow.kind == "command":
                 continue  # that it ran is what the agent's state says
