@@ -34,8 +34,9 @@ const (
 	launchLead = 4 * time.Second
 
 	// tapLead is how long before the planned start the tap on the wire is
-	// open: long enough for the kernel to begin to take times of packets.
-	tapLead = 100 * time.Millisecond
+	// open: long enough for the kernel to begin to take times of packets, which
+	// it leaves to a work queue. Until then a packet has the time of asking.
+	tapLead = time.Second
 
 	// cookieBytes and greetingBytes are what an iperf3 client sends on a data
 	// connection before the test: COOKIE_SIZE in iperf3's source for TCP, an
