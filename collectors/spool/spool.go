@@ -29,6 +29,8 @@ import (
 	"time"
 
 	"dumbbell/collectors/sample"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -156,20 +158,32 @@ func (w *Writer) flush() error {
 	}
 	rows := w.rows.Bytes()
 	w.trailer = fmt.Appendf(w.trailer[:0], "# batch=%d rows=%d crc32=%08x\n", w.batch+1, w.rows.Len(), crc32.ChecksumIEEE(rows))
-	n, err := w.file.Write(append(rows, w.trailer...)) // in the room that the buffer has left, most often
+	written, err := w.write(append(rows, w.trailer...)) // in the room that the buffer has left, most often
 	if err == nil {
 		w.batch++
-		w.size += int64(n)
+		w.size += int64(written)
 	} else {
 		// A full disk is no reason to disturb a run: its rows are counted as lost, and Close says so.
-		w.lost, w.lostFor = w.lost+w.rows.Len(), err
-		err = w.file.Truncate(w.size) // what was written of the batch
+		w.lost, w.lostFor, err = w.lost+w.rows.Len(), err, nil
+		if written > 0 {
+			err = w.file.Truncate(w.size)
+		}
 	}
 	w.rows.Reset()
 	if err != nil {
 		return fmt.Errorf("writing the spool: %w", err)
 	}
 	return nil
+}
+
+// write appends a batch if the disk has room for all of it: who reads the spool
+// meanwhile, as Telegraf does, would take a part of it for rows.
+func (w *Writer) write(batch []byte) (int, error) {
+	err := unix.Fallocate(int(w.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, w.size, int64(len(batch)))
+	if err == unix.ENOSPC || err == unix.EDQUOT { // not every file system can be asked
+		return 0, &os.PathError{Op: "write", Path: w.file.Name(), Err: err}
+	}
+	return w.file.Write(batch)
 }
 
 // rotate goes on in another file, and lets an old one be compressed. Where that

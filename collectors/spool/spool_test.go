@@ -15,6 +15,7 @@ import (
 	"dumbbell/collectors/sample"
 
 	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sys/unix"
 )
 
 func open(t testing.TB, path string) (*Writer, int64) {
@@ -298,5 +299,48 @@ func TestPack(t *testing.T) {
 				t.Errorf("%s is not compressed", s.Path)
 			}
 		}
+	}
+}
+
+// TestNoPartOfABatch follows a spool on a full disk as a reader of it does: by
+// inotify, it hears of no part of a batch.
+func TestNoPartOfABatch(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("a small file system cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	path := filepath.Join(dir, "spool.lp")
+	w, _ := open(t, path)
+	row(t, w, 1)
+	flush(t, w)
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(watch)
+	if _, err := unix.InotifyAddWatch(watch, path, unix.IN_MODIFY); err != nil {
+		t.Fatal(err)
+	}
+
+	const tooMany = 5000
+	for n := range int64(tooMany) {
+		row(t, w, n)
+	}
+	flush(t, w)
+	if n, err := unix.Read(watch, make([]byte, 4096)); err != unix.EAGAIN {
+		t.Errorf("the file was changed: %d bytes of events, %v", n, err)
+	}
+	row(t, w, 2)
+	flush(t, w) // for this there is room
+	if err := w.Close(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%d rows are not in the spool", tooMany)) {
+		t.Errorf("closed: %v", err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := Scan(bytes.NewReader(content), 1); err != nil || done.Rows != 2 {
+		t.Errorf("%+v, %v", done, err)
 	}
 }
