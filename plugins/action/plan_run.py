@@ -38,6 +38,8 @@ class ActionModule(ActionBase):
             planned = _chosen(plan(scenario, inventory, args["profile"]), args["point"])
         except (ScenarioError, InventoryError) as error:
             raise AnsibleActionFail(str(error)) from None
+        for warning in planned.warnings:
+            self._display.warning(warning)
         if self._task.check_mode:
             points = [{"plan": point.model_dump(mode="json")} for point in planned.points]
             return result | {"changed": False, "points": points}

@@ -9,7 +9,7 @@ from lab import Lab
 from ruamel.yaml import YAML
 from runs import ATTEMPTS, MS, run_in_time
 
-from playbooks import ansible_playbook, unfolded
+from playbooks import REPOSITORY, ansible_playbook, unfolded
 
 pytestmark = [pytest.mark.e2e, pytest.mark.fidelity]
 
@@ -37,3 +37,8 @@ def test_a_run_passes_within_the_tolerances_that_hold_by_default(lab: Lab, tmp_p
     verdict = finished.json("verdict.json")
     assert (verdict["state"], verdict["reasons"]) == ("passed", [])
     assert all(abs(error_ns) <= 50 * MS for error_ns in finished.facts("start").values())
+
+
+def test_random_loss_costs_a_flow_what_theory_says(tmp_path: Path) -> None:
+    finished = run_in_time(REPOSITORY / "scenarios/random_loss.yml", tmp_path)
+    assert [point["state"] for point in finished.json("verdict.json")["points"]] == ["passed", "passed"]

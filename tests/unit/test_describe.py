@@ -57,6 +57,14 @@ def test_points_in_their_order_and_the_time_they_take() -> None:
     assert 30 * 60 < traffic_s(short) < 32 * 60
 
 
+def test_what_is_likely_not_meant_is_said_once(tmp_path: Path) -> None:
+    text = (SCENARIOS / "random_loss.yml").read_text()
+    (tmp_path / "x.yml").write_text(text.replace("  testbed:\n", "  testbed:\n    offloads: {tso: true}\n"))
+    said = describe(plan(tmp_path / "x.yml", inventory()), "all")
+    (warning,) = (line for line in said.splitlines() if line.startswith("warning: "))
+    assert "sender1, sender2 are asked to be on: loss, queue.limit_packets of the path" in warning
+
+
 def test_what_each_host_does() -> None:
     text = describe(planned("two_flow_fairness"))
     assert "      -5.000 s  iperf3_server flow2" in text

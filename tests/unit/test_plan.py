@@ -216,14 +216,22 @@ def test_packets_are_not_put_together_where_a_path_is_emulated(tmp_path: Path) -
     text = SCENARIO.read_text()
     for asked in only(tmp_path, text).hosts.values():
         assert asked.state.offloads == {"tso": False, "gso": False, "gro": False}
+    assert only(tmp_path, text).warnings == []
     asking = text.replace("hosts:\n", "hosts:\n  routers: {offloads: {gro: true}}\n")
-    assert only(tmp_path, asking).hosts["router"].state.offloads == {"tso": False, "gso": False, "gro": True}
+    warned = only(tmp_path, asking)
+    assert warned.hosts["router"].state.offloads == {"tso": False, "gso": False, "gro": True}
+    assert warned.warnings == [
+        "gro of router are asked to be on: "
+        "queue.limit_packets of the path then count what they put together, up to 64 kB, as one packet"
+    ]
     bare = (
         re.sub(r"path:\n(  .*\n)+", "", text)
         .replace("min: 90%", "min: 9mbit")
         .replace("utilisation", "goodput")
     )
     assert only(tmp_path, bare).hosts["router"].state.offloads == {}
+    asking = bare.replace("hosts:\n", "hosts:\n  senders: {offloads: {tso: true}}\n")
+    assert only(tmp_path, asking).warnings == []
 
 
 def test_the_host_has_the_last_word_on_its_state(tmp_path: Path) -> None:

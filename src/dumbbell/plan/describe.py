@@ -44,6 +44,7 @@ def _overview(plan: Plan) -> Iterator[str]:
     profile = f", profile {plan.profile}" if plan.profile else ""
     yield f"{plan.scenario}{profile}: {plan.title}"
     yield f"{count}, {_clock(total)} of traffic; preparing the hosts comes on top"
+    yield from (f"warning: {warning}" for warning in plan.warnings)
     yield ""
     rows = [("", "point", "repetition", "takes", "")]
     for i, point in enumerate(plan.points, start=1):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dumbbell import model
+from dumbbell.model.hosts import SUPER_PACKETS
 from dumbbell.plan.part import Part, optional
 from dumbbell.plan.path import OwnDelay, PlannedPath
 
@@ -295,6 +296,24 @@ class Point(Part):
         """What tells it from the others, in words."""
         return point_label(self.baseline, self.levels)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed and likely not meant."""
+        on: dict[str, list[str]] = {}
+        for host, asked in self.hosts.items():
+            names = ", ".join(name for name in SUPER_PACKETS if asked.state.offloads.get(name))
+            on.setdefault(names, []).append(host)
+        on.pop("", None)
+        states = [state for _, way in self.path.ways for _, state in way.states] if self.path else []
+        hurt = dict.fromkeys(name for state in states for name in state.per_packet)
+        if not on or not hurt:
+            return []
+        where = " and ".join(f"{names} of {', '.join(hosts)}" for names, hosts in on.items())
+        return [
+            f"{where} are asked to be on: {', '.join(hurt)} of the path then count what they put together, "
+            "up to 64 kB, as one packet"
+        ]
+
 
 class Plan(Part):
     """The whole of ``plan.json``: points in the order in which they are run."""
@@ -305,6 +324,11 @@ class Plan(Part):
     profile: str | None
     seed: int
     points: list[Point]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of its points, each once."""
+        return list(dict.fromkeys(warning for point in self.points for warning in point.warnings))
 
     def to_json(self) -> bytes:
         """Canonical bytes: keys in the order of the contract, hosts and sysctls sorted."""

@@ -72,6 +72,13 @@ class Conditions(Part):
         burst_loss = self.loss_gemodel.mean if self.loss_gemodel else 0
         return (1 - self.loss) * (1 - burst_loss) * (1 - (self.corrupt or 0))
 
+    @property
+    def per_packet(self) -> list[str]:
+        """What is done to single packets, or counts them: something else where they come put together."""
+        done = ("loss", "loss_gemodel", "duplicate", "corrupt", "reorder")
+        counted = ["queue.limit_packets"] if self.queue.limit_packets else []
+        return [name for name in done if getattr(self, name)] + counted
+
 
 class Change(Conditions):
     """What a direction is from a moment on, in time since t0."""
