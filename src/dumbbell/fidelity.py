@@ -162,7 +162,7 @@ def judge(cell: Cell, parts: Json) -> Iterator[Row]:
     ``after``, pairs of what ``tc -s -j qdisc`` and ``ip -s -j link`` show; ``sent`` and ``received``, lines
     of the generator; the sender's ``ping``; the router's ``devices``.
     """
-    measured_rtt_ms = rtt_ms(parts["sender"]["ping"])
+    measured_rtt_ms = rtt_ms(cell, parts["sender"]["ping"])
     elsewhere = sum(_grown(part, _interface_drops) for part in parts.values())
     for direction, source, target, ifb, egress in (
         ("forward", "sender", "receiver", "ifb_fwd", "right"),
@@ -242,8 +242,8 @@ def _wrong(
     cell: Cell, measured_rtt_ms: float, bps: float | None, count: int, interval: tuple[int, int]
 ) -> Iterator[str]:
     asked_ms = cell.rtt_us / 1000
-    if abs(measured_rtt_ms - asked_ms) > RTT_TOLERANCE * asked_ms + RTT_MARGIN_MS:
-        yield f"RTT {measured_rtt_ms:.2f} ms"
+    if not abs(measured_rtt_ms - asked_ms) <= RTT_TOLERANCE * asked_ms + RTT_MARGIN_MS:  # or none at all
+        yield "no RTT" if math.isnan(measured_rtt_ms) else f"RTT {measured_rtt_ms:.2f} ms"
     tolerance = FAST_TOLERANCE if cell.rate_bps >= FAST_BPS else RATE_TOLERANCE
     if bps is not None and abs(bps / cell.rate_bps - 1) > tolerance:
         yield f"rate {bps / cell.rate_bps - 1:+.1%}"
@@ -251,9 +251,14 @@ def _wrong(
         yield f"{cell.effect} of {count} packets, not {interval[0]} to {interval[1]}"
 
 
-def rtt_ms(ping: str) -> float:
-    """The quickest of ping's round trips: what others take longer, hosts have waited for a core."""
-    return min((float(ms) for ms in re.findall(r"time=([0-9.]+) ms", ping)), default=math.nan)
+def rtt_ms(cell: Cell, ping: str) -> float:
+    """The quickest of ping's round trips: what others take longer, hosts have waited for a core.
+
+    Where packets are sent ahead of others, of those that were delayed both ways. NaN without any reply.
+    """
+    found = [float(ms) for ms in re.findall(r"time=([0-9.]+) ms", ping)]
+    least_ms = 0.75 * cell.rtt_us / 1000 if cell.effect == "reorder" else 0
+    return min((ms for ms in found if ms >= least_ms), default=math.nan)
 
 
 def binomial_interval(n: int, p: float, confidence: float = CONFIDENCE) -> tuple[int, int]:

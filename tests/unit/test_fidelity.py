@@ -133,6 +133,27 @@ def test_what_is_close_enough_is_not(name: str, changes: dict[str, Any]) -> None
         assert row.wrong == ()
 
 
+@pytest.mark.parametrize(
+    ("times", "measured"),
+    [
+        ("0.3 30.3 30.2 60.6 60.2", 60.2),  # of which three were sent ahead, once or both ways
+        ("0.3 30.3 44.9", math.nan),
+        ("", math.nan),
+    ],
+)
+def test_the_round_trip_beside_reordering_is_of_what_was_delayed(times: str, measured: float) -> None:
+    cell = CELLS["10mbit-60ms-reorder"]
+    ping = "".join(f"time={ms} ms\n" for ms in times.split())
+    assert fidelity.rtt_ms(cell, ping) == pytest.approx(measured, nan_ok=True)
+
+
+def test_no_reply_is_not_close_enough() -> None:
+    silent = parts(CELLS["100mbit-10ms-0%"])
+    silent["sender"] = silent["sender"] | {"ping": ""}
+    for row in fidelity.judge(CELLS["100mbit-10ms-0%"], silent):
+        assert row.wrong == ("no RTT",)
+
+
 @given(st.integers(1, 400), st.floats(0.01, 0.99))
 def test_the_interval_is_binomial(n: int, p: float) -> None:
     low, high = fidelity.binomial_interval(n, p)
