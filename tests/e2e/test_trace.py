@@ -131,9 +131,9 @@ def test_what_is_traced_is_what_the_kernel_counts(traced: Finished) -> None:
     for flow in ("flow1", "flow2"):
         again = sending.filter(pl.col("flow") == flow)["total_retrans"].max()
         own = events.filter(pl.col("flow") == flow)
-        assert own.filter(pl.col("event") == "retransmit").height == again
         assert isinstance(again, int)
-        assert again > 0
+        # Several segments may go as one.
+        assert 0 < own.filter(pl.col("event") == "retransmit").height <= again
         states = [OPEN, *own.filter(pl.col("event") == "ca_state")["ca_state"]]
         entered = sum(now == RECOVERY != before for before, now in pairwise(states))
         assert variable(traced, "FastRetran", flow) == (entered, {"exact"})
@@ -142,10 +142,24 @@ def test_what_is_traced_is_what_the_kernel_counts(traced: Finished) -> None:
         assert variable(traced, "SendStall", flow) == (0, {"approximate"})  # a router's drops are none
 
 
+@pytest.fixture
+def narrow(traceable: Lab) -> Iterator[Lab]:
+    """The first sender's device slow, its queue two packets: by itself User-Mode Linux's is never full."""
+    length = traceable.ssh("sender1", "cat /sys/class/net/vec1/tx_queue_len").strip()
+    for command in (
+        "ip link set vec1 txqueuelen 2",  # before the class, whose queue has that length
+        "tc qdisc replace dev vec1 root handle 1: htb default 1",
+        "tc class replace dev vec1 parent 1: classid 1:1 htb rate 20mbit",
+    ):
+        traceable.ssh("sender1", command)
+    yield traceable
+    traceable.ssh("sender1", f"tc qdisc delete dev vec1 root; ip link set vec1 txqueuelen {length}")
+
+
 @pytest.mark.kernels
-def test_a_sender_whose_own_queue_drops_has_stalls(traceable: Lab, tmp_path: Path) -> None:
+def test_a_sender_whose_own_queue_drops_has_stalls(narrow: Lab, tmp_path: Path) -> None:
     done = passed("stalls.yml", tmp_path)
-    queues = json.loads(traceable.ssh("sender1", "tc -s -j qdisc show dev vec1"))
+    queues = json.loads(narrow.ssh("sender1", "tc -s -j qdisc show dev vec1"))
     dropped = sum(queue["drops"] for queue in queues)
     stalls, _ = variable(done, "SendStall", "stalled")
     assert 0 < stalls <= dropped
