@@ -144,10 +144,10 @@ def test_what_is_traced_is_what_the_kernel_counts(traced: Finished) -> None:
 
 @pytest.fixture
 def narrow(traceable: Lab) -> Iterator[Lab]:
-    """The first sender's device slow, its queue two packets: by itself User-Mode Linux's is never full."""
+    """The first sender's device slow, its queue ten packets: by itself User-Mode Linux's is never full."""
     length = traceable.ssh("sender1", "cat /sys/class/net/vec1/tx_queue_len").strip()
     for command in (
-        "ip link set vec1 txqueuelen 2",  # before the class, whose queue has that length
+        "ip link set vec1 txqueuelen 10",  # before the class, whose queue has that length
         "tc qdisc replace dev vec1 root handle 1: htb default 1",
         "tc class replace dev vec1 parent 1: classid 1:1 htb rate 20mbit",
     ):
