@@ -178,9 +178,9 @@ def per_sample() -> Iterator[Row]:
 def shares() -> Iterator[Row]:
     """Share of a core at common loads."""
     with flows(10) as ten:
-        yield from _share("10 sockets every 10 ms", ten.tuples(), "10ms", 20, "<= 1")
+        yield from _share("10 sockets every 10 ms", ten.tuples(), "10ms", 60, "<= 1")
     with flows(500) as many:
-        yield from _share("1000 sockets every 100 ms", ["--port", str(many.port)], "100ms", 20, "<= 3")
+        yield from _share("1000 sockets every 100 ms", ["--port", str(many.port)], "100ms", 60, "<= 3")
         command = ["ss", "-tinHO", f"( sport = :{many.port} or dport = :{many.port} )"]
 
         def list_them() -> None:
