@@ -36,6 +36,7 @@ WEEK_BUDGET_GB = 8.0  # docs/collectors.md
 MOVED_BYTES = 10_000  # by each flow, ten times a second
 MOVING = 10  # flows of many that move data
 INFLUXD_START_S = 10
+SHARE_TIME = "60s"  # beside which the start of the program is short
 
 
 class Flows:
@@ -178,9 +179,9 @@ def per_sample() -> Iterator[Row]:
 def shares() -> Iterator[Row]:
     """Share of a core at common loads."""
     with flows(10) as ten:
-        yield from _share("10 sockets every 10 ms", ten.tuples(), "10ms", 60, "<= 1")
+        yield from _share("10 sockets every 10 ms", ten.tuples(), "10ms", "<= 1")
     with flows(500) as many:
-        yield from _share("1000 sockets every 100 ms", ["--port", str(many.port)], "100ms", 60, "<= 3")
+        yield from _share("1000 sockets every 100 ms", ["--port", str(many.port)], "100ms", "<= 3")
         command = ["ss", "-tinHO", f"( sport = :{many.port} or dport = :{many.port} )"]
 
         def list_them() -> None:
@@ -189,11 +190,11 @@ def shares() -> Iterator[Row]:
         times = [cpu_s(list_them) for _ in range(10)]
         yield Row("CPU, 1000 sockets every 100 ms: ss", 1000 * statistics.median(times), "% of a core", n=10)
     with flows(1) as one:
-        yield from _share("1 socket every ms", one.tuples(), "1ms", 60, "<= 5")
+        yield from _share("1 socket every ms", one.tuples(), "1ms", "<= 5")
 
 
-def _share(what: str, flags: list[str], interval: str, seconds: int, target: str) -> Iterator[Row]:
-    run = Sampled(*flags, interval=interval, duration=f"{seconds}s")
+def _share(what: str, flags: list[str], interval: str, target: str) -> Iterator[Row]:
+    run = Sampled(*flags, interval=interval, duration=SHARE_TIME)
     yield Row(f"CPU, {what}", 100 * run.cpu_s / run.wall_s, "% of a core", target=target)
     yield Row(f"missed, {what}", 100 * run.missed / run.ticks, "% of ticks")
 

@@ -242,8 +242,10 @@ def _wrong(
     cell: Cell, measured_rtt_ms: float, bps: float | None, count: int, interval: tuple[int, int]
 ) -> Iterator[str]:
     asked_ms = cell.rtt_us / 1000
-    if not abs(measured_rtt_ms - asked_ms) <= RTT_TOLERANCE * asked_ms + RTT_MARGIN_MS:  # or none at all
-        yield "no RTT" if math.isnan(measured_rtt_ms) else f"RTT {measured_rtt_ms:.2f} ms"
+    if math.isnan(measured_rtt_ms):
+        yield "no RTT"
+    elif abs(measured_rtt_ms - asked_ms) > RTT_TOLERANCE * asked_ms + RTT_MARGIN_MS:
+        yield f"RTT {measured_rtt_ms:.2f} ms"
     tolerance = FAST_TOLERANCE if cell.rate_bps >= FAST_BPS else RATE_TOLERANCE
     if bps is not None and abs(bps / cell.rate_bps - 1) > tolerance:
         yield f"rate {bps / cell.rate_bps - 1:+.1%}"
@@ -254,7 +256,8 @@ def _wrong(
 def rtt_ms(cell: Cell, ping: str) -> float:
     """The quickest of ping's round trips: what others take longer, hosts have waited for a core.
 
-    Where packets are sent ahead of others, of those that were delayed both ways. NaN without any reply.
+    Where packets are sent ahead of others, of those that were delayed both ways: one way is half of it. NaN
+    without any of these.
     """
     found = [float(ms) for ms in re.findall(r"time=([0-9.]+) ms", ping)]
     least_ms = 0.75 * cell.rtt_us / 1000 if cell.effect == "reorder" else 0

@@ -301,9 +301,8 @@ class Point(Part):
         """What is allowed and likely not meant."""
         on: dict[str, list[str]] = {}
         for host, asked in self.hosts.items():
-            names = ", ".join(name for name in SUPER_PACKETS if asked.state.offloads.get(name))
-            on.setdefault(names, []).append(host)
-        on.pop("", None)
+            if names := ", ".join(name for name in SUPER_PACKETS if asked.state.offloads.get(name)):
+                on.setdefault(names, []).append(host)
         states = [state for _, way in self.path.ways for _, state in way.states] if self.path else []
         hurt = dict.fromkeys(name for state in states for name in state.per_packet)
         if not on or not hurt:
