@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import IO
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 
@@ -18,9 +20,10 @@ def ansible_playbook(*arguments: str | Path, timeout_s: float = 120) -> tuple[in
     with start_playbook(*arguments) as playbook:
         try:
             said, _ = playbook.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as late:
             os.killpg(playbook.pid, signal.SIGKILL)
-            raise
+            last = (late.output or b"").decode()[-2000:]
+            pytest.fail(f"{arguments} did not end within {timeout_s} s: {last}", pytrace=False)
     return playbook.returncode, said
 
 
