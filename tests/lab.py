@@ -37,7 +37,9 @@ class Lab:
         hosts = json.loads(listed.stdout)["_meta"]["hostvars"]
         return cls({name: found["ansible_host"] for name, found in hosts.items() if "ansible_host" in found})
 
-    def run(self, host: str, command: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def run(
+        self, host: str, command: str, stdin: bytes = b"", timeout_s: float = 120
+    ) -> subprocess.CompletedProcess[bytes]:
         """A command on a host; the host's key must be the one that the lab gave it."""
         return subprocess.run(
             [
@@ -47,13 +49,13 @@ class Lab:
             ],
             input=stdin,
             capture_output=True,
-            timeout=120,
+            timeout=timeout_s,
             check=False,
         )
 
-    def ssh(self, host: str, command: str, stdin: bytes = b"") -> str:
+    def ssh(self, host: str, command: str, stdin: bytes = b"", timeout_s: float = 120) -> str:
         """Output of a command that succeeds."""
-        done = self.run(host, command, stdin)
+        done = self.run(host, command, stdin, timeout_s)
         assert done.returncode == 0, f"{host}: {command}: {done.stderr.decode()}"
         return done.stdout.decode()
 

@@ -225,12 +225,19 @@ func TestPortFilter(t *testing.T) {
 	}
 }
 
-const recorded = "testdata/6.18/"
+// recorded has what a kernel wrote, in a directory for each release.
+const recorded = "testdata/"
+
+// newest is the one that fuzzing and benchmarks begin with.
+const newest = recorded + "6.18/"
 
 func TestRecord(t *testing.T) {
 	if !*record {
 		t.Skip("only with -record")
 	}
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	check(t, err)
+	recorded := recorded + regexp.MustCompile(`^\d+\.\d+`).FindString(string(release)) + "/"
 	clock := newClock(t)
 	s, client, server := connected(t, clock, "127.0.0.1", false)
 	transfer(t, client, server, 500_000)
@@ -259,8 +266,16 @@ func TestRecord(t *testing.T) {
 	t.Fatal("nothing was traced")
 }
 
-// TestRecordedPage decodes what Linux 6.18 wrote.
+// TestRecordedPage decodes what kernels wrote.
 func TestRecordedPage(t *testing.T) {
+	releases, err := os.ReadDir(recorded)
+	check(t, err)
+	for _, release := range releases {
+		t.Run(release.Name(), func(t *testing.T) { testRecordedPage(t, recorded+release.Name()+"/") })
+	}
+}
+
+func testRecordedPage(t *testing.T, recorded string) {
 	text, err := os.ReadFile(recorded + "tcp_probe.format")
 	check(t, err)
 	f, err := parseFormat(text)
@@ -293,20 +308,28 @@ func TestRecordedPage(t *testing.T) {
 	}
 }
 
+// TestReasonsAreFoundByName in three kernels, which number them differently.
 func TestReasonsAreFoundByName(t *testing.T) {
-	text, err := os.ReadFile(recorded + "kfree_skb.format")
-	check(t, err)
-	f, err := parseFormat(text)
-	check(t, err)
-	if f.reasons[64] != "QDISC_DROP" || f.reasons[36] != "TCP_RFC7323_PAWS" || realDrops(f) != "reason != 2" {
-		t.Errorf("%v, filter %q", f.reasons, realDrops(f))
+	for release, want := range map[string]struct {
+		qdiscDrop, paws int64
+		filter          string
+	}{
+		"6.18": {64, 36, "reason != 2"},
+	} {
+		text, err := os.ReadFile(recorded + release + "/kfree_skb.format")
+		check(t, err)
+		f, err := parseFormat(text)
+		check(t, err)
+		if f.reasons[want.qdiscDrop] != "QDISC_DROP" || f.reasons[want.paws] != "TCP_RFC7323_PAWS" || realDrops(f) != want.filter {
+			t.Errorf("%s: %v, filter %q", release, f.reasons, realDrops(f))
+		}
 	}
 }
 
 func FuzzPage(f *testing.F) {
-	page, err := os.ReadFile(recorded + "page.bin")
+	page, err := os.ReadFile(newest + "page.bin")
 	check(f, err)
-	text, err := os.ReadFile(recorded + "tcp_probe.format")
+	text, err := os.ReadFile(newest + "tcp_probe.format")
 	check(f, err)
 	format, err := parseFormat(text)
 	check(f, err)
@@ -322,7 +345,7 @@ func FuzzPage(f *testing.F) {
 
 func FuzzFormat(f *testing.F) {
 	for _, e := range events {
-		text, err := os.ReadFile(recorded + filepath.Base(e) + ".format")
+		text, err := os.ReadFile(newest + filepath.Base(e) + ".format")
 		check(f, err)
 		f.Add(text, text)
 	}
@@ -338,9 +361,9 @@ func FuzzFormat(f *testing.F) {
 }
 
 func BenchmarkRecords(b *testing.B) {
-	page, err := os.ReadFile(recorded + "page.bin")
+	page, err := os.ReadFile(newest + "page.bin")
 	check(b, err)
-	text, err := os.ReadFile(recorded + "tcp_probe.format")
+	text, err := os.ReadFile(newest + "tcp_probe.format")
 	check(b, err)
 	f, err := parseFormat(text)
 	check(b, err)

@@ -106,7 +106,8 @@ def read(setting: Setting, execute: Execute) -> Any:  # noqa: PLR0911
         case "module":
             return True if Path("/sys/module", subject).exists() else None
         case "modules":
-            lines = Path("/proc/modules").read_text().splitlines()
+            loaded = Path("/proc/modules")
+            lines = loaded.read_text().splitlines() if loaded.exists() else []  # a kernel without modules
             return sorted(name for name in (line.split()[0] for line in lines) if LOADED.fullmatch(name))
         case "file":
             return _stat(Path(subject))

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 from lab import Lab
+from ruamel.yaml import YAML
 
 from playbooks import REPOSITORY, ansible_playbook, unfolded
 
 pytestmark = pytest.mark.kernels
 
-# Disks and keys of its own; the image of the virtual lab will do.
+# Disks and keys of its own.
 LAB = REPOSITORY / ".lab" / "kernel-tests"
 MODULE = Path(__file__).parents[1] / "modules" / "tcp_constant"
 ADDRESSES = {"uml1": "198.19.10.11", "qemu1": "198.19.10.12"}
@@ -27,6 +28,10 @@ FIRST = {"uml1": "user-mode-linux", "qemu1": "linux-image-cloud-amd64"}
 OTHER = {"uml1": "kernels/lab.yml", "qemu1": "linux-image-6.12-cloud-amd64"}
 TIMEOUT_S = 3600
 BOOT_S = 240
+# Packages of Go whose tests ask the kernel, and what of them only a checkout can be asked.
+COLLECTORS = ("ebpf", "tcpinfo", "trace", "web100")
+OF_A_CHECKOUT = {"TestDocumentation", "TestObjectIsOfTheSource", "TestObjectIsReproducible", "TestRecord"}
+COLLECTORS_NEED = "nftables"
 
 
 @dataclass
@@ -75,6 +80,7 @@ class KernelLab:
                     "lab_name": "kernlab",
                     "lab_dir": str(LAB),
                     "lab_controller_address": "198.19.10.1/24",
+                    "lab_image_packages": [*lab_image_packages(), COLLECTORS_NEED],
                 },
                 "children": {
                     "testbed": {"hosts": hosts, "vars": connection},
@@ -88,11 +94,17 @@ class KernelLab:
         for host, kernel in kernels.items():
             self.hosts[host]["kernel_image"] = kernel
 
-    def ssh(self, host: str, command: str) -> str:
-        return Lab(ADDRESSES, LAB).ssh(host, command).strip()
+    def ssh(self, host: str, command: str, stdin: bytes = b"", timeout_s: float = 120) -> str:
+        return Lab(ADDRESSES, LAB).ssh(host, command, stdin, timeout_s).strip()
 
     def releases(self) -> dict[str, str]:
         return {host: self.ssh(host, "uname -r") for host in self.hosts}
+
+
+def lab_image_packages() -> list[str]:
+    """What the image of a lab has by default."""
+    defaults = YAML(typ="safe").load(REPOSITORY / "roles" / "lab" / "defaults" / "main.yml")
+    return list(defaults["lab_image_packages"])
 
 
 def release(kernel: str) -> str:
@@ -106,9 +118,6 @@ def release(kernel: str) -> str:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelLab]:
     LAB.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for image in LAB.parent.glob("image-*.img"):
-        if not (LAB / image.name).exists():
-            os.link(image, LAB / image.name)
     shutil.rmtree(LAB / "hosts", ignore_errors=True)  # no kernel and no module of an earlier session
     made = KernelLab(tmp_path_factory.mktemp("inventory"))
     made.hosts = {"uml1": {}, "qemu1": {"lab_machine": "qemu", "lab_memory": "512M", "lab_core": 1}}
@@ -126,6 +135,38 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelLab]:
 def test_a_host_boots_first_what_its_machine_kind_has(lab: KernelLab) -> None:
     assert lab.releases() == {host: release(kernel) for host, kernel in FIRST.items()}
     assert all(found.startswith("6.1.") for found in lab.releases().values())
+
+
+# --- the collectors, by their own tests on a host that runs a distribution's kernel -----------------
+
+
+@pytest.fixture(scope="module")
+def collectors(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The tests as programs, with what they read: an archive of a directory for each."""
+    folder = tmp_path_factory.mktemp("collectors")
+    for name in COLLECTORS:
+        source = REPOSITORY / "collectors" / name
+        (folder / name).mkdir()
+        if (source / "testdata").exists():
+            shutil.copytree(source / "testdata", folder / name / "testdata")
+        build = ["go", "test", "-c", "-o", folder / name / "test", f"./collectors/{name}"]
+        subprocess.run(build, cwd=REPOSITORY, check=True, env=os.environ | {"CGO_ENABLED": "0"})
+    return subprocess.run(["tar", "-cz", "-C", folder, "."], check=True, capture_output=True).stdout
+
+
+def assert_collectors_pass(lab: KernelLab, archive: bytes) -> None:
+    """None fails, and none is skipped for want of something."""
+    lab.ssh("qemu1", "mkdir -p /var/tmp/collectors && tar -xz -C /var/tmp/collectors", archive)
+    for name in COLLECTORS:
+        run = f"./test -test.v -test.skip '^({'|'.join(sorted(OF_A_CHECKOUT))})$'"
+        said = lab.ssh("qemu1", f"cd /var/tmp/collectors/{name} && {run} 2>&1 || true", timeout_s=TIMEOUT_S)
+        print(said)  # for who wants to know why one did
+        assert said.splitlines()[-1] == "PASS", name
+        assert "--- SKIP" not in said, name
+
+
+def test_the_collectors_on_the_first_kernel(lab: KernelLab, collectors: bytes) -> None:
+    assert_collectors_pass(lab, collectors)
 
 
 def test_no_kernel_named_leaves_the_host_alone(lab: KernelLab) -> None:
@@ -152,6 +193,11 @@ def test_it_changes_nothing_the_second_time(lab: KernelLab, other: Result) -> No
     again = lab.playbook("playbooks/kernel.yml")
     assert (again.code, set(again.changed.values())) == (0, {0}), again.said[-4000:]
     assert boots == {host: lab.ssh(host, "cat /proc/sys/kernel/random/boot_id") for host in lab.hosts}
+
+
+def test_the_collectors_on_another_kernel(lab: KernelLab, other: Result, collectors: bytes) -> None:
+    assert other.code == 0
+    assert_collectors_pass(lab, collectors)
 
 
 def play_kernel(lab: KernelLab, release: str) -> Result:

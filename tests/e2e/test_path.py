@@ -20,7 +20,7 @@ def test_the_path_is_as_asked() -> None:
     """Once the machine has time for it: on a busy one timers are late, and the table says so."""
     for _ in range(ATTEMPTS):
         code, said = ansible_playbook(
-            "playbooks/fidelity.yml", "-e", "only=^10mbit-(10ms-1%|10ms-duplicate|12ms)", timeout_s=600
+            "playbooks/fidelity.yml", "-e", "only=^10mbit-(10ms-1%|10ms-duplicate|60ms-reorder)", timeout_s=600
         )
         if code == 0:
             break
