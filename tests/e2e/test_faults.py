@@ -174,6 +174,24 @@ def test_a_host_that_stays_away(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_a_host_that_answers_but_does_nothing(lab: Lab, tmp_path: Path) -> None:
+    """Its connections stay, and what is asked over them never comes to an end."""
+    frozen = "kill -{signal} $(pgrep --full '^/usr/bin/python3.mitogen')"
+    try:
+        met = run_with(
+            tmp_path,
+            lambda: lab.ssh("receiver2", frozen.format(signal="STOP")),
+            *("-e", "run_task_timeout=20"),
+        )
+    finally:
+        lab.ssh("receiver2", frozen.format(signal="CONT"))
+    assert met.state == "invalid"
+    assert met.blames("receiver2 no longer answers")
+    assert not (met.dir / "raw" / "receiver2" / "measurement").exists()
+    ansible_playbook("playbooks/resume.yml", "-e", f"run={met.dir}")
+
+
+@pytest.mark.long
 def test_an_influxdb_that_is_away(lab: Lab, tmp_path: Path) -> None:
     """From the run's beginning until after its end: then every row arrives by itself."""
     lab.ssh("archive", "systemctl stop influxdb")
