@@ -29,7 +29,8 @@ demo: lab build ## boot the lab, run SCENARIO=scenarios/two_flow_fairness.yml in
 
 .PHONY: test
 test: lab build ## run the tests, the end-to-end ones in the lab
-	command -v iperf3 >/dev/null || apt-get install --quiet --yes --no-install-recommends iperf3
+	{ command -v iperf3 && command -v nft; } >/dev/null || \
+	    apt-get install --quiet --yes --no-install-recommends iperf3 nftables
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
 	pytest -m 'not long and not kernels and not fidelity'
