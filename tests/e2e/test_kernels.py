@@ -149,7 +149,7 @@ def collectors(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         (folder / name).mkdir()
         if (source / "testdata").exists():
             shutil.copytree(source / "testdata", folder / name / "testdata")
-        build = ["go", "test", "-c", "-o", folder / name / "test", f"./collectors/{name}"]
+        build = ["go", "test", "-c", "-o", str(folder / name / "test"), f"./collectors/{name}"]
         subprocess.run(build, cwd=REPOSITORY, check=True, env=os.environ | {"CGO_ENABLED": "0"})
     return subprocess.run(["tar", "-cz", "-C", folder, "."], check=True, capture_output=True).stdout
 
