@@ -199,7 +199,7 @@ def test_an_influxdb_that_is_away(lab: Lab, tmp_path: Path) -> None:
     try:
         met = run_with(tmp_path, lambda: None)
         assert met.state == "invalid"
-        assert met.blames("rows of tcp_info in InfluxDB not known: InfluxDB at http")
+        assert met.blames("InfluxDB: number of its rows not known: InfluxDB at http")
     finally:
         lab.ssh("archive", "systemctl start influxdb")
     spooled = {name: rows for name, rows in met.json("manifest.json")["rows"]["spooled"].items() if rows}

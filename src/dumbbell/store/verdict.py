@@ -92,15 +92,7 @@ def judge(
     judge.flows()
     judge.samples()
     judge.sources()
-    for measurement, rows in (stored or {}).items():
-        judge.same(
-            "rows stored",
-            measurement,
-            rows.spooled,
-            rows.stored,
-            what=f"rows of {measurement} in InfluxDB",
-            missing=rows.error,
-        )
+    judge.stored(stored or {})
     judge.expectations()
     return judge.checks
 
@@ -617,6 +609,15 @@ class _Judge:
                 )
 
     # expectations
+
+    def stored(self, stored: dict[str, Stored]) -> None:
+        for error in sorted({rows.error for rows in stored.values() if rows.stored is None}):
+            spooled = sum(rows.spooled for rows in stored.values())
+            self.same("rows stored", "InfluxDB", spooled, None, what="number of its rows", missing=error)
+        for name, rows in stored.items():
+            if rows.stored is not None:
+                what = f"rows of {name} in InfluxDB"
+                self.same("rows stored", name, rows.spooled, rows.stored, what=what)
 
     def expectations(self) -> None:
         for bound in self.point.expect:
