@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,12 +35,18 @@ def test_a_host_that_spins_is_woken() -> None:
         assert host.wait(timeout=60) == 7
 
 
+def test_hosts_that_spin_on_one_core_are_woken() -> None:
+    on_one = f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\n"
+    with kept(on_one + WOKEN + SPINS) as one, kept(on_one + WOKEN + SPINS) as other:
+        assert one.wait(timeout=60) == other.wait(timeout=60) == 7
+
+
 def test_a_host_that_cannot_take_the_signal_yet_is_let_alone() -> None:
     still = "import time; print(flush=True)\nt = time.process_time()\n"
     with kept(still + "while time.process_time() - t < 2: pass") as host:
         assert host.wait(timeout=60) == 0
 
 
-def test_a_host_that_sleeps_is_let_alone() -> None:
-    with kept(WOKEN + "time.sleep(2)") as host:
+def test_a_host_whose_time_goes_on_is_let_alone() -> None:
+    with kept(WOKEN + "for _ in range(200): time.sleep(0.01)") as host:
         assert host.wait(timeout=60) == 0
