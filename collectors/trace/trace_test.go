@@ -314,6 +314,8 @@ func TestReasonsAreFoundByName(t *testing.T) {
 		qdiscDrop, paws int64
 		filter          string
 	}{
+		"6.1":  {45, 26, "reason != 1"},
+		"6.12": {57, 35, "reason != 2"},
 		"6.18": {64, 36, "reason != 2"},
 	} {
 		text, err := os.ReadFile(recorded + release + "/kfree_skb.format")
