@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import polars as pl
@@ -23,11 +24,14 @@ def fairness(rates: pl.DataFrame, spans_ns: dict[str, tuple[int, int]]) -> pl.Da
     Over the flows that run throughout the interval; intervals with fewer than two, or a missing one, are
     left out.
     """
+    goodputs: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
+    for flow, t_ns, dt_ns, goodput_bps in rates.select("flow", "t_ns", "dt_ns", "goodput_bps").iter_rows():
+        goodputs[t_ns, dt_ns][flow] = goodput_bps
     out = []
-    for (t_ns, dt_ns), rows in rates.group_by("t_ns", "dt_ns", maintain_order=True):
+    for (t_ns, dt_ns), by_flow in goodputs.items():
         half = dt_ns // 2
         running = [f for f, (start, end) in spans_ns.items() if start <= t_ns - half and t_ns + half <= end]
-        present = rows.filter(pl.col("flow").is_in(running))["goodput_bps"].to_list()
+        present = [by_flow[flow] for flow in running if flow in by_flow]
         if len(running) > 1 and len(present) == len(running):
             out.append({"t_ns": t_ns, "flows": len(running), "jain_index": jain_index(present)})
     schema = {"t_ns": pl.Int64, "flows": pl.Int64, "jain_index": pl.Float64}

@@ -31,7 +31,9 @@ class _ThisPython(AsyncKernelManager):
     def kernel_spec(self) -> KernelSpec:
         """ipykernel of this environment."""
         argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        return KernelSpec(argv=argv, display_name="Python 3", language="python")
+        # Polars' allocator (jemalloc) gives back at once what is free: less memory, for a little more time.
+        env = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
+        return KernelSpec(argv=argv, env=env, display_name="Python 3", language="python")
 
 
 def render(run_dir: Path, notebook: Path = RUN_REPORT) -> Path:

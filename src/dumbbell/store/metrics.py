@@ -22,6 +22,8 @@ UNITS: dict[Metric, str] = {
     "rtt": "ns",
     "completion_time": "ns",
 }
+# What is needed of tcp_info. Of a long run the whole may be larger than memory.
+MEASURED_FROM = (*analysis.COUNTED_FROM, "ca_state", "srtt_us", "total_retrans", "data_segs_out")
 RECOVERY = (3, 4)  # TCP_CA_Recovery, TCP_CA_Loss (include/uapi/linux/tcp.h)
 
 
@@ -35,7 +37,10 @@ class Measured:
 
 
 def measure(run: Run, tables: dict[str, pl.DataFrame], bound: Expectation) -> Iterator[Measured]:
-    """What a bound is about, of the tables of all phases: one value for all its flows, or one for each."""
+    """What a bound is about, of the tables of all phases: one value for all its flows, or one for each.
+
+    ``tables`` are those of :data:`COUNTED`; ``tcp_info`` with as much of :data:`MEASURED_FROM` as it has.
+    """
     rows, counted = tables["tcp_info"].filter(IN_MEASUREMENT), goodput_counters(tables)
     fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
     kinds = {flow.name: flow.kind for flow in run.point.phase("measurement").flows}

@@ -10,7 +10,7 @@ import polars as pl
 
 from dumbbell.plan import Expectation, Point
 from dumbbell.rundir import read_json
-from dumbbell.store.metrics import UNITS, measure
+from dumbbell.store.metrics import MEASURED_FROM, UNITS, measure
 from dumbbell.store.run import COUNTED, Run, dig, point_dirs
 
 VALUES = {
@@ -60,7 +60,8 @@ def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
     run, verdict = Run.open(run_dir), read_json(run_dir / "verdict.json")
     if verdict is None:
         raise ValueError(f"{run_dir} has no readable verdict.json: its run has not ended")
-    tables = {path.stem: pl.read_parquet(path) for path in run_dir.glob("*.parquet")}
+    paths = {name: run_dir / f"{name}.parquet" for name in COUNTED}
+    tables = {name: _read(name, path) for name, path in paths.items() if path.exists()}
     if "tcp_info" not in tables:
         return  # it ended before it measured
     if lost := COUNTED.keys() - tables:
@@ -71,6 +72,12 @@ def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
             if found.value is not None:
                 numbers = (bound.metric, found.subject, UNITS[bound.metric], found.value)
                 yield (run.id, point.label or "-", point.repetition, verdict["state"], *numbers)
+
+
+def _read(name: str, path: Path) -> pl.DataFrame:
+    table = pl.scan_parquet(path)
+    there = table.collect_schema().names()
+    return table.select([c for c in there if name != "tcp_info" or c in MEASURED_FROM]).collect()
 
 
 def _bounds(point: Point) -> Iterator[Expectation]:
