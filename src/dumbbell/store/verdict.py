@@ -608,7 +608,7 @@ class _Judge:
                     f"connections {how}", f"{flow.name} {host}", asked, found, ok=not reason, reason=reason
                 )
 
-    # expectations
+    # InfluxDB
 
     def stored(self, stored: dict[str, Stored]) -> None:
         for error in sorted({rows.error for rows in stored.values() if rows.stored is None}):
@@ -618,6 +618,8 @@ class _Judge:
             if rows.stored is not None:
                 what = f"rows of {name} in InfluxDB"
                 self.same("rows stored", name, rows.spooled, rows.stored, what=what)
+
+    # expectations
 
     def expectations(self) -> None:
         for bound in self.point.expect:
