@@ -27,6 +27,10 @@ demo: lab build ## boot the lab, run SCENARIO=scenarios/two_flow_fairness.yml in
 	$(MAKE) --no-print-directory .lab/provisioned
 	ansible-playbook playbooks/run.yml -e scenario=$(SCENARIO)
 
+.PHONY: virtual
+virtual: setup build ## run SCENARIO in virtual time, without a lab; builds a kernel the first time
+	ansible-playbook -i inventory/vtime playbooks/virtual.yml -e scenario=$(SCENARIO)
+
 .PHONY: test
 test: lab build ## run the tests, the end-to-end ones in the lab
 	{ command -v iperf3 && command -v nft; } >/dev/null || \

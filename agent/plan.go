@@ -26,6 +26,7 @@ type Plan struct {
 	Point            string              `json:"point"`
 	Host             string              `json:"host"` // the host this agent runs on
 	Phase            string              `json:"phase"`
+	Virtual          bool                `json:"virtual"` // whether the hosts live in virtual time
 	Duration         time.Duration       `json:"duration_ns"`
 	SamplingInterval time.Duration       `json:"sampling_interval_ns"`
 	Flows            []Flow              `json:"flows"`
@@ -171,7 +172,11 @@ func (p *Plan) Flow(name string) *Flow {
 
 // Tags are those of every row of this host's run.
 func (p *Plan) Tags() sample.Tags {
-	return sample.Tags{"run": p.RunID, "point": p.Point, "phase": p.Phase, "host": p.Host}
+	tags := sample.Tags{"run": p.RunID, "point": p.Point, "phase": p.Phase, "host": p.Host}
+	if p.Virtual {
+		tags["time"] = "virtual"
+	}
+	return tags
 }
 
 // Own is the part of the plan that this host executes.

@@ -11,7 +11,8 @@ from dumbbell.rundir import abort, read_json, record_state
 
 
 class ActionModule(ActionBase):
-    """Arguments: ``run_dir``, ``influxdb`` (as InfluxTarget), ``reasons`` (what went wrong).
+    """Arguments: ``run_dir``, ``influxdb`` (as InfluxTarget, or null), ``reasons`` (what went wrong),
+    ``report`` (whether to make it).
 
     Returns ``verdict``, which is `aborted` if the measurement was never begun, else what can be judged; and
     ``stored``, whether InfluxDB has every row.
@@ -28,8 +29,9 @@ class ActionModule(ActionBase):
         _, args = self.validate_argument_spec(
             {
                 "run_dir": {"type": "path", "required": True},
-                "influxdb": {"type": "dict", "required": True},
+                "influxdb": {"type": "dict"},
                 "reasons": {"type": "list", "elements": "str", "default": []},
+                "report": {"type": "bool", "default": True},
             }
         )
         run_dir = Path(args["run_dir"])
@@ -38,9 +40,11 @@ class ActionModule(ActionBase):
             abort(run_dir, args["reasons"])
         else:
             record_state(run_dir, "collecting")
-            verdict = collect(run_dir, InfluxTarget(**args["influxdb"]), args["reasons"])
+            influx = InfluxTarget(**args["influxdb"]) if args["influxdb"] else None
+            verdict = collect(run_dir, influx, args["reasons"])
             record_state(run_dir, verdict.state, "; ".join(verdict.reasons))
-            render(run_dir)
-            rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"].values()
-            stored = all(of["stored"] == of["spooled"] for of in rows)
+            if args["report"]:
+                render(run_dir)
+            rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"]
+            stored = rows is not None and all(of["stored"] == of["spooled"] for of in rows.values())
         return result | {"changed": True, "verdict": read_json(run_dir / "verdict.json"), "stored": stored}

@@ -7,6 +7,8 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,12 @@ The agents go on alone.
   to await and judge them:  ansible-playbook playbooks/resume.yml -e run={0}
   to end them:              ansible-playbook playbooks/stop.yml -e run={0}"""
 
+Looks = Iterator[dict[str, float] | str]  # at the flows' goodputs, or why they are not known
+
 
 class ActionModule(ActionBase):
     """Arguments: ``title`` (of the point), ``phase``, ``run_id`` and ``run_dir`` (of the point), ``run``
-    (directory of the whole run), ``influxdb`` (as InfluxTarget), ``t0_unix_ns``.
+    (directory of the whole run), ``influxdb`` (as InfluxTarget, or null), ``t0_unix_ns``.
 
     t0 is by the controller's clock, which may differ from the one that the testbed follows. On a terminal
     a line is drawn anew each second, and Ctrl-C asks what to do: to detach ends the playbook, as Ctrl-C does
@@ -51,7 +55,7 @@ class ActionModule(ActionBase):
                 "run_dir": {"type": "path", "required": True},
                 "run": {"type": "path", "required": True},
                 "t0_unix_ns": {"type": "int", "required": True},
-                "influxdb": {"type": "dict", "required": True},
+                "influxdb": {"type": "dict"},
             }
         )
         run_dir = Path(args["run_dir"])
@@ -68,12 +72,7 @@ class ActionModule(ActionBase):
         answer = show_until(0, lambda _: "")
         if not answer:
             record_state(run_dir, "running", phase.phase)
-            with (
-                Influx(InfluxTarget(**args["influxdb"])) as influx,
-                # In the lab, hosts of the run are processes beside this one.
-                ThreadPoolExecutor(1, initializer=os.nice, initargs=(19,)) as thread,
-            ):
-                looks = _looks(lambda: thread.submit(goodputs, influx, args["run_id"]), screen.waits)
+            with _look(args["influxdb"], args["run_id"], screen.waits) as looks:
                 answer = show_until(phase.duration_ns, lambda at_ns: describe(phase, at_ns, next(looks)))
         if answer == "detach":
             Display().display(_DETACHED.format(args["run"]))
@@ -81,7 +80,20 @@ class ActionModule(ActionBase):
         return result | {"stopped": f"the {phase.phase} was stopped by hand" if answer == "stop" else ""}
 
 
-def _looks(ask: Callable[[], Future[dict[str, float]]], waits: bool) -> Iterator[dict[str, float] | str]:
+@contextmanager
+def _look(influxdb: dict[str, Any] | None, run_id: str, waits: bool) -> Iterator[Looks]:
+    if influxdb is None:
+        yield repeat("no samples before its end")
+        return
+    with (
+        Influx(InfluxTarget(**influxdb)) as influx,
+        # In the lab, hosts of the run are processes beside this one.
+        ThreadPoolExecutor(1, initializer=os.nice, initargs=(19,)) as thread,
+    ):
+        yield _looks(lambda: thread.submit(goodputs, influx, run_id), waits)
+
+
+def _looks(ask: Callable[[], Future[dict[str, float]]], waits: bool) -> Looks:
     """Goodputs as last seen, or why they are not known; one that waits gets the answer that is due."""
     found: dict[str, float] | str = "no samples yet"
     while True:

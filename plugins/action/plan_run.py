@@ -12,9 +12,15 @@ from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, InventoryError, Plan, plan
 from dumbbell.rundir import RunDir
 
+_OTHER = {
+    True: "the hosts of this inventory live in virtual time (lab_machine: vtime): run playbooks/virtual.yml",
+    False: "the hosts of this inventory do not live in virtual time: -i inventory/vtime has some that do",
+}
+
 
 class ActionModule(ActionBase):
-    """Arguments: ``scenario``, ``results_dir``, ``profile``, ``point`` (an id; by default all).
+    """Arguments: ``scenario``, ``results_dir``, ``profile``, ``point`` (an id; by default all),
+    ``virtual`` (whether it is to be run in virtual time).
 
     Returns what RunDir.facts says of the run and of each point. In check mode it only plans, makes no run
     directory, and returns only the points' plans.
@@ -29,12 +35,15 @@ class ActionModule(ActionBase):
                 "results_dir": {"type": "path", "required": True},
                 "profile": {"type": "str"},
                 "point": {"type": "str"},
+                "virtual": {"type": "bool", "default": False},
             }
         )
         assert task_vars is not None
         scenario = Path(args["scenario"])
         try:
             inventory = Inventory.of(task_vars["groups"], task_vars["hostvars"])
+            if inventory.virtual != args["virtual"]:
+                raise InventoryError(_OTHER[inventory.virtual])
             planned = _chosen(plan(scenario, inventory, args["profile"]), args["point"])
         except (ScenarioError, InventoryError) as error:
             raise AnsibleActionFail(str(error)) from None

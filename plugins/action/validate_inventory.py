@@ -22,8 +22,9 @@ class ActionModule(ActionBase):
         roles = known_variables(Path(args["roles_dir"]))
         hosts = {name: _variables(task_vars["hostvars"][name]) for name in groups.get("testbed", [])}
         store = {
-            name: self._templar.template(task_vars.get(name))
+            name: self._templar.template(task_vars[name])
             for name in ("influxdb_url", "influxdb_database")
+            if name in task_vars
         }
         found = problems(groups, hosts, store, roles)
         if found:

@@ -34,11 +34,12 @@ def problems(
 ) -> list[str]:
     """Every reason why no testbed can be made of this inventory, by host; none if it can.
 
-    ``hosts`` are the variables of each; ``store`` those of all that say where samples are kept.
+    ``hosts`` are the variables of each; ``store`` those of all that say where samples are kept: nowhere, if
+    the URL is null.
     """
     testbed = {name: hosts[name] for name in groups.get("testbed", [])}
     return [
-        *_groups(groups),
+        *_groups(groups, stores=store.get("influxdb_url", "") is not None),
         *(f"{name}: {text}" for name, of in testbed.items() for text in _host(name, of, groups)),
         *(f"{name}: {text}" for name, of in testbed.items() for text in _misspelt(of, roles)),
         *_networks(testbed),
@@ -47,8 +48,8 @@ def problems(
     ]
 
 
-def _groups(groups: Groups) -> Iterator[str]:
-    for name in ("testbed", "senders", "receivers", "archives"):
+def _groups(groups: Groups, *, stores: bool) -> Iterator[str]:
+    for name in ("testbed", "senders", "receivers", *(["archives"] if stores else [])):
         if not groups.get(name):
             yield f"no host in the group {name}"
     if len(archives := groups.get("archives", [])) > 1:
@@ -191,6 +192,8 @@ def _reaches(of: Variables, peer: Variables) -> bool:
 
 
 def _store(store: Variables) -> Iterator[str]:
+    if store.get("influxdb_url", "") is None:
+        return
     url = urlsplit(str(store.get("influxdb_url")))
     if url.scheme not in ("http", "https") or not url.hostname:
         found = store.get("influxdb_url")

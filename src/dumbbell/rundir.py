@@ -164,9 +164,10 @@ class Execution:
         for phase in self.point.phases:
             for host in phase.hosts:
                 about = {"run_id": self.id, "holder": self.holder, "point": self.point.id, "host": host}
+                virtual = {"virtual": True} if self.plan.virtual else {}
                 part = self.dir / "raw" / host / phase.phase / "plan.json"
                 part.parent.mkdir()
-                part.write_text(_part(phase.model_dump(mode="json") | about))
+                part.write_text(_part(phase.model_dump(mode="json") | about | virtual))
         (self.dir / "plan.json").write_bytes(self.plan.to_json())
         record_state(self.dir, "planned")
 

@@ -113,7 +113,18 @@ def test_groups_are_checked(groups: dict[str, list[str]], reason: str) -> None:
     assert any(text.startswith(reason) for text in problems(groups, HOSTS, STORE, ROLES))
 
 
-@pytest.mark.parametrize("url", [None, "192.0.2.3:8086", "http://"])
-def test_a_store_needs_an_address(url: str | None) -> None:
+def test_a_store_may_be_left_out_by_saying_so() -> None:
+    groups = {name: hosts for name, hosts in GROUPS.items() if name != "archives"}
+    assert problems(groups, HOSTS, {"influxdb_url": None, "influxdb_database": None}, ROLES) == []
+    missing = problems(groups, HOSTS, {}, ROLES)
+    assert [text.split(":")[0] for text in missing] == [
+        "no host in the group archives",
+        "influxdb_url is None; it says where samples are kept, as http",
+        "influxdb_database is not named",
+    ]
+
+
+@pytest.mark.parametrize("url", ["192.0.2.3:8086", "http://"])
+def test_a_store_needs_an_address(url: str) -> None:
     (found,) = problems(GROUPS, HOSTS, STORE | {"influxdb_url": url}, ROLES)
     assert found.startswith(f"influxdb_url is {url!r}")

@@ -21,6 +21,7 @@ from dumbbell.model import (
 from dumbbell.model.expand import text
 from dumbbell.model.flows import Flow as AskedFlow
 from dumbbell.model.hosts import READ_TXQUEUELEN, SUPER_PACKETS
+from dumbbell.plan import virtual
 from dumbbell.plan.calibration import Calibration, Pair
 from dumbbell.plan.document import (
     SERVER_LEAD_NS,
@@ -89,6 +90,8 @@ class CaseResolver:
         if self.refusals:
             return None
         hosts = self._hosts(flows)
+        if self.inventory.virtual:
+            self.refusals += virtual.problems(self.scenario, path, hosts)
         expect = self._expectations(path, flows)
         self._check_sources(flows)
         if self.refusals:

@@ -322,6 +322,7 @@ class Plan(Part):
     title: str
     profile: str | None
     seed: int
+    virtual: bool | None = optional()  # whether its hosts live in virtual time
     points: list[Point]
 
     @property

@@ -31,6 +31,7 @@ class InventoryHost(BaseModel):
     model_config = ConfigDict(extra="forbid")
     management_interface: str | None = None
     experiment_interfaces: dict[str, Interface] = {}
+    lab_machine: str | None = None
 
 
 class Inventory(BaseModel):
@@ -77,6 +78,17 @@ class Inventory(BaseModel):
 
         groups = {name: members(name) for name in listed}
         return cls.of(groups, {host: variables.get(host, {}) for host in groups.get("testbed", [])})
+
+    @property
+    def virtual(self) -> bool:
+        """Whether its hosts live in virtual time; :class:`InventoryError` if only some do."""
+        do = {host: of.lab_machine == "vtime" for host, of in self.hosts.items()}
+        if len(set(do.values())) > 1:
+            others = ", ".join(host for host, virtual in do.items() if not virtual)
+            raise InventoryError(
+                f"inventory: lab_machine: vtime is a property of all hosts, and {others} lack it"
+            )
+        return any(do.values())
 
     def groups_of(self, host: str) -> list[str]:
         """Names of the groups that contain this host, sorted."""

@@ -51,6 +51,7 @@ class _Planner:
             title=self.scenario.title,
             profile=profile,
             seed=self.scenario.seed,
+            virtual=self.inventory.virtual or None,
             points=points,
         )
 

@@ -19,6 +19,7 @@ from dumbbell.store.run import Run, flows_table
 from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
 
 _POLL_S = 0.5
+_DATED = ("run", "unix_ns", "mono_ns")  # of a row, beside its time since t0
 
 
 def collect(
@@ -147,5 +148,14 @@ def _manifest(
             "lost": sum(spool.rows_lost for spool in run.spools.values() if spool),
             "influxdb": None if stored is None else {name: s.model_dump() for name, s in stored.items()},
         },
+        "digests": {name: _digest(table) for name, table in tables.items()} if plan.virtual else None,
         "facts": facts,
     }
+
+
+def _digest(table: pl.DataFrame) -> str:
+    """Of all rows but for their date: where no sample of two runs differs it is the same."""
+    found = hashlib.sha256()
+    for rows in table.drop(_DATED, strict=False).iter_slices():
+        found.update(rows.write_csv().encode())
+    return found.hexdigest()[:16]

@@ -1,0 +1,69 @@
+"""Run worlds of virtual time side by side."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from dumbbell.world import World, run_all, virtual_s
+
+_SAY_S = 30.0
+
+
+class ActionModule(ActionBase):
+    """Arguments: ``world`` (``dir`` with what it begins with, ``kernel``), ``checkout``, and ``worlds``, of
+    each ``dir``, ``command``, ``writable``; ``stall_timeout`` (s).
+
+    Returns ``ended``, of each world what :class:`dumbbell.world.Ended` has.
+    """
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run them, and say now and then how far they are."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec(
+            {
+                "world": {"type": "dict", "required": True},
+                "checkout": {"type": "path", "required": True},
+                "worlds": {"type": "list", "elements": "dict", "required": True},
+                "stall_timeout": {"type": "float", "default": 300},
+            }
+        )
+        second = int(time.time())  # whole: what is done at multiples of the wall clock's then repeats
+        worlds = [
+            World(
+                dir=Path(of["dir"]),
+                kernel=Path(args["world"]["kernel"]),
+                init=Path(args["world"]["dir"], "init"),
+                command=of["command"],
+                checkout=Path(args["checkout"]),
+                writable=[Path(path) for path in of["writable"]],
+                start_unix_ns=second * 1_000_000_000,
+                stall_s=args["stall_timeout"],
+            )
+            for of in args["worlds"]
+        ]
+        began = said = time.monotonic()
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(run_all, worlds)
+            while not running.done():
+                time.sleep(0.2)
+                if time.monotonic() > said + _SAY_S:
+                    said = time.monotonic()
+                    times = ", ".join(f"{virtual_s(world):.0f}" for world in worlds)
+                    Display().display(
+                        f"after {said - began:.0f} s of real time, seconds of virtual time: {times}"
+                    )
+        ended = running.result()
+        for world, of in zip(worlds, ended, strict=True):
+            ratio = (
+                f"{of.virtual_s:.0f} s of virtual time in {of.real_s:.0f} s: {of.virtual_s / of.real_s:.2f}"
+            )
+            Display().display(f"{world.dir.parent.name}: {ratio}")
+        reasons = "; ".join(of.reason for of in ended if of.reason)
+        return result | {"changed": True, "ended": [asdict(of) for of in ended], "msg": reasons}

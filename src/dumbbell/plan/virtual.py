@@ -1,0 +1,48 @@
+"""What virtual time cannot have, and how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dumbbell.model import CommandFlow, KeyPath, Scenario
+from dumbbell.plan.document import Host
+from dumbbell.plan.path import PlannedPath
+
+Problem = tuple[KeyPath, str]
+
+# They wait by reading the clock over and over, which then never moves.
+SPINNING = frozenset({"iperf", "nuttcp", "trafgen"})
+
+
+def problems(scenario: Scenario, path: PlannedPath | None, hosts: Mapping[str, Host]) -> Iterator[Problem]:
+    """Each key of a scenario that cannot be met where all hosts share one kernel and work takes no time."""
+    yield from _path(path)
+    yield from _kernel(scenario, hosts)
+    for name, flow in scenario.flows.items():
+        if isinstance(flow, CommandFlow):
+            for program in {argv[0].rpartition("/")[2] for argv in (flow.server, flow.client) if argv}:
+                if program in SPINNING:
+                    reason = f"{program} waits by reading the clock, which stands meanwhile in virtual time"
+                    yield ("flows", name), reason
+
+
+def _path(path: PlannedPath | None) -> Iterator[Problem]:
+    if path is None:
+        yield ("path",), "is needed in virtual time: it never passes on a link without a rate and a delay"
+        return
+    for way, asked in path.ways:
+        if not asked.delay_us:
+            yield ("path", way), "needs a delay in virtual time, which never passes on a link without one"
+
+
+def _kernel(scenario: Scenario, hosts: Mapping[str, Host]) -> Iterator[Problem]:
+    for name, of in scenario.hosts.items():
+        if of.kernel is not None:
+            yield ("hosts", name, "kernel"), "hosts of virtual time share one kernel, and none boots another"
+    everywhere = [of.state.modules for of in hosts.values()]
+    for module in dict.fromkeys(module for modules in everywhere for module in modules):
+        first, *others = (modules.get(module) for modules in everywhere)
+        if any(other != first for other in others):
+            reason = f"hosts of virtual time share one kernel: ask {module} of all (testbed), or of none"
+            key = next(name for name, of in scenario.hosts.items() if module in of.modules)
+            yield ("hosts", key, "modules"), reason

@@ -1,0 +1,202 @@
+"""Worlds of virtual time: a kernel whose clock stands while anything in it works, and jumps when all wait.
+
+A world is one process of User-Mode Linux, started with ``time-travel=inf-cpu``. Its hosts are containers of
+this one kernel, and their controller works in it too. Points of a run can have a world each, side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+_LOOK_S = 1.0
+_MCONSOLE = struct.Struct("=III512s")  # struct mconsole_request of Linux' arch/um/drivers/mconsole.h
+_MCONSOLE_MAGIC, _MCONSOLE_VERSION = 0xCAFEBABE, 2
+_MCONSOLE_REPLY_S = 5.0
+_RUNNING = re.compile(r"task:(\S+)\s+state:R")
+_UMID = "world"
+_OWN = {"swapper", "swapper/0"}  # and not a process
+
+
+@dataclass(frozen=True)
+class World:
+    """A world and what is to be done in it.
+
+    ``dir`` is the world's own; with ``writable`` it is all that lasts of what is written there. It gets
+    ``console.log``. ``command`` is run by the controller of the world, in ``checkout``.
+    """
+
+    dir: Path
+    kernel: Path  # program, with CONFIG_UML_TIME_TRAVEL_SUPPORT
+    init: Path  # what the kernel starts
+    command: Sequence[str]
+    checkout: Path
+    writable: Sequence[Path]
+    start_unix_ns: int  # the time at which it begins
+    seed: str = "1"  # of its kernel's random numbers
+    memory: str = "4G"
+    stall_s: float = 300  # of real time without any of virtual time, after which it is ended
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of a world. ``reason`` is why it was not brought to its end, or ''."""
+
+    status: int | None  # of the command
+    virtual_s: float
+    real_s: float
+    reason: str
+
+
+def run(world: World, core: int | None = None) -> Ended:
+    """Begin a world, and await its end: that of its command, or of its time. OSError if it cannot begin."""
+    world.dir.mkdir(parents=True, exist_ok=True)
+    for name in ("status", "beat"):
+        (world.dir / name).unlink(missing_ok=True)
+    (world.dir / "command").write_text(
+        f"cd {shlex.quote(str(world.checkout))} && exec {shlex.join(world.command)}\n"
+    )
+    (world.dir / "writable").write_text("".join(f"{path}\n" for path in world.writable))
+    began = time.monotonic()
+    with (
+        (world.dir / "console.log").open("wb") as console,
+        tempfile.TemporaryDirectory(prefix="dumbbell-") as own,  # the path of a socket is short
+    ):
+        kernel = subprocess.Popen(
+            [*_on(core), *_command_line(world, own)],
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=console,
+            start_new_session=True,
+        )
+        try:
+            reason = _watch(world, kernel, Path(own, _UMID, "mconsole"))
+        finally:
+            _end(kernel)
+    status = _read(world.dir / "status")
+    if not reason and status != "0":
+        who = f"controller ended with status {status}" if status else f"kernel ended with {kernel.returncode}"
+        reason = f"the world's {who}; see {world.dir / 'console.log'}"
+    return Ended(
+        status=int(status) if status else None,
+        virtual_s=virtual_s(world),
+        real_s=time.monotonic() - began,
+        reason=reason,
+    )
+
+
+def run_all(worlds: Iterable[World], executor: Executor | None = None) -> list[Ended]:
+    """Run worlds side by side, in their order; without an executor as many at once as there are cores.
+
+    Any executor serves that offers this interface and whose machines have the same files, as those of Dask
+    and of submitit for Slurm do.
+    """
+    if executor is not None:
+        return list(executor.map(run, worlds))
+    cores = sorted(os.sched_getaffinity(0))
+    free: SimpleQueue[int] = SimpleQueue()
+    for core in reversed(cores):  # the first one has more of the machine's own work
+        free.put(core)
+
+    def on_a_core(world: World) -> Ended:
+        core = free.get()
+        try:
+            return run(world, core)
+        finally:
+            free.put(core)
+
+    with ThreadPoolExecutor(len(cores)) as local:
+        return list(local.map(on_a_core, worlds))
+
+
+def virtual_s(world: World) -> float:
+    """How much of its time has passed, to a second."""
+    return float(_read(world.dir / "beat") or 0)
+
+
+def _on(core: int | None) -> list[str]:
+    """What begins a command on a core: a world's processes wake each other, which is dear across cores."""
+    return [] if core is None else ["taskset", "--cpu-list", str(core)]
+
+
+def _command_line(world: World, own: str) -> list[str]:
+    return [
+        str(world.kernel),
+        f"mem={world.memory}",
+        f"umid={_UMID}",
+        f"uml_dir={own}",
+        "root=/dev/root",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "ro",
+        f"init={world.init}",
+        f"world={world.dir}",
+        "time-travel=inf-cpu",
+        f"time-travel-start={world.start_unix_ns}",
+        f"rng_seed={world.seed}",
+        "con=null",
+        "con0=null,fd:1",
+        "panic=-1",
+    ]
+
+
+def _watch(world: World, kernel: subprocess.Popen[bytes], mconsole: Path) -> str:
+    """Wait until it ends; the reason to end it before."""
+    before, moved = 0.0, time.monotonic()
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            kernel.wait(_LOOK_S)
+            return ""
+        if (now := virtual_s(world)) != before:
+            before, moved = now, time.monotonic()
+        elif time.monotonic() > moved + world.stall_s:
+            running = ", ".join(_running(world, mconsole)) or "nothing known"
+            return f"virtual time stood at {now:.0f} s for {world.stall_s:.0f} s; what ran: {running}"
+
+
+def _running(world: World, mconsole: Path) -> list[str]:
+    """Names of what runs in a world, as its kernel tells on the console when it is asked."""
+    console = world.dir / "console.log"
+    before = console.stat().st_size
+    command = b"sysrq t"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(_MCONSOLE_REPLY_S)
+        try:
+            sock.bind(str(mconsole.with_name("asks")))
+            sock.sendto(
+                _MCONSOLE.pack(_MCONSOLE_MAGIC, _MCONSOLE_VERSION, len(command), command),
+                str(mconsole),
+            )
+            sock.recv(4096)
+        except OSError:
+            return []
+    with console.open("rb") as file:
+        file.seek(before)
+        said = file.read().decode(errors="replace")
+    return [name for name in dict.fromkeys(_RUNNING.findall(said)) if name not in _OWN]
+
+
+def _end(kernel: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(kernel.pid, signal.SIGKILL)  # whatever of it is left
+    kernel.wait()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,94 @@
+"""A scenario twice in virtual time, from the inventory to the verdict: exact, and the same both times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+from runs import MS, Finished
+
+from playbooks import ansible_playbook, unfolded
+
+pytestmark = pytest.mark.e2e
+
+SCENARIO = Path(__file__).with_name("virtual.yml")
+TIMEOUT_S = 2400  # the first time a kernel is built
+INVENTORY = ("-i", "inventory/vtime")
+EXACT_US = 100
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The run of two worlds, and their points."""
+
+    whole: Finished
+    points: list[Finished]
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Repeated:
+    folder = tmp_path_factory.mktemp("virtual")
+    code, said = ansible_playbook(
+        *(*INVENTORY, "playbooks/virtual.yml", "-e", f"scenario={SCENARIO}", "-e", f"results_dir={folder}"),
+        timeout_s=TIMEOUT_S,
+    )
+    assert (folder / "latest").exists(), said[-3000:]
+    run_dir = (folder / "latest").resolve()
+    points = [Finished(point, code, said) for point in sorted((run_dir / "points").iterdir())]
+    return Repeated(Finished(run_dir, code, said), points)
+
+
+def test_it_passes(repeated: Repeated) -> None:
+    assert (repeated.whole.code, repeated.whole.state) == (0, "passed"), repeated.whole.output[-3000:]
+    assert (repeated.whole.dir / "report.html").exists()
+    assert "s of virtual time in" in repeated.whole.output
+
+
+def test_the_round_trip_is_what_was_asked_for(repeated: Repeated) -> None:
+    for point in repeated.points:
+        for rtt_ns in point.facts("idle RTT").values():
+            assert abs(rtt_ns - 20 * MS) < EXACT_US * 1000
+
+
+def test_flows_start_when_they_were_told_to(repeated: Repeated) -> None:
+    for point in repeated.points:
+        starts_ns = point.facts("start")
+        assert len(starts_ns) == 2
+        assert all(0 <= ns < MS for ns in starts_ns.values()), starts_ns
+
+
+def test_no_sample_is_missed_and_each_is_in_time(repeated: Repeated) -> None:
+    for point in repeated.points:
+        assert set(point.facts("samples missed").values()) == {0}
+        sampled = point.tcp_info.filter(pl.col("phase") == "measurement", ~pl.col("final").fill_null(False))
+        late_ns = sampled["t_ns"] % (100 * MS)
+        assert sampled.height > 200
+        assert late_ns.max() < MS  # type: ignore[operator]
+
+
+def test_all_hosts_have_one_clock(repeated: Repeated) -> None:
+    for point in repeated.points:
+        clocks = [of["clock"] for of in point.json("manifest.json")["hosts"].values()]
+        assert {(clock["source"], clock["synchronised"]) for clock in clocks} == {("shared", True)}
+
+
+def test_rows_tell_that_their_time_is_virtual(repeated: Repeated) -> None:
+    for point in repeated.points:
+        assert point.tcp_info["time"].unique().to_list() == ["virtual"]
+
+
+def test_the_same_plan_twice_gives_the_same_samples(repeated: Repeated) -> None:
+    first, second = (point.json("manifest.json")["digests"] for point in repeated.points)
+    assert first.keys() == second.keys()
+    assert {name for name in first if first[name] != second[name]} == set()
+
+
+def test_the_machine_itself_is_refused_as_a_testbed() -> None:
+    code, said = ansible_playbook("playbooks/virtual.yml", "-e", f"scenario={SCENARIO}")
+    assert code != 0
+    assert "-i inventory/vtime has some that do" in unfolded(said)
+    code, said = ansible_playbook(*INVENTORY, "playbooks/run.yml", "-e", f"scenario={SCENARIO}")
+    assert code != 0
+    assert "run playbooks/virtual.yml" in unfolded(said)

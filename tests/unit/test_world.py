@@ -1,0 +1,151 @@
+"""Virtual time: what a plan may ask of it, and worlds that end well, badly or never."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import inventory
+
+from dumbbell.model import ScenarioError
+from dumbbell.plan import Inventory, InventoryError, plan
+from dumbbell.world import Ended, World, run, run_all
+
+PATH = {"forward": {"rate": "100mbit", "delay": "10ms", "queue": {"kind": "pfifo", "limit": "1bdp"}}}
+FLOW = {"kind": "iperf3_tcp", "from": "senders[0]", "to": "receivers[0]", "congestion_control": "cubic"}
+
+
+def virtual_inventory(*but: str) -> Inventory:
+    found = inventory()
+    hosts = {
+        name: of if name in but else of.model_copy(update={"lab_machine": "vtime"})
+        for name, of in found.hosts.items()
+    }
+    return found.model_copy(update={"hosts": hosts})
+
+
+def scenario(folder: Path, **more: Any) -> Path:
+    file = folder / "x.yml"
+    asked = {"name": "x", "title": "x", "duration": "10s", "flows": {"flow": FLOW}, "path": PATH} | more
+    file.write_text(json.dumps({key: value for key, value in asked.items() if value is not None}))
+    return file
+
+
+def test_the_plan_and_every_agent_know_that_time_is_virtual(tmp_path: Path) -> None:
+    file = scenario(tmp_path)
+    assert plan(file, virtual_inventory()).virtual
+    assert b'"virtual": true' in plan(file, virtual_inventory()).to_json()
+    assert b"virtual" not in plan(file, inventory()).to_json()
+    ids = {plan(file, of).points[0].id for of in (inventory(), virtual_inventory())}
+    assert len(ids) == 1  # what is done is the same
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "reason"),
+    [
+        ({"path": None}, "path", "is needed in virtual time"),
+        (
+            {"path": {"forward": PATH["forward"] | {"delay": "0ms"}, "reverse": PATH["forward"]}},
+            "path.forward",
+            "needs a delay in virtual time",
+        ),
+        ({"hosts": {"senders": {"kernel": "6.12.0"}}}, "hosts.senders.kernel", "share one kernel"),
+        ({"hosts": {"senders": {"modules": {"tcp_bbr": {}}}}}, "hosts.senders.modules", "ask tcp_bbr of all"),
+        (
+            {"flows": {"spins": FLOW | {"kind": "command", "client": ["/usr/bin/nuttcp", "-R1G"]}}},
+            "flows.spins",
+            "nuttcp waits by reading the clock",
+        ),
+    ],
+)
+def test_what_virtual_time_cannot_have_is_refused_at_its_key(
+    tmp_path: Path, more: dict[str, Any], key: str, reason: str
+) -> None:
+    for flow in more.get("flows", {}).values():
+        flow.pop("congestion_control", None)
+    file = scenario(tmp_path, **more)
+    plan(file, inventory())
+    with pytest.raises(ScenarioError) as caught:
+        plan(file, virtual_inventory())
+    assert f": {key}: " in str(caught.value)
+    assert reason in str(caught.value)
+
+
+def test_a_module_of_all_hosts_is_granted(tmp_path: Path) -> None:
+    file = scenario(tmp_path, hosts={"testbed": {"modules": {"tcp_bbr": {}}}})
+    assert plan(file, virtual_inventory()).virtual
+
+
+def test_virtual_time_is_of_all_hosts() -> None:
+    with pytest.raises(InventoryError, match="property of all hosts, and sender2 lack it"):
+        _ = virtual_inventory("sender2").virtual
+
+
+def world(folder: Path, script: str, stall_s: float = 60) -> World:
+    """A world whose kernel is a script, which finds in ``$world`` what a kernel would."""
+    kernel = folder / "kernel"
+    kernel.parent.mkdir(parents=True, exist_ok=True)
+    own = "for word; do case $word in world=*) world=${word#world=} ;; esac; done"
+    kernel.write_text(f"#!/bin/sh\n{own}\n{script}")
+    kernel.chmod(0o755)
+    return World(
+        dir=folder / "world",
+        kernel=kernel,
+        init=folder / "init",
+        command=["true", "a b"],
+        checkout=folder,
+        writable=[folder],
+        start_unix_ns=10**18,
+        stall_s=stall_s,
+    )
+
+
+def test_a_world_does_what_it_is_told_and_says_how_long_it_took(tmp_path: Path) -> None:
+    asked = world(tmp_path, 'echo 12.5 >$world/beat; sh $world/command; echo $? >$world/status; echo "$@"')
+    ended = run(asked)
+    assert (ended.status, ended.virtual_s, ended.reason) == (0, 12.5, "")
+    assert (asked.dir / "command").read_text() == f"cd {tmp_path} && exec true 'a b'\n"
+    assert (asked.dir / "writable").read_text() == f"{tmp_path}\n"
+    said = (asked.dir / "console.log").read_text()
+    assert "time-travel=inf-cpu time-travel-start=1000000000000000000 rng_seed=1" in said
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo 2 >$world/status", "the world's controller ended with status 2; see "),
+        ("exit 3", "the world's kernel ended with 3; see "),
+    ],
+)
+def test_a_world_that_ends_badly_says_where_to_look(tmp_path: Path, script: str, reason: str) -> None:
+    ended = run(world(tmp_path, script))
+    assert ended.reason == f"{reason}{tmp_path / 'world' / 'console.log'}"
+
+
+def test_what_an_earlier_attempt_left_is_no_result(tmp_path: Path) -> None:
+    run(world(tmp_path, "echo 9 >$world/beat; echo 0 >$world/status"))
+    ended = run(world(tmp_path, "exit 3"))
+    assert (ended.status, ended.virtual_s) == (None, 0)
+
+
+def test_a_world_whose_time_stands_is_ended(tmp_path: Path) -> None:
+    ended = run(world(tmp_path, "echo 7 >$world/beat; exec sleep 60", stall_s=0.1))
+    assert ended.reason == "virtual time stood at 7 s for 0 s; what ran: nothing known"
+    assert ended.real_s < 30
+
+
+def test_worlds_run_side_by_side_each_on_a_core_of_its_own(tmp_path: Path) -> None:
+    script = "taskset -cp $$ | sed 's/.*: //' >$world/beat; echo 0 >$world/status"
+    ended = run_all([world(tmp_path / str(i), script) for i in range(4)])
+    assert [of.reason for of in ended] == [""] * 4
+    assert all(of.virtual_s.is_integer() for of in ended)  # the number of one core
+
+
+def test_any_executor_serves(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        (ended,) = run_all([world(tmp_path, "echo 0 >$world/status")], executor)
+    assert isinstance(ended, Ended)
+    assert not ended.reason
