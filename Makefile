@@ -28,7 +28,7 @@ demo: lab build ## boot the lab, run SCENARIO=scenarios/two_flow_fairness.yml in
 	ansible-playbook playbooks/run.yml -e scenario=$(SCENARIO)
 
 .PHONY: virtual
-virtual: setup build ## run SCENARIO in virtual time, without a lab; builds a kernel the first time
+virtual: setup build ## run SCENARIO in virtual time, without a lab; the first time a kernel is built for it
 	ansible-playbook -i inventory/vtime playbooks/virtual.yml -e scenario=$(SCENARIO)
 
 .PHONY: test
@@ -37,7 +37,7 @@ test: lab build ## run the tests, the end-to-end ones in the lab
 	    apt-get install --quiet --yes --no-install-recommends iperf3 nftables
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
-	pytest -m 'not long and not kernels and not fidelity'
+	pytest -m 'not long and not kernels and not fidelity and not virtual'
 
 .PHONY: test-lab
 test-lab: lab build ## every end-to-end test in the lab, with faults and interruptions; an hour
@@ -48,6 +48,10 @@ test-lab: lab build ## every end-to-end test in the lab, with faults and interru
 test-fidelity: lab build ## measure a few emulated paths in the lab; on a machine that does nothing else
 	$(MAKE) --no-print-directory .lab/provisioned
 	pytest -m fidelity
+
+.PHONY: test-virtual
+test-virtual: setup build ## run scenarios in virtual time; without a lab, half an hour the first time
+	pytest -m virtual
 
 .PHONY: test-kernels
 test-kernels: lab build ## build a kernel, boot hosts of a lab of their own with several, trace runs in the lab; half an hour and more
@@ -98,6 +102,10 @@ fidelity: lab build ## measure emulated paths in the lab; write docs/fidelity.md
 .PHONY: bench-collect
 bench-collect: build ## measure what the collectors cost beside ss and flent, for 35 minutes, into bench/collect.json
 	python bench/collect.py
+
+.PHONY: bench-vtime
+bench-vtime: build ## measure how fast virtual time passes, into bench/vtime.json
+	python bench/vtime.py
 
 .PHONY: bench-lab
 bench-lab: lab build ## measure in the lab what collectors take from a flow, and how fast rows are stored

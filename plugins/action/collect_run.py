@@ -7,12 +7,14 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.rundir import abort, read_json, record_state
+from dumbbell.rundir import abort, read_json, record_state, write_json
+
+_REASONS = "reasons.json"  # what had gone wrong when judging was left to others
 
 
 class ActionModule(ActionBase):
     """Arguments: ``run_dir``, ``influxdb`` (as InfluxTarget, or null), ``reasons`` (what went wrong),
-    ``report`` (whether to make it).
+    ``judge`` (or leave that to who collects it later, with these reasons).
 
     Returns ``verdict``, which is `aborted` if the measurement was never begun, else what can be judged; and
     ``stored``, whether InfluxDB has every row.
@@ -31,20 +33,27 @@ class ActionModule(ActionBase):
                 "run_dir": {"type": "path", "required": True},
                 "influxdb": {"type": "dict"},
                 "reasons": {"type": "list", "elements": "str", "default": []},
-                "report": {"type": "bool", "default": True},
+                "judge": {"type": "bool", "default": True},
             }
         )
         run_dir = Path(args["run_dir"])
+        reasons = [*(read_json(run_dir / _REASONS) or []), *args["reasons"]]
+        if not args["judge"]:
+            write_json(run_dir / _REASONS, reasons)
+            return result | {
+                "changed": True,
+                "verdict": {"state": "measured", "reasons": reasons},
+                "stored": False,
+            }
         stored = False
-        if args["reasons"] and not list(run_dir.glob("raw/*/measurement/status.json")):
-            abort(run_dir, args["reasons"])
+        if reasons and not list(run_dir.glob("raw/*/measurement/status.json")):
+            abort(run_dir, reasons)
         else:
             record_state(run_dir, "collecting")
             influx = InfluxTarget(**args["influxdb"]) if args["influxdb"] else None
-            verdict = collect(run_dir, influx, args["reasons"])
+            verdict = collect(run_dir, influx, reasons)
             record_state(run_dir, verdict.state, "; ".join(verdict.reasons))
-            if args["report"]:
-                render(run_dir)
+            render(run_dir)
             rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"]
             stored = rows is not None and all(of["stored"] == of["spooled"] for of in rows.values())
         return result | {"changed": True, "verdict": read_json(run_dir / "verdict.json"), "stored": stored}

@@ -9,7 +9,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from dumbbell.model import ScenarioError
-from dumbbell.plan import Inventory, InventoryError, Plan, plan
+from dumbbell.plan import Inventory, InventoryError, Plan, in_real_time, plan
 from dumbbell.rundir import RunDir
 
 _OTHER = {
@@ -50,6 +50,8 @@ class ActionModule(ActionBase):
         for warning in planned.warnings:
             self._display.warning(warning)
         if self._task.check_mode:
+            if planned.virtual:
+                self._display.display(in_real_time(planned))
             points = [{"plan": point.model_dump(mode="json")} for point in planned.points]
             return result | {"changed": False, "points": points}
         run = RunDir.create(planned, scenario, Path(args["results_dir"]))

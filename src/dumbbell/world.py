@@ -28,7 +28,6 @@ _MCONSOLE_MAGIC, _MCONSOLE_VERSION = 0xCAFEBABE, 2
 _MCONSOLE_REPLY_S = 5.0
 _RUNNING = re.compile(r"task:(\S+)\s+state:R")
 _UMID = "world"
-_OWN = {"swapper", "swapper/0"}  # and not a process
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,8 @@ class World:
     """A world and what is to be done in it.
 
     ``dir`` is the world's own; with ``writable`` it is all that lasts of what is written there. It gets
-    ``console.log``. ``command`` is run by the controller of the world, in ``checkout``.
+    ``console.log``, and ``time.csv``: how real and virtual time passed, in seconds. ``command`` is run by the
+    world's controller, in ``checkout``.
     """
 
     dir: Path
@@ -48,7 +48,7 @@ class World:
     start_unix_ns: int  # the time at which it begins
     seed: str = "1"  # of its kernel's random numbers
     memory: str = "4G"
-    stall_s: float = 300  # of real time without any of virtual time, after which it is ended
+    stall_s: float = 300  # of real time in which none of its own passes and nothing is said: it is ended
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,9 @@ def virtual_s(world: World) -> float:
 
 
 def _on(core: int | None) -> list[str]:
-    """What begins a command on a core: a world's processes wake each other, which is dear across cores."""
-    return [] if core is None else ["taskset", "--cpu-list", str(core)]
+    """What begins a command that ends with us, on a core: a world's processes often wake each other."""
+    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+    return ["setpriv", "--pdeathsig", "KILL", *pinned]
 
 
 def _command_line(world: World, own: str) -> list[str]:
@@ -155,23 +156,29 @@ def _command_line(world: World, own: str) -> list[str]:
 
 def _watch(world: World, kernel: subprocess.Popen[bytes], mconsole: Path) -> str:
     """Wait until it ends; the reason to end it before."""
-    before, moved = 0.0, time.monotonic()
+    console = world.dir / "console.log"
+    began = moved = time.monotonic()
+    before = (0.0, 0)
+    times = world.dir / "time.csv"
+    times.write_text("real_s,virtual_s\n")
     while True:
         with suppress(subprocess.TimeoutExpired):
             kernel.wait(_LOOK_S)
             return ""
-        if (now := virtual_s(world)) != before:
+        # Of two tasks of its controller much may be done in no time.
+        if (now := (virtual_s(world), console.stat().st_size)) != before:
             before, moved = now, time.monotonic()
+            with times.open("a") as file:
+                file.write(f"{moved - began:.1f},{now[0]:.2f}\n")
         elif time.monotonic() > moved + world.stall_s:
-            running = ", ".join(_running(world, mconsole)) or "nothing known"
-            return f"virtual time stood at {now:.0f} s for {world.stall_s:.0f} s; what ran: {running}"
+            running = ", ".join(_running(console, mconsole)) or "nothing known"
+            return f"virtual time stood at {now[0]:.0f} s for {world.stall_s:.0f} s; what ran: {running}"
 
 
-def _running(world: World, mconsole: Path) -> list[str]:
-    """Names of what runs in a world, as its kernel tells on the console when it is asked."""
-    console = world.dir / "console.log"
+def _running(console: Path, mconsole: Path) -> list[str]:
+    """Name of what runs in a world, as its kernel tells on the console when it is asked."""
     before = console.stat().st_size
-    command = b"sysrq t"
+    command = b"sysrq p"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.settimeout(_MCONSOLE_REPLY_S)
         try:
@@ -186,7 +193,7 @@ def _running(world: World, mconsole: Path) -> list[str]:
     with console.open("rb") as file:
         file.seek(before)
         said = file.read().decode(errors="replace")
-    return [name for name in dict.fromkeys(_RUNNING.findall(said)) if name not in _OWN]
+    return list(dict.fromkeys(_RUNNING.findall(said)))
 
 
 def _end(kernel: subprocess.Popen[bytes]) -> None:

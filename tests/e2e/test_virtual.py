@@ -11,9 +11,10 @@ from runs import MS, Finished
 
 from playbooks import ansible_playbook, unfolded
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.virtual
 
 SCENARIO = Path(__file__).with_name("virtual.yml")
+SPINS = Path(__file__).with_name("spins.yml")
 TIMEOUT_S = 2400  # the first time a kernel is built
 INVENTORY = ("-i", "inventory/vtime")
 EXACT_US = 100
@@ -92,3 +93,16 @@ def test_the_machine_itself_is_refused_as_a_testbed() -> None:
     code, said = ansible_playbook(*INVENTORY, "playbooks/run.yml", "-e", f"scenario={SCENARIO}")
     assert code != 0
     assert "run playbooks/virtual.yml" in unfolded(said)
+
+
+def test_a_program_that_spins_is_named_and_the_run_is_invalid(tmp_path: Path) -> None:
+    code, said = ansible_playbook(
+        *(*INVENTORY, "playbooks/virtual.yml", "-e", f"scenario={SPINS}", "-e", f"results_dir={tmp_path}"),
+        *("-e", "stall_timeout=60"),
+        timeout_s=TIMEOUT_S,
+    )
+    assert code != 0
+    verdict = Finished((tmp_path / "latest").resolve(), code, said).json("verdict.json")
+    assert verdict["state"] == "invalid"
+    (reason,) = [reason for reason in verdict["reasons"] if "virtual time stood" in reason]
+    assert reason.endswith("what ran: sh")

@@ -18,6 +18,7 @@ from dumbbell.plan.document import (
 )
 from dumbbell.plan.inventory import InventoryError
 from dumbbell.plan.path import Conditions
+from dumbbell.plan.virtual import real_s
 from dumbbell.units import human
 
 WIDTH = 60  # columns of a time axis
@@ -37,6 +38,12 @@ def describe(plan: Plan, point: str | None = None) -> str:
     return "\n\n".join("\n".join(part) for part in parts)
 
 
+def in_real_time(plan: Plan) -> str:
+    """How long a plan in virtual time takes, about."""
+    minutes = round(sum(map(real_s, plan.points)) / 60)
+    return f"in virtual time: about {_clock(minutes * 60 * 10**9)} of a core, points side by side on all"
+
+
 def _overview(plan: Plan) -> Iterator[str]:
     total = sum(point.duration_ns for point in plan.points)
     distinct = len({point.id for point in plan.points})
@@ -44,6 +51,8 @@ def _overview(plan: Plan) -> Iterator[str]:
     profile = f", profile {plan.profile}" if plan.profile else ""
     yield f"{plan.scenario}{profile}: {plan.title}"
     yield f"{count}, {_clock(total)} of traffic; preparing the hosts comes on top"
+    if plan.virtual:
+        yield in_real_time(plan)
     yield from (f"warning: {warning}" for warning in plan.warnings)
     yield ""
     rows = [("", "point", "repetition", "takes", "")]

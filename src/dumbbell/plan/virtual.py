@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dumbbell.model import CommandFlow, KeyPath, Scenario
-from dumbbell.plan.document import Host
-from dumbbell.plan.path import PlannedPath
+from dumbbell.plan.document import Host, Point
+from dumbbell.plan.path import PACKET_BYTES, PlannedPath
 
 Problem = tuple[KeyPath, str]
 
+# Of a core as those that docs/virtual-time.md tells of.
+CONTROLLER_S = 200.0  # to boot a world, and for all that Ansible does in it
+PACKET_S = 100e-6
+
 # They wait by reading the clock over and over, which then never moves.
 SPINNING = frozenset({"iperf", "nuttcp", "trafgen"})
+
+
+def real_s(point: Point) -> float:
+    """About how long a core needs for a point, in seconds: flows without a rate fill their path."""
+    bits = 0.0
+    for phase in point.phases:
+        for way, path in point.path.ways if point.path else []:
+            flows = [flow for flow in phase.flows if flow.direction == way]
+            asked = sum(flow.duration_ns / 1e9 * (flow.rate_bps or path.rate_bps) for flow in flows)
+            bits += min(asked, phase.duration_ns / 1e9 * path.rate_bps)
+    return CONTROLLER_S + PACKET_S * bits / 8 / PACKET_BYTES
 
 
 def problems(scenario: Scenario, path: PlannedPath | None, hosts: Mapping[str, Host]) -> Iterator[Problem]:
