@@ -130,7 +130,8 @@ def virtual_s(world: World) -> float:
 def _on(core: int | None) -> list[str]:
     """What begins a command that ends with us, on a core: a world's processes often wake each other."""
     pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
-    return ["setpriv", "--pdeathsig", "KILL", *pinned]
+    # Where its memory lies tells how much it has.
+    return ["setpriv", "--pdeathsig", "KILL", "setarch", "--addr-no-randomize", *pinned]
 
 
 def _command_line(world: World, own: str) -> list[str]:

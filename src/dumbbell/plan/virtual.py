@@ -14,7 +14,7 @@ Problem = tuple[KeyPath, str]
 CONTROLLER_S = 200.0  # to boot a world, and for all that Ansible does in it
 PACKET_S = 100e-6
 
-# They wait by reading the clock over and over, which then never moves.
+# They wait by reading the clock over and over, each time for 256 ns of virtual time.
 SPINNING = frozenset({"iperf", "nuttcp", "trafgen"})
 
 
@@ -37,7 +37,9 @@ def problems(scenario: Scenario, path: PlannedPath | None, hosts: Mapping[str, H
         if isinstance(flow, CommandFlow):
             for program in {argv[0].rpartition("/")[2] for argv in (flow.server, flow.client) if argv}:
                 if program in SPINNING:
-                    reason = f"{program} waits by reading the clock, which stands meanwhile in virtual time"
+                    reason = (
+                        f"{program} waits by reading the clock, which hardly moves meanwhile in virtual time"
+                    )
                     yield ("flows", name), reason
 
 
