@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -48,17 +48,13 @@ class ActionModule(ActionBase):
             )
             for of in args["worlds"]
         ]
-        began = said = time.monotonic()
+        began = time.monotonic()
         with ThreadPoolExecutor(1) as thread:
             running = thread.submit(run_all, worlds)
-            while not running.done():
-                time.sleep(0.2)
-                if time.monotonic() > said + _SAY_S:
-                    said = time.monotonic()
-                    times = ", ".join(f"{virtual_s(world):.0f}" for world in worlds)
-                    Display().display(
-                        f"after {said - began:.0f} s of real time, seconds of virtual time: {times}"
-                    )
+            while not wait([running], timeout=_SAY_S).done:
+                times = ", ".join(f"{virtual_s(world):.0f}" for world in worlds)
+                passed_s = time.monotonic() - began
+                Display().display(f"after {passed_s:.0f} s of real time, seconds of virtual time: {times}")
         ended = running.result()
         for world, of in zip(worlds, ended, strict=True):
             ratio = (
