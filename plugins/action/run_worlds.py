@@ -18,7 +18,8 @@ _SAY_S = 30.0
 
 class ActionModule(ActionBase):
     """Arguments: ``world`` (``dir`` with what it begins with, ``kernel``), ``checkout``, and ``worlds``, of
-    each ``dir``, ``command``, ``writable``; ``stall_timeout`` (s).
+    each ``dir``, ``command``, ``writable`` and, as :class:`dumbbell.world.World` has it, ``seed``;
+    ``stall_timeout`` (s).
 
     Returns ``ended``, of each world what :class:`dumbbell.world.Ended` has.
     """
@@ -44,6 +45,7 @@ class ActionModule(ActionBase):
                 checkout=Path(args["checkout"]),
                 writable=[Path(path) for path in of["writable"]],
                 start_unix_ns=second * 1_000_000_000,
+                seed=of.get("seed", ""),
                 stall_s=args["stall_timeout"],
             )
             for of in args["worlds"]
@@ -57,9 +59,11 @@ class ActionModule(ActionBase):
                 Display().display(f"after {passed_s:.0f} s of real time, seconds of virtual time: {times}")
         ended = running.result()
         for world, of in zip(worlds, ended, strict=True):
-            ratio = (
+            took = (
                 f"{of.virtual_s:.0f} s of virtual time in {of.real_s:.0f} s: {of.virtual_s / of.real_s:.2f}"
+                if of.real_s
+                else "had come to its end before"
             )
-            Display().display(f"{world.dir.parent.name}: {ratio}")
+            Display().display(f"{world.dir.parent.name}: {took}")
         reasons = "; ".join(of.reason for of in ended if of.reason)
         return result | {"changed": True, "ended": [asdict(of) for of in ended], "msg": reasons}

@@ -151,6 +151,7 @@ class Execution:
             "holder": self.holder,
             "name": self.name,
             "plan": self.point.model_dump(mode="json"),
+            "seed": f"{self.plan.seed}/{self.point.repetition}",
             "phases": self.phases,
             "measuring": self.measuring,
             "finished": self.finished,

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -28,6 +29,7 @@ _MCONSOLE_MAGIC, _MCONSOLE_VERSION = 0xCAFEBABE, 2
 _MCONSOLE_REPLY_S = 5.0
 _RUNNING = re.compile(r"task:(\S+)\s+state:R")
 _UMID = "world"
+_SEED_DIGITS = 31  # what its kernel takes
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class World:
     checkout: Path
     writable: Sequence[Path]
     start_unix_ns: int  # the time at which it begins
-    seed: str = "1"  # of its kernel's random numbers
+    seed: str = ""  # of its kernel's random numbers
     memory: str = "4G"
     stall_s: float = 300  # of real time in which none of its own passes and nothing is said: it is ended
 
@@ -62,7 +64,12 @@ class Ended:
 
 
 def run(world: World, core: int | None = None) -> Ended:
-    """Begin a world, and await its end: that of its command, or of its time. OSError if it cannot begin."""
+    """Begin a world, and await its end: that of its command, or of its time. OSError if it cannot begin.
+
+    One whose command has already come to a good end is left as it is.
+    """
+    if _read(world.dir / "status") == "0":
+        return Ended(status=0, virtual_s=virtual_s(world), real_s=0, reason="")
     world.dir.mkdir(parents=True, exist_ok=True)
     for name in ("status", "beat"):
         (world.dir / name).unlink(missing_ok=True)
@@ -148,7 +155,7 @@ def _command_line(world: World, own: str) -> list[str]:
         f"world={world.dir}",
         "time-travel=inf-cpu",
         f"time-travel-start={world.start_unix_ns}",
-        f"rng_seed={world.seed}",
+        f"rng_seed={sha256(world.seed.encode()).hexdigest()[:_SEED_DIGITS]}",
         "con=null",
         "con0=null,fd:1",
         "panic=-1",

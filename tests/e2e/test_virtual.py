@@ -22,23 +22,34 @@ EXACT_US = 100
 
 @dataclass(frozen=True)
 class Repeated:
-    """The run of two worlds, and their points."""
+    """A run of two points, each in a world of its own."""
 
     whole: Finished
     points: list[Finished]
 
+    def digests(self, repetition: int) -> dict[str, str]:
+        """Of each table of samples."""
+        digests: dict[str, str] = self.points[repetition - 1].json("manifest.json")["digests"]
+        assert "tcp_info" in digests
+        return digests
 
-@pytest.fixture(scope="module")
-def repeated(tmp_path_factory: pytest.TempPathFactory) -> Repeated:
-    folder = tmp_path_factory.mktemp("virtual")
+
+def runs(folder: Path, *arguments: str) -> Repeated:
+    """One run of the scenario."""
     code, said = ansible_playbook(
         *(*INVENTORY, "playbooks/virtual.yml", "-e", f"scenario={SCENARIO}", "-e", f"results_dir={folder}"),
+        *arguments,
         timeout_s=TIMEOUT_S,
     )
     assert (folder / "latest").exists(), said[-3000:]
     run_dir = (folder / "latest").resolve()
     points = [Finished(point, code, said) for point in sorted((run_dir / "points").iterdir())]
     return Repeated(Finished(run_dir, code, said), points)
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Repeated:
+    return runs(tmp_path_factory.mktemp("virtual"))
 
 
 def test_it_passes(repeated: Repeated) -> None:
@@ -80,10 +91,21 @@ def test_rows_tell_that_their_time_is_virtual(repeated: Repeated) -> None:
         assert point.tcp_info["time"].unique().to_list() == ["virtual"]
 
 
-def test_the_same_plan_twice_gives_the_same_samples(repeated: Repeated) -> None:
-    first, second = (point.json("manifest.json")["digests"] for point in repeated.points)
-    assert first.keys() == second.keys()
-    assert {name for name in first if first[name] != second[name]} == set()
+def test_the_same_plan_gives_the_same_samples_again(repeated: Repeated, tmp_path: Path) -> None:
+    again = runs(tmp_path)
+    for repetition in (1, 2):
+        first, second = repeated.digests(repetition), again.digests(repetition)
+        assert first.keys() == second.keys()
+        assert {name for name in first if first[name] != second[name]} == set()
+
+
+def test_a_repetition_has_other_random_numbers(repeated: Repeated) -> None:
+    assert repeated.digests(1)["tcp_info"] != repeated.digests(2)["tcp_info"]
+
+
+def test_another_kernel_parameter_gives_other_samples(repeated: Repeated, tmp_path: Path) -> None:
+    changed = runs(tmp_path, "-e", "profile=other_parameter")
+    assert changed.digests(1)["tcp_info"] != repeated.digests(1)["tcp_info"]
 
 
 def test_the_machine_itself_is_refused_as_a_testbed() -> None:

@@ -84,7 +84,7 @@ def test_virtual_time_is_of_all_hosts() -> None:
         _ = virtual_inventory("sender2").virtual
 
 
-def world(folder: Path, script: str, stall_s: float = 60) -> World:
+def world(folder: Path, script: str, stall_s: float = 60, seed: str = "") -> World:
     """A world whose kernel is a script, which finds in ``$world`` what a kernel would."""
     kernel = folder / "kernel"
     kernel.parent.mkdir(parents=True, exist_ok=True)
@@ -99,6 +99,7 @@ def world(folder: Path, script: str, stall_s: float = 60) -> World:
         checkout=folder,
         writable=[folder],
         start_unix_ns=10**18,
+        seed=seed,
         stall_s=stall_s,
     )
 
@@ -110,7 +111,19 @@ def test_a_world_does_what_it_is_told_and_says_how_long_it_took(tmp_path: Path) 
     assert (asked.dir / "command").read_text() == f"cd {tmp_path} && exec true 'a b'\n"
     assert (asked.dir / "writable").read_text() == f"{tmp_path}\n"
     said = (asked.dir / "console.log").read_text()
-    assert "time-travel=inf-cpu time-travel-start=1000000000000000000 rng_seed=1" in said
+    assert "time-travel=inf-cpu time-travel-start=1000000000000000000 rng_seed=" in said
+
+
+def test_a_seed_is_all_that_tells_a_worlds_random_numbers(tmp_path: Path) -> None:
+    def seed_of(name: str, seed: str) -> str:
+        asked = world(tmp_path / name, 'echo "$@"', seed=seed)
+        run(asked)
+        return next(
+            word for word in (asked.dir / "console.log").read_text().split() if word.startswith("rng_seed=")
+        )
+
+    assert seed_of("one", "1/1") == seed_of("again", "1/1") != seed_of("other", "1/2")
+    assert len(seed_of("long", "1" * 100)) == len("rng_seed=") + 31  # as much as its kernel takes
 
 
 @pytest.mark.parametrize(
@@ -126,9 +139,15 @@ def test_a_world_that_ends_badly_says_where_to_look(tmp_path: Path, script: str,
 
 
 def test_what_an_earlier_attempt_left_is_no_result(tmp_path: Path) -> None:
-    run(world(tmp_path, "echo 9 >$world/beat; echo 0 >$world/status"))
+    run(world(tmp_path, "echo 9 >$world/beat; echo 1 >$world/status"))
     ended = run(world(tmp_path, "exit 3"))
     assert (ended.status, ended.virtual_s) == (None, 0)
+
+
+def test_a_world_that_came_to_its_end_does_not_begin_again(tmp_path: Path) -> None:
+    run(world(tmp_path, "echo 9 >$world/beat; echo 0 >$world/status"))
+    ended = run(world(tmp_path, "exit 3"))
+    assert (ended.status, ended.virtual_s, ended.real_s, ended.reason) == (0, 9, 0, "")
 
 
 def test_a_world_whose_time_stands_is_ended(tmp_path: Path) -> None:
