@@ -99,6 +99,10 @@ fidelity: lab build ## measure emulated paths in the lab; write docs/fidelity.md
 	$(MAKE) --no-print-directory .lab/provisioned
 	ansible-playbook playbooks/fidelity.yml
 
+.PHONY: fidelity-virtual
+fidelity-virtual: setup build ## measure paths in virtual time, up to 10 Gbit/s; write docs/fidelity-virtual.md and bench/fidelity_virtual.json
+	ansible-playbook -i inventory/vtime playbooks/virtual_fidelity.yml
+
 .PHONY: bench-collect
 bench-collect: build ## measure what the collectors cost beside ss and flent, for 35 minutes, into bench/collect.json
 	python bench/collect.py

@@ -29,6 +29,8 @@ from dumbbell import units
 Json = Mapping[str, Any]
 
 RATES_BPS = (10**6, 10**7, 10**8, 5 * 10**8)
+VIRTUAL_RATES_BPS = (10**6, 10**7, 10**8, 10**9)
+VIRTUAL_ONCE_BPS = 10**10
 RTTS_US = (0, 10_000, 100_000)
 LOSSES = (0.0, 0.001, 0.01, 0.05)
 LADDER_BPS = (
@@ -44,11 +46,15 @@ LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 32, 1472
 
 RTT_TOLERANCE, RTT_MARGIN_MS = 0.01, 0.5
 RATE_TOLERANCE, FAST_BPS, FAST_TOLERANCE = 0.02, 500 * 10**6, 0.05
+VIRTUAL_RTT_MARGIN_MS, VIRTUAL_RATE_TOLERANCE = 0.1, 0.005
 ALWAYS_JUDGED_BPS = 100 * 10**6  # what is faster and not held is beyond the testbed, and said so
 OVERLOAD, QUEUE_S = 1.15, 0.1  # a sender that is late for less leaves no gap in a bottleneck
 LEAST_S = 5.0  # of a measurement, beside which the last packets' wait for a core is short
+VIRTUAL_LEAST_S = 1.0  # nothing waits for a core
 CONFIDENCE = 0.99
 TABLE_MARK = "<!-- written by make fidelity -->"
+WRITTEN = (Path("docs/fidelity.md"), Path("bench/fidelity.json"))
+VIRTUAL_WRITTEN = (Path("docs/fidelity-virtual.md"), Path("bench/fidelity_virtual.json"))
 AGAIN = 4  # times the packets of a first measurement
 
 Effect = Literal["loss", "duplicate", "reorder", "gemodel"]
@@ -70,32 +76,62 @@ class Cell:
     duration_s: float
     packets: int  # that pass the bottleneck
     judged: bool = True  # the ladder only looks for the highest rate
+    virtual: bool = False  # measured in virtual time, whose tolerances are narrower
+
+    @property
+    def rtt_margin_ms(self) -> float:
+        """How far the idle RTT may be from what is asked."""
+        return VIRTUAL_RTT_MARGIN_MS if self.virtual else RTT_TOLERANCE * self.rtt_us / 1000 + RTT_MARGIN_MS
+
+    @property
+    def rate_tolerance(self) -> float:
+        """How far the rate may be from what is asked, as a share of it."""
+        if self.virtual:
+            return VIRTUAL_RATE_TOLERANCE
+        return FAST_TOLERANCE if self.rate_bps >= FAST_BPS else RATE_TOLERANCE
 
 
-def cells() -> list[Cell]:
-    """The matrix, then one cell for each other thing that netem does, then the ladder."""
-    matrix = [
-        _cell(rate, rtt, loss, "loss", {"loss": loss})
-        for rate, rtt, loss in product(RATES_BPS, RTTS_US, LOSSES)
-    ]
+def cells(*, virtual: bool = False) -> list[Cell]:
+    """The matrix, then one cell for each other thing that netem does.
+
+    Then the ladder, or in virtual time one rate that no small machine carries.
+    """
     others = [
         _cell(10**7, 10_000, 0.0, "duplicate", {"duplicate": 0.05}),
         _cell(10**7, 10_000, 0.0, "gemodel", {"loss_gemodel": {"p": 0.01, "r": 0.25}}),
         _reorder_cell(0.1),
     ]
+    if virtual:
+        once = _cell(VIRTUAL_ONCE_BPS, 10_000, 0.001, "loss", {"loss": 0.001}, least_s=VIRTUAL_LEAST_S)
+        found = [*_matrix(VIRTUAL_RATES_BPS, VIRTUAL_LEAST_S), *others, once]
+        return [replace(cell, virtual=True) for cell in found]
     ladder = [_cell(rate, 0, 0.0, "loss", {}, judged=False) for rate in LADDER_BPS]
-    return [*matrix, *others, *ladder]
+    return [*_matrix(RATES_BPS, LEAST_S), *others, *ladder]
+
+
+def _matrix(rates_bps: Sequence[int], least_s: float) -> list[Cell]:
+    return [
+        _cell(rate, rtt, loss, "loss", {"loss": loss}, least_s=least_s)
+        for rate, rtt, loss in product(rates_bps, RTTS_US, LOSSES)
+    ]
 
 
 def _cell(
-    rate_bps: int, rtt_us: int, loss: float, effect: Effect, netem: dict[str, Any], *, judged: bool = True
+    rate_bps: int,
+    rtt_us: int,
+    loss: float,
+    effect: Effect,
+    netem: dict[str, Any],
+    *,
+    judged: bool = True,
+    least_s: float = LEAST_S,
 ) -> Cell:
     """A saturated bottleneck: frames as small as 5 000 packets/s need, and packets enough for the loss."""
     payload = rate_bps // (8 * 5000) - HEADERS_BYTES
     payload = min(max(payload, LEAST_PAYLOAD_BYTES), MOST_PAYLOAD_BYTES)
     packets_per_s = rate_bps / 8 / (payload + HEADERS_BYTES)
     rarest = min([share for share in (loss, netem.get("duplicate", 0)) if share], default=1.0)
-    duration_s = math.ceil(max(LEAST_S, 10 / rarest / packets_per_s))
+    duration_s = math.ceil(max(least_s, 10 / rarest / packets_per_s))
     what = effect if effect != "loss" else f"{100 * loss:g}%"
     return Cell(
         name=f"{units.render_rate(rate_bps)}-{rtt_us // 1000}ms-{what}",
@@ -141,6 +177,8 @@ class Row:
     cell: str
     direction: str
     rate_bps: int
+    rate_tolerance: float
+    virtual: bool
     measured_bps: float | None  # None where the bottleneck was not saturated
     rtt_ms: float
     measured_rtt_ms: float
@@ -194,6 +232,8 @@ def judge(cell: Cell, parts: Json) -> Iterator[Row]:
             cell=cell.name,
             direction=direction,
             rate_bps=cell.rate_bps,
+            rate_tolerance=cell.rate_tolerance,
+            virtual=cell.virtual,
             measured_bps=bps,
             rtt_ms=cell.rtt_us / 1000,
             measured_rtt_ms=measured_rtt_ms,
@@ -241,13 +281,11 @@ def _interval(cell: Cell, packets: int, share: float) -> tuple[int, int]:
 def _wrong(
     cell: Cell, measured_rtt_ms: float, bps: float | None, count: int, interval: tuple[int, int]
 ) -> Iterator[str]:
-    asked_ms = cell.rtt_us / 1000
     if math.isnan(measured_rtt_ms):
         yield "no RTT"
-    elif abs(measured_rtt_ms - asked_ms) > RTT_TOLERANCE * asked_ms + RTT_MARGIN_MS:
+    elif abs(measured_rtt_ms - cell.rtt_us / 1000) > cell.rtt_margin_ms:
         yield f"RTT {measured_rtt_ms:.2f} ms"
-    tolerance = FAST_TOLERANCE if cell.rate_bps >= FAST_BPS else RATE_TOLERANCE
-    if bps is not None and abs(bps / cell.rate_bps - 1) > tolerance:
+    if bps is not None and abs(bps / cell.rate_bps - 1) > cell.rate_tolerance:
         yield f"rate {bps / cell.rate_bps - 1:+.1%}"
     if not interval[0] <= count <= interval[1]:
         yield f"{cell.effect} of {count} packets, not {interval[0]} to {interval[1]}"
@@ -318,9 +356,8 @@ def highest_held_bps(rows: Sequence[Row]) -> int:
     """The highest rate asked that every measurement of it, and of the rates below, held within tolerance."""
     held = 0
     for rate in sorted({row.rate_bps for row in rows}):
-        tolerance = FAST_TOLERANCE if rate >= FAST_BPS else RATE_TOLERANCE
-        measured = [row.measured_bps for row in rows if row.rate_bps == rate and row.measured_bps]
-        if any(abs(bps / rate - 1) > tolerance for bps in measured):
+        at_rate = [row for row in rows if row.rate_bps == rate and row.measured_bps]
+        if any(abs(row.measured_bps / rate - 1) > row.rate_tolerance for row in at_rate if row.measured_bps):
             break
         held = rate
     return held
@@ -347,19 +384,26 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def judge_all(folder: Path) -> list[Row]:
     """Rows of all cells in the order of the matrix; a first measurement that was repeated is not judged."""
-    measured: dict[str, dict[float, dict[str, Json]]] = {}
+    rows: list[Row] = []
+    for attempts in _measured(folder):
+        for cell, parts in attempts:
+            rows += judge(replace(cell, judged=cell.judged and cell == attempts[-1][0]), parts)
+    return rows
+
+
+def _measured(folder: Path) -> list[list[tuple[Cell, dict[str, Json]]]]:
+    """Of each cell its measurements, the shortest first: how it was set, and what the playbook wrote."""
+    found: dict[str, dict[float, dict[str, Json]]] = {}
     for path in folder.glob("*.*.json"):
         part = json.loads(path.read_text())
         cell = part["cell"]
-        parts = measured.setdefault(cell["name"], {}).setdefault(cell["duration_s"], {})
+        parts = found.setdefault(cell["name"], {}).setdefault(cell["duration_s"], {})
         parts[path.suffixes[-2].removeprefix(".")] = part
-    rows: list[Row] = []
-    for name in (cell.name for cell in cells()):
-        found = sorted(measured.get(name, {}).items())
-        for i, (_, parts) in enumerate(found, start=1):
-            cell = Cell(**parts["router"]["cell"])
-            rows += judge(replace(cell, judged=cell.judged and i == len(found)), parts)
-    return rows
+    order = [cell.name for cell in (*cells(), *cells(virtual=True))]
+    return [
+        [(Cell(**parts["router"]["cell"]), parts) for _, parts in sorted(found[name].items())]
+        for name in sorted(found, key=order.index)
+    ]
 
 
 def again(folder: Path) -> list[Cell]:
@@ -371,7 +415,7 @@ def again(folder: Path) -> list[Cell]:
     unlikely = {row.cell for row in judge_all(folder) if row.judged and row.wrong and not row.unattributed}
     return [
         replace(cell, duration_s=AGAIN * cell.duration_s, packets=AGAIN * cell.packets)
-        for cell in cells()
+        for (cell, _), *_ in _measured(folder)
         if cell.name in unlikely
     ]
 
@@ -382,18 +426,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     listed = commands.add_parser("cells", help="what is to be measured, as JSON")
     listed.add_argument("--only", help="regular expression of their names", default="")
+    listed.add_argument("--virtual", action="store_true", help="in virtual time")
     commands.add_parser("again", help="what deserves a second look, as JSON").add_argument(
         "folder", type=Path
     )
     judged = commands.add_parser("judge", help="print and write the table; fail where it is out of tolerance")
     judged.add_argument("folder", type=Path)
-    judged.add_argument("--write", action="store_true", help="docs/fidelity.md and bench/fidelity.json")
+    judged.add_argument("--write", action="store_true", help="into docs/ and bench/")
     options = parser.parse_args(arguments)
     if options.command == "judge":
         return _report(judge_all(options.folder), write=options.write)
-    found = again(options.folder) if options.command == "again" else cells()
-    only = re.compile(getattr(options, "only", ""))
-    print(json.dumps([asdict(cell) for cell in found if only.search(cell.name)]))
+    if options.command == "again":
+        found = again(options.folder)
+    else:
+        found = [cell for cell in cells(virtual=options.virtual) if re.search(options.only, cell.name)]
+    print(json.dumps([asdict(cell) for cell in found]))
     return 0
 
 
@@ -412,11 +459,12 @@ def _report(rows: list[Row], *, write: bool) -> int:
     text = f"{' '.join(summary)}\n\n{markdown(rows)}\n"
     print(text)
     if write:
-        document = Path("docs/fidelity.md")
+        virtual = any(row.virtual for row in rows)
+        document, target = VIRTUAL_WRITTEN if virtual else WRITTEN
         introduction, mark, _ = document.read_text().partition(TABLE_MARK)
         document.write_text(f"{introduction}{mark}\n\n{text}")
         body = {"highest_held_bps": held, "rows": [asdict(row) for row in rows]}
-        Path("bench/fidelity.json").write_text(json.dumps(body, indent=1) + "\n")
+        target.write_text(json.dumps(body, indent=1) + "\n")
     return 1 if wrong or not rows else 0
 
 

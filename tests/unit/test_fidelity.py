@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from dumbbell import fidelity
 from dumbbell.fidelity import Cell, Row
 
 CELLS = {cell.name: cell for cell in fidelity.cells()}
+VIRTUAL = {cell.name: cell for cell in fidelity.cells(virtual=True)}
 
 
 def parts(cell: Cell, **changes: Any) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def parts(cell: Cell, **changes: Any) -> dict[str, Any]:
 
     end = {
         "cell": asdict(cell),
-        "ping": "time=99.0 ms\n" + f"time={found['rtt_ms']} ms\n" * 20,
+        "ping": f"time={found['rtt_ms'] + 5} ms\n" + f"time={found['rtt_ms']} ms\n" * 20,
         "devices": {"left": {"device": "vec1"}, "right": {"device": "vec2"}},
         "before": counters(3, 5),
         "after": counters(3, 5),
@@ -78,7 +80,14 @@ def test_the_matrix_is_whole() -> None:
     assert len(CELLS) == len(fidelity.cells())
 
 
-@pytest.mark.parametrize("cell", fidelity.cells(), ids=lambda cell: cell.name)
+def test_in_virtual_time_it_is_whole_up_to_1_gbit_and_has_10_gbit_once() -> None:
+    matrix = [cell for cell in VIRTUAL.values() if cell.effect == "loss"]
+    rates = Counter(cell.rate_bps for cell in matrix)
+    assert rates == {10**6: 12, 10**7: 12, 10**8: 12, 10**9: 12, 10**10: 1}
+    assert {cell.effect for cell in VIRTUAL.values()} == {"loss", "duplicate", "reorder", "gemodel"}
+
+
+@pytest.mark.parametrize("cell", [*CELLS.values(), *VIRTUAL.values()], ids=lambda cell: cell.name)
 def test_a_cell_has_packets_enough_and_fills_its_bottleneck(cell: Cell) -> None:
     assert cell.packets * (cell.loss or 1) >= 10
     assert 32 <= cell.payload_bytes <= 1472
@@ -87,12 +96,16 @@ def test_a_cell_has_packets_enough_and_fills_its_bottleneck(cell: Cell) -> None:
         assert offered == pytest.approx(1.15 * cell.rate_bps, rel=0.01)
 
 
-@pytest.mark.parametrize("cell", [c for c in CELLS.values() if c.effect == "loss"], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "cell",
+    [c for c in (*CELLS.values(), *VIRTUAL.values()) if c.effect == "loss"],
+    ids=lambda c: c.name,
+)
 def test_what_is_as_asked_is_within_tolerance(cell: Cell) -> None:
     for row in judged(cell):
         assert row.wrong == ()
         assert row.measured_bps == pytest.approx(cell.rate_bps, rel=1e-3)
-        assert row.measured_share == pytest.approx(cell.loss, abs=1e-4)
+        assert row.measured_share == pytest.approx(cell.loss, abs=1 / cell.packets)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +129,15 @@ def test_what_is_as_asked_is_within_tolerance(cell: Cell) -> None:
 def test_what_is_not_is_named(name: str, changes: dict[str, Any], words: str) -> None:
     for row in judged(CELLS[name], **changes):
         assert any(words in wrong for wrong in row.wrong), row.wrong
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"rate": 0.994}, "rate -0.6%"), ({"rtt_ms": 10.11}, "RTT 10.11 ms"), ({"rtt_ms": 9.89}, "RTT 9.89 ms")],
+)
+def test_in_virtual_time_less_is_allowed(changes: dict[str, Any], words: str) -> None:
+    for row in judged(VIRTUAL["1gbit-10ms-0%"], **changes):
+        assert row.wrong == (words,)
 
 
 @pytest.mark.parametrize(
