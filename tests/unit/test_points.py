@@ -355,6 +355,18 @@ def test_two_sweeps_of_one_name_need_names_of_their_own(tmp_path: Path) -> None:
     )
 
 
+def test_several_profiles_are_laid_over_each_other_in_their_order(tmp_path: Path) -> None:
+    profiles = "profiles: {short: {duration: 5s, seed: 7}, shorter: {duration: 4s}}"
+    text = BASE.format(profiles)
+    for asked, duration_s in (("short,shorter", 4), ("shorter,short", 5)):
+        both = planned(tmp_path, text, asked)
+        assert (both.profile, both.seed) == (asked, 7)
+        assert both.points[0].phase("measurement").duration_ns == duration_s * 10**9
+    assert refused(tmp_path, text, "short,x,y") == [
+        f"x.yml:4:1: profiles: the scenario has no profile {name}; it has short, shorter" for name in "xy"
+    ]
+
+
 def test_an_unknown_profile_is_named_with_those_there_are(tmp_path: Path) -> None:
     text = BASE.format("profiles: {short: {duration: 5s}}")
     assert refused(tmp_path, text, "shrt") == [

@@ -41,23 +41,32 @@ class ScenarioFile:
 
 
 def load(path: Path, profile: str | None = None) -> ScenarioFile:
-    """Read a scenario file; :class:`ScenarioError` with everything that is wrong in it, in any profile."""
+    """Read a scenario file; :class:`ScenarioError` with everything that is wrong in it, in any profile.
+
+    ``profile`` can name several, ``first,second``, each of which is laid over what those before it made.
+    """
     tree = read(path)
     problems = list(tree.problems)
-    files: dict[str | None, ScenarioFile] = {}
     profiles = tree.value.get("profiles") if isinstance(tree.value, dict) else None
     names = [n for n, p in profiles.items() if isinstance(p, dict)] if isinstance(profiles, dict) else []
-    for name in (None, *names):
+    asked = tuple(profile.split(",")) if profile is not None else ()
+    for name in asked:
+        if name not in names:
+            reason = f"the scenario has no profile {name}{known_are(name, names)}"
+            problems.append(tree.problem(("profiles",), reason))
+    files: dict[tuple[str, ...], ScenarioFile] = {}
+    for chosen in dict.fromkeys([(), *((name,) for name in names), asked]):
+        merged = tree
+        for name in chosen:
+            if name in names:
+                merged = merged.merged(("profiles", name))
         try:
-            files[name] = _validated(tree if name is None else tree.merged(("profiles", name)))
+            files[chosen] = _validated(merged)
         except ScenarioError as error:
-            problems += error.problems
-    if profile is not None and profile not in names:
-        reason = f"the scenario has no profile {profile}{known_are(profile, names)}"
-        problems.append(tree.problem(("profiles",), reason))
+            problems += [problem for problem in error.problems if problem not in problems]
     if problems:
         raise ScenarioError(problems)
-    return files[profile]
+    return files[asked]
 
 
 def _validated(tree: Tree) -> ScenarioFile:

@@ -136,7 +136,7 @@ same file gives the same `plan.json`, byte for byte. Within a repetition all poi
 repetition draws anew.
 
 **Profiles.** `-e profile=short`, or `fab plan --profile short`, lays the mapping `profiles.short` over the
-scenario.
+scenario; `hardware,short` lays both, the second over what the first made.
 """
 
 
