@@ -20,6 +20,7 @@ from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
 
 _POLL_S = 0.5
 _DATED = ("run", "unix_ns", "mono_ns")  # of a row, beside its time since t0
+_OCTETS = ("IpExtInOctets", "IpExtOutOctets")  # of all interfaces: what the controller says has a date in it
 
 
 def collect(
@@ -148,8 +149,22 @@ def _manifest(
             "lost": sum(spool.rows_lost for spool in run.spools.values() if spool),
             "influxdb": None if stored is None else {name: s.model_dump() for name, s in stored.items()},
         },
-        "digests": {name: _digest(table) for name, table in tables.items()} if plan.virtual else None,
+        "digests": _digests(run, tables) if plan.virtual else None,
         "facts": facts,
+    }
+
+
+def _digests(run: Run, tables: dict[str, pl.DataFrame]) -> dict[str, str]:
+    """Of each table, without dates, and without what the management network has carried."""
+    states = [state for state in run.states.values() if state]
+    devices = {device for state in states for device in state.get("nic", {})}
+    for state in states:
+        ways = ((state.get("path") or {}).get("devices") or {}).values()
+        devices |= {device for way in ways for device in way.values()}
+    of_experiment = {"link": pl.col("dev").is_in(devices), "snmp": ~pl.col("name").is_in(_OCTETS)}
+    return {
+        name: _digest(table.filter(of_experiment.get(name, pl.lit(True))) if table.height else table)
+        for name, table in tables.items()
     }
 
 
