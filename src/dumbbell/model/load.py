@@ -75,8 +75,8 @@ def _validated(tree: Tree) -> ScenarioFile:
         try:
             matrix = Matrix.model_validate(tree.value["matrix"])
         except pydantic.ValidationError as error:
-            reasons = _reasons(error, tree.value["matrix"])
-            raise ScenarioError(tree.problem(("matrix", *k), reason) for k, reason in reasons) from None
+            wrong = reasons(error, tree.value["matrix"])
+            raise ScenarioError(tree.problem(("matrix", *k), reason) for k, reason in wrong) from None
 
     found: dict[Problem, list[Case]] = {}
     cases = []
@@ -85,7 +85,7 @@ def _validated(tree: Tree) -> ScenarioFile:
         try:
             scenario = Scenario.model_validate(case.value)
         except pydantic.ValidationError as error:
-            problems = [tree.problem(*reason) for reason in _reasons(error, case.value)]
+            problems = [tree.problem(*reason) for reason in reasons(error, case.value)]
         else:
             cases.append(ScenarioCase(case.levels, scenario))
             problems = [tree.problem(*reason) for reason in _contradictions(scenario, case.levels)]
@@ -109,12 +109,13 @@ def among(problem: Problem, at: list[Mapping[str, str]], cases: list[Any]) -> Pr
 # --- pydantic's errors in the words of the file --------------------------------------------------------
 
 
-def _reasons(error: pydantic.ValidationError, value: Any) -> list[tuple[KeyPath, str]]:
+def reasons(error: pydantic.ValidationError, value: Any) -> list[tuple[KeyPath, str]]:
+    """What is wrong with a value, by its keys."""
     # A value that fits no member of a union has one error for each member: said once is enough.
-    reasons: dict[KeyPath, str] = {}
+    found: dict[KeyPath, str] = {}
     for key, reason in (_explain(item, value) for item in error.errors()):
-        reasons[key] = f"{reasons[key]}, or {reason}" if key in reasons else reason
-    return list(reasons.items())
+        found[key] = f"{found[key]}, or {reason}" if key in found else reason
+    return list(found.items())
 
 
 def _explain(error: Any, value: Any) -> tuple[KeyPath, str]:

@@ -1,0 +1,314 @@
+"""Tables of docs/results.md: what published experiments found, beside what the same experiments find here.
+
+``python -m dumbbell.results lab=results/experiments "virtual time"=results/experiments_virtual`` renews each
+table, between its two marks; what is said about it is written by hand. Only valid points are in the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dumbbell import analysis
+from dumbbell.report.cross_traffic import Beside
+from dumbbell.report.recovery import Recovery
+from dumbbell.report.transfer import Transfer
+from dumbbell.rundir import RunDir
+from dumbbell.store.run import point_dirs
+from dumbbell.store.values import values
+from dumbbell.units import human
+
+DOCUMENT = Path("docs/results.md")
+_TABLE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+
+# Of the originals. Rates in Mbit/s, as printed there.
+UDP_ALONE = ((50, 51), (100, 101), (300, 301), (500, 510), (800, 655))  # asked, actual
+CUBIC_PAIRS = {  # RTT, pairs: flow1, flow2
+    ("shortest", "different"): (442, 499),
+    ("10ms", "different"): (206, 198),
+    ("30ms", "different"): (154, 199),
+}
+LONG_TRANSFER = {
+    "time": "8 h",
+    "mean throughput": "918 Mbit/s",
+    "cwnd, 1 % to 99 %": "about 0.4 to 1.2 MB",
+    "kink of rate over cwnd; rate times least RTT": "at the bandwidth-delay product, 0.69 MB",
+    "SendStall per second": "1.25 times the signals",
+    "CongestionSignals per second": "not told in numbers",
+    "FastRetran per second": "a quarter of the signals",
+    "DupAcksIn per second": "just under 10",
+    "SlowStart per second": "about 7",
+    "Timeouts": "1",
+    "RTT, 1 % to 99 %": "6 to 10 ms",
+}
+
+Cells = list[str]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Runs of one kind of testbed."""
+
+    name: str
+    results: Path
+
+    def runs(self, scenario: str, profile: str = "") -> list[Path]:
+        """Directories of the ended runs of a scenario, with a profile among others, the oldest first."""
+        found = []
+        for path in sorted(self.results.glob(f"[0-9]*_{scenario}")):
+            run = RunDir.open(path)
+            profiles = (run.executions[0].plan.profile or "").split(",")
+            if profile in profiles and all(execution.finished for execution in run.executions):
+                found.append(path)
+        return found
+
+    @cached_property
+    def on_off(self) -> list[Beside]:
+        """Valid points of on_off_udp."""
+        points = [Beside(point) for run in self.runs("on_off_udp", "short") for point in point_dirs(run)]
+        return [point for point in points if point.row and point.row.valid]
+
+    @cached_property
+    def pairs(self) -> pl.DataFrame:
+        """:func:`values` of the valid points of fairness_of_pairs, with what varies as columns."""
+        tables = [values(run) for run in self.runs("fairness_of_pairs", "short")]
+        if not tables:
+            return pl.DataFrame()
+        rows = pl.concat(tables).filter(pl.col("verdict").is_in(analysis.VALID))
+        levels = {name: pl.col("point").str.extract(rf"\b{name}=(\S+)") for name in ("rtt", "pairs", "every")}
+        return rows.with_columns(**levels)
+
+
+def udp_alone(sources: Sequence[Source]) -> Iterator[Cells]:
+    """UDP without TCP: asked and achieved, rank by rank of the original's five rates."""
+    ours = [f"{source.name}: {what}" for source in sources for what in ("asked", "achieved")]
+    yield ["original asked", "achieved", *ours]
+    alone = {s.name: _by_load(s, "") for s in sources}
+    for rank, (asked, actual) in enumerate(UDP_ALONE):
+        cells = [f"{asked} Mbit/s", f"{actual} Mbit/s, {actual / asked - 1:+.1%}"]
+        for source in sources:
+            rows = alone[source.name]
+            if rank >= len(rows):
+                cells += ["-", "-"]
+                continue
+            wanted, numbers = rows[rank]
+            got = _median(numbers, "udp_bps")
+            cells += [human(wanted, "bps"), f"{human(got, 'bps')}, {got / wanted - 1:+.2%}"]
+        yield cells
+
+
+def tcp_beside_udp(sources: Sequence[Source]) -> Iterator[Cells]:
+    """One flow beside UDP, by rates as shares of the bottleneck's."""
+    yield ["where", "TCP", "UDP asked", "UDP, beside TCP", "UDP lost", "TCP, UDP on", "TCP, UDP off"]
+    for source in sources:
+        controls = sorted({p.row.congestion_control for p in source.on_off if p.row} - {""})
+        for control in controls:
+            for wanted, numbers in _by_load(source, control):
+                yield [
+                    source.name,
+                    control,
+                    human(wanted, "bps"),
+                    *(
+                        human(_median(numbers, name), unit)
+                        for name, unit in (
+                            *(("udp_bps", "bps"), ("loss", "share")),
+                            *(("tcp_on_bps", "bps"), ("tcp_off_bps", "bps")),
+                        )
+                    ),
+                ]
+
+
+def _by_load(source: Source, control: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
+    """Numbers of the points with this congestion control, '' for UDP alone, by the rate asked of UDP."""
+    found: dict[float, list[Mapping[str, Any]]] = {}
+    for point in source.on_off:
+        if point.row and point.row.congestion_control == control:
+            found.setdefault(point.row.numbers["asked_bps"] or 0, []).append(point.row.numbers)
+    return sorted(found.items())
+
+
+def two_flows(sources: Sequence[Source]) -> Iterator[Cells]:
+    """Two cubic flows: what each got, Jain's index, and the time in recovery."""
+    yield ["RTT", "pairs", "start", "original", *(s.name for s in sources)]
+    for every in ("0s", "10s"):
+        for rtt in ("shortest", "10ms", "30ms"):
+            for pairs in ("different", "same"):
+                original = CUBIC_PAIRS.get((rtt, pairs)) if every == "0s" else None
+                told = f"{original[0]} / {original[1]}, {_jain(original):.2f}" if original else "-"
+                start = "together" if every == "0s" else "10 s apart"
+                yield [rtt, pairs, start, told, *(_two(s, rtt, pairs, every) for s in sources)]
+
+
+def _two(source: Source, rtt: str, pairs: str, every: str) -> str:
+    if source.pairs.is_empty():
+        return "-"
+    rows = source.pairs.filter(rtt=rtt, pairs=pairs, every=every)
+
+    def median(metric: str, subject: str) -> float | None:
+        found = rows.filter(metric=metric, subject=subject)["value"].median()
+        return found if isinstance(found, float) else None
+
+    first, second = median("goodput", "flow1"), median("goodput", "flow2")
+    if first is None or second is None:
+        return "-"
+    losing = [median("time_in_recovery", flow) for flow in ("flow1", "flow2")]
+    told = " / ".join(human(share, "share") for share in losing)
+    jain = median("jain_index", "all flows")
+    return f"{first / 1e6:.4g} / {second / 1e6:.4g}, {jain:.2f}; in recovery {told}"
+
+
+def long_transfer(sources: Sequence[Source]) -> Iterator[Cells]:
+    """One flow for long, each direction: what the original says in words or figures."""
+    found = [
+        (f"{source.name}, {transfer.flow.direction}", dict(_of_transfer(transfer)))
+        for source in sources
+        for run in source.runs("eight_hour_transfer", "short")
+        for transfer in map(Transfer, point_dirs(run))
+        if transfer.verdict.get("state") in analysis.VALID
+    ]
+    yield ["", "original, UCL to Manchester", *(name for name, _ in found)]
+    for name, original in LONG_TRANSFER.items():
+        yield [name, original, *(numbers.get(name, "-") for _, numbers in found)]
+
+
+def _of_transfer(transfer: Transfer) -> Iterator[tuple[str, str]]:
+    rows, signals = transfer.samples, transfer.signals
+    seconds = float(rows["dt_ns"].sum()) / 1e9
+    rate_bps = float((rows["goodput_bps"] * rows["dt_ns"]).sum()) / 1e9 / seconds
+    yield "time", f"{seconds / 60:.0f} min"
+    yield "mean throughput", human(rate_bps, "bps")
+    least, most = (_percentile(rows["cwnd_bytes"], p) / 1e6 for p in (1, 99))
+    yield "cwnd, 1 % to 99 %", f"{least:.2f} to {most:.2f} MB"
+    both = rows.filter(pl.col("throughput_bps").is_not_null())
+    if kink := analysis.kink(both["cwnd_bytes"] / 1e6, both["throughput_bps"] / 1e6):
+        bdp = kink.y * 1e6 * float(rows["min_rtt_ns"].min()) / 8e15  # type: ignore[arg-type]
+        yield "kink of rate over cwnd; rate times least RTT", f"{kink.x:.2f} MB; {bdp:.2f} MB"
+    for name in ("SendStall", "CongestionSignals", "FastRetran", "DupAcksIn", "SlowStart"):
+        total = signals[name].sum() if signals[name].null_count() < signals.height else None
+        yield f"{name} per second", "-" if total is None else f"{float(total) / seconds:.2g}"
+    yield "Timeouts", human(int(signals["Timeouts"].sum()))
+    yield "RTT, 1 % to 99 %", " to ".join(human(_percentile(rows["srtt_ns"], p), "ns") for p in (1, 99))
+
+
+def udp_loss(sources: Sequence[Source]) -> Iterator[Cells]:
+    """UDP at nearly the path's rate."""
+    yield ["", "asked", "achieved", "lost"]
+    yield ["original", "81 100 packets/s", "-", "0.014 %"]
+    for source in sources:
+        for run in source.runs("udp_loss", "short"):
+            for point in map(Beside, point_dirs(run)):
+                if (row := point.row) and row.valid:
+                    asked, got = row.numbers["asked_bps"] or 0, row.numbers["udp_bps"] or 0
+                    told = f"{human(got, 'bps')}, {got / asked - 1:+.2%}"
+                    yield [source.name, human(asked, "bps"), told, human(row.numbers["loss"], "share")]
+
+
+def web_fetches(sources: Sequence[Source]) -> Iterator[Cells]:
+    """Times of fetches with and without a retransmission, by what the server's kernel counted."""
+    head = ["where", "loss", "body", "fetches", "with segments sent again"]
+    yield [*head, "mean of those without", "mean of those with", "median of all"]
+    for source in sources:
+        for run in source.runs("web_fetches", "short"):
+            for recovery in map(Recovery, point_dirs(run)):
+                if recovery.verdict.get("state") not in analysis.VALID:
+                    continue
+                levels = recovery.plan.levels
+                told = analysis.latency(analysis.fetches(recovery.table("http_fetch")))
+                losses = f"{levels['loss']} each way" if "." in levels["loss"] else levels["loss"]
+                half = told.percentiles[50]
+                yield [
+                    source.name,
+                    losses,
+                    levels["size"],
+                    str(told.fetches),
+                    human(told.retransmitted.value if told.retransmitted else None, "share"),
+                    human(told.clean.mean(), "ns"),
+                    human(told.lossy.mean(), "ns"),
+                    human(half.value if half else None, "ns"),
+                ]
+
+
+def queue_and_cwnd(sources: Sequence[Source]) -> Iterator[Cells]:
+    """Recoveries of the flow that fills a slow path's queue."""
+    yield ["where", "queue", "recoveries", "cwnd before", "cwnd after", "ratio", "median length", "timeouts"]
+    for source in sources:
+        for run in source.runs("one_flow_and_its_queue", "short"):
+            for recovery in map(Recovery, point_dirs(run)):
+                if recovery.verdict.get("state") not in analysis.VALID:
+                    continue
+                found = recovery.found.drop_nulls("end_ns")
+                before, after = (_percentile(found[name], 50) for name in ("cwnd_before", "cwnd_after"))
+                yield [
+                    source.name,
+                    recovery.plan.levels["limit"],
+                    str(found.height),
+                    f"{before:g}",
+                    f"{after:g}",
+                    f"{after / before:.2f}",
+                    human(_percentile(found["end_ns"] - found["begin_ns"], 50), "ns"),
+                    str(found["kind"].str.contains("Loss").sum()),
+                ]
+
+
+def _percentile(values: pl.Series, percent: float) -> float:
+    found = analysis.percentile(values, percent)
+    return float("nan") if found is None else found
+
+
+def _jain(rates: Sequence[float]) -> float:
+    return analysis.jain_index(list(rates)) or 0
+
+
+def _median(numbers: Sequence[Mapping[str, Any]], name: str) -> float:
+    known = [float(row[name]) for row in numbers if row[name] is not None]
+    return statistics.median(known) if known else float("nan")
+
+
+TABLES: dict[str, Callable[[Sequence[Source]], Iterator[Cells]]] = {
+    "udp_alone": udp_alone,
+    "tcp_beside_udp": tcp_beside_udp,
+    "two_flows": two_flows,
+    "udp_loss": udp_loss,
+    "long_transfer": long_transfer,
+    "web_fetches": web_fetches,
+    "queue_and_cwnd": queue_and_cwnd,
+}
+
+
+def markdown(rows: Iterator[Cells]) -> str:
+    """A table; its first row is the head."""
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def renewed(text: str, sources: Sequence[Source]) -> str:
+    """A document with its tables of today. KeyError of a table that is not known."""
+    return _TABLE.sub(lambda match: f"{match[1]}{markdown(TABLES[match[2]](sources))}{match[3]}", text)
+
+
+def main() -> int:
+    """Entry point; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m dumbbell.results", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("sources", nargs="+", metavar="NAME=DIRECTORY", help="results of a suite")
+    sources = []
+    for word in parser.parse_args().sources:
+        name, _, results = word.partition("=")
+        sources.append(Source(name, Path(results)))
+    DOCUMENT.write_text(renewed(DOCUMENT.read_text(), sources))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

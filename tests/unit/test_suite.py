@@ -1,0 +1,67 @@
+"""Suites: what is wrong in one, and what of one is left to do."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from synthetic import REPOSITORY, inventory
+
+from dumbbell.model import ScenarioError
+from dumbbell.plan import plan
+from dumbbell.rundir import RunDir
+from dumbbell.suite import Suite, find_run, load, planned
+
+SCENARIOS = REPOSITORY / "scenarios"
+SUITES = sorted(REPOSITORY.glob("suites/*.yml"))
+
+
+def suite(tmp_path: Path, text: str) -> Suite:
+    (tmp_path / "suite.yml").write_text(text)
+    return load(tmp_path / "suite.yml")
+
+
+@pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
+def test_shipped_suites_can_be_planned(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    shipped = load(path)
+    assert shipped.name == path.stem
+    assert len(planned(shipped, inventory())) == len(shipped.runs)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: x\ntitle: y\nruns: []\n", "suite.yml:3:1: runs: "),
+        ("name: x\ntitle: y\nruns: [{scenari: a}]\n", "suite.yml:3:9: runs[0].scenari: "),
+        ("name: x\ntitle: y\nruns: [{scenario: a}]\nbudgets: 8h\n", "suite.yml:4:1: budgets: "),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        suite(tmp_path, text)
+    assert said in str(caught.value)
+
+
+def test_nothing_is_planned_where_one_scenario_cannot_be(tmp_path: Path) -> None:
+    runs = (
+        f"[{{scenario: {SCENARIOS}/random_loss.yml}}, {{scenario: {SCENARIOS}/random_loss.yml, profile: x}}]"
+    )
+    with pytest.raises(ScenarioError, match="has no profile x"):
+        planned(suite(tmp_path, f"name: x\ntitle: y\nruns: {runs}\n"), inventory())
+
+
+def test_a_run_is_found_by_its_plan(tmp_path: Path) -> None:
+    scenario, other = (SCENARIOS / f"{name}.yml" for name in ("random_loss", "two_flow_fairness"))
+    results = tmp_path / "results"
+    wanted = plan(scenario, inventory())
+    assert find_run(results, wanted) is None
+    begun = RunDir.create(wanted, scenario, results)
+    assert (found := find_run(results, wanted)) is not None
+    assert found.dir == begun.dir
+    assert find_run(results, plan(other, inventory())) is None
+    changed = tmp_path / "random_loss.yml"
+    shutil.copy(scenario, changed)
+    changed.write_text(changed.read_text().replace("duration: ", "seed: 9\nduration: "))
+    assert find_run(results, plan(changed, inventory())) is None
