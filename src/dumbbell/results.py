@@ -61,31 +61,28 @@ class Source:
     name: str
     results: Path
 
-    def runs(self, scenario: str, profile: str = "") -> list[Path]:
-        """Directories of the ended runs of a scenario, with a profile among others, the oldest first."""
-        found = []
-        for path in sorted(self.results.glob(f"[0-9]*_{scenario}")):
-            run = RunDir.open(path)
-            profiles = (run.executions[0].plan.profile or "").split(",")
-            if profile in profiles and all(execution.finished for execution in run.executions):
-                found.append(path)
-        return found
+    def runs(self, scenario: str) -> list[Path]:
+        """Directories of the ended runs of a scenario, the oldest first."""
+        paths = sorted(self.results.glob(f"[0-9]*_{scenario}"))
+        return [path for path in paths if all(run.finished for run in RunDir.open(path).executions)]
 
     @cached_property
     def on_off(self) -> list[Beside]:
         """Valid points of on_off_udp."""
-        points = [Beside(point) for run in self.runs("on_off_udp", "short") for point in point_dirs(run)]
+        points = [Beside(point) for run in self.runs("on_off_udp") for point in point_dirs(run)]
         return [point for point in points if point.row and point.row.valid]
 
     @cached_property
     def pairs(self) -> pl.DataFrame:
         """:func:`values` of the valid points of fairness_of_pairs, with what varies as columns."""
-        tables = [values(run) for run in self.runs("fairness_of_pairs", "short")]
+        tables = [values(run) for run in self.runs("fairness_of_pairs")]
         if not tables:
             return pl.DataFrame()
         rows = pl.concat(tables).filter(pl.col("verdict").is_in(analysis.VALID))
         levels = {name: pl.col("point").str.extract(rf"\b{name}=(\S+)") for name in ("rtt", "pairs", "every")}
-        return rows.with_columns(**levels)
+        return rows.with_columns(**levels).with_columns(
+            pl.col("every").fill_null("0s")
+        )  # with one it is not said
 
 
 def udp_alone(sources: Sequence[Source]) -> Iterator[Cells]:
@@ -171,7 +168,7 @@ def long_transfer(sources: Sequence[Source]) -> Iterator[Cells]:
     found = [
         (f"{source.name}, {transfer.flow.direction}", dict(_of_transfer(transfer)))
         for source in sources
-        for run in source.runs("eight_hour_transfer", "short")
+        for run in source.runs("eight_hour_transfer")
         for transfer in map(Transfer, point_dirs(run))
         if transfer.verdict.get("state") in analysis.VALID
     ]
@@ -204,7 +201,7 @@ def udp_loss(sources: Sequence[Source]) -> Iterator[Cells]:
     yield ["", "asked", "achieved", "lost"]
     yield ["original", "81 100 packets/s", "-", "0.014 %"]
     for source in sources:
-        for run in source.runs("udp_loss", "short"):
+        for run in source.runs("udp_loss"):
             for point in map(Beside, point_dirs(run)):
                 if (row := point.row) and row.valid:
                     asked, got = row.numbers["asked_bps"] or 0, row.numbers["udp_bps"] or 0
@@ -217,7 +214,7 @@ def web_fetches(sources: Sequence[Source]) -> Iterator[Cells]:
     head = ["where", "loss", "body", "fetches", "with segments sent again"]
     yield [*head, "mean of those without", "mean of those with", "median of all"]
     for source in sources:
-        for run in source.runs("web_fetches", "short"):
+        for run in source.runs("web_fetches"):
             for recovery in map(Recovery, point_dirs(run)):
                 if recovery.verdict.get("state") not in analysis.VALID:
                     continue
@@ -241,7 +238,7 @@ def queue_and_cwnd(sources: Sequence[Source]) -> Iterator[Cells]:
     """Recoveries of the flow that fills a slow path's queue."""
     yield ["where", "queue", "recoveries", "cwnd before", "cwnd after", "ratio", "median length", "timeouts"]
     for source in sources:
-        for run in source.runs("one_flow_and_its_queue", "short"):
+        for run in source.runs("one_flow_and_its_queue"):
             for recovery in map(Recovery, point_dirs(run)):
                 if recovery.verdict.get("state") not in analysis.VALID:
                     continue
