@@ -24,7 +24,7 @@ OFFLOADS_ON_RATIO = ">= 12"
 def main() -> int:
     """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("profiles", nargs="*", default=["offloads_on", "offloads_off"])
+    parser.add_argument("profiles", nargs="*", default=["offloads_on", "offloads_on_each_second", "offloads_off"])
     publish([row for profile in parser.parse_args().profiles for row in measured(profile)], TARGET)
     return 0
 
@@ -54,7 +54,7 @@ def measured(profile: str) -> Iterator[Row]:
     (real_from, virtual_from), (real_to, virtual_to) = flowing[0], flowing[-1]
     real_s, virtual_s = times[-1]
     size = sum(file.stat().st_size for file in run_dir.rglob("*") if file.is_file())
-    target = OFFLOADS_ON_RATIO if profile == "offloads_on" else None
+    target = OFFLOADS_ON_RATIO if profile.startswith("offloads_on") else None
     while_it_lasts = (virtual_to - virtual_from) / (real_to - real_from)
     yield Row(f"{profile}: virtual / real while the flow lasts", while_it_lasts, "x", target=target)
     yield Row(f"{profile}: length of the flow", duration_s, "s")
