@@ -86,7 +86,7 @@ provision: lab build ## boot the lab and bring its hosts to their state
 	$(MAKE) --no-print-directory .lab/provisioned
 
 # Nothing to do while the hosts are up and nothing that makes their state has changed. A run proves that state itself.
-.lab/provisioned: playbooks/provision.yml playbooks/kernel.yml .build/bin/dumbbell-agent .build/bin/telegraf .build/bin/influxd \
+.lab/provisioned: playbooks/provision.yml playbooks/kernel.yml .build/bin/dumbbell-agent .build/bin/ndt-server .build/bin/ndt7-client .build/bin/telegraf .build/bin/influxd \
     $(shell find roles plugins inventory/lab -type f ! -name '*.pyc' ! -path 'roles/run/*')
 	ansible-playbook playbooks/provision.yml
 	touch $@
@@ -157,7 +157,7 @@ ebpf: ## compile collectors/ebpf/counters.c into the object that is committed be
 	llvm-strip-14 --strip-debug $(EBPF_OBJECT)
 
 .PHONY: build
-build: .build/bin/dumbbell-agent .build/bin/dumbbell-collect .build/bin/telegraf .build/bin/influxd ## build agent, collectors, Telegraf and InfluxDB
+build: .build/bin/dumbbell-agent .build/bin/dumbbell-collect .build/bin/ndt-server .build/bin/ndt7-client .build/bin/telegraf .build/bin/influxd ## build agent, collectors, NDT, Telegraf and InfluxDB
 
 .PHONY: setup
 setup: .venv/.installed ## make the Python environment
@@ -184,6 +184,15 @@ GO_BUILD = go build -trimpath -ldflags "-s -w -X main.version=$$(git describe --
 
 .build/bin/dumbbell-collect: $(GO_SOURCES)
 	$(GO_BUILD) -o $@ ./cmd/dumbbell-collect
+
+# It asks for BBR's state by C, but is to run on any host.
+.build/bin/ndt-server: traffic/ndt/go.mod traffic/ndt/go.sum
+	command -v gcc >/dev/null || apt-get install --quiet --yes --no-install-recommends gcc libc6-dev
+	cd traffic/ndt && CGO_ENABLED=1 go build -trimpath -tags netgo,osusergo -ldflags "-s -w -linkmode external -extldflags -static" \
+	    -o $(CURDIR)/$@ github.com/m-lab/ndt-server
+
+.build/bin/ndt7-client: traffic/ndt/go.mod traffic/ndt/go.sum
+	cd traffic/ndt && go build -trimpath -ldflags "-s -w" -o $(CURDIR)/$@ github.com/m-lab/ndt7-client-go/cmd/ndt7-client
 
 # Rebuilt when the versions above change.
 .build/bin/influxd: Makefile

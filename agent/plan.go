@@ -34,18 +34,19 @@ type Plan struct {
 }
 
 // A Flow is traffic from one host to another: an iperf3 test, UDP datagrams or
-// fetches over HTTP of the agents' own, or what a command makes. Of http the
-// sender of the data is the server, of the others it is the client.
+// fetches over HTTP of the agents' own, or what commands make, as those of NDT.
+// Of http and ndt7_download the sender of the data is the server, of the others
+// it is the client.
 type Flow struct {
 	Name              string        `json:"name"`
-	Kind              string        `json:"kind"`      // iperf3_tcp, iperf3_udp, udp, http or command
+	Kind              string        `json:"kind"`      // iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload or command
 	Direction         string        `json:"direction"` // of the path that data takes: for who reads the results
 	SrcHost           string        `json:"src_host"`
 	DstHost           string        `json:"dst_host"`
 	Src               netip.Addr    `json:"src"`
 	Dst               netip.Addr    `json:"dst"`
 	ServerPort        uint16        `json:"server_port"`
-	ClientPort        uint16        `json:"client_port"` // of the first stream, the others follow; 0 for http: the kernel chooses
+	ClientPort        uint16        `json:"client_port"` // of the first stream, the others follow; 0 for http and ndt7: the kernel chooses
 	Streams           int           `json:"streams"`
 	Start             time.Duration `json:"start_ns"` // from t0
 	Duration          time.Duration `json:"duration_ns"`
@@ -128,16 +129,22 @@ func (a Action) String() string { return a.Kind + " " + a.Flow + a.Name }
 
 // program is what makes the flow: iperf3, udp or http (the agent itself) or command.
 func (f *Flow) program() string {
+	if f.NDT() {
+		return "command"
+	}
 	program, _, _ := strings.Cut(f.Kind, "_")
 	return program
 }
+
+// NDT reports whether the flow is a test of M-Lab's Network Diagnostic Tool.
+func (f *Flow) NDT() bool { return f.Kind == "ndt7_download" || f.Kind == "ndt7_upload" }
 
 // UDP reports whether the flow is UDP and not TCP.
 func (f *Flow) UDP() bool { return f.Kind == "iperf3_udp" || f.Kind == "udp" }
 
 // Ends are the hosts of the flow's server, which waits to be asked, and client.
 func (f *Flow) Ends() (server, client string) {
-	if f.Kind == "http" {
+	if f.Kind == "http" || f.Kind == "ndt7_download" {
 		return f.SrcHost, f.DstHost
 	}
 	return f.DstHost, f.SrcHost
@@ -255,7 +262,7 @@ func (p *Plan) check() error {
 		require(f.Dst.IsValid(), key+".dst", "missing")
 		require(f.Src.Is4() == f.Dst.Is4(), key, "src %v and dst %v are of different families", f.Src, f.Dst)
 		require(f.ServerPort > 0, key+".server_port", "missing")
-		require(f.ClientPort > 0 || f.Kind == "http", key+".client_port", "missing")
+		require(f.ClientPort > 0 || f.Kind == "http" || f.NDT(), key+".client_port", "missing")
 		require(f.Streams >= 1, key+".streams", "must be at least 1, is %d", f.Streams)
 		require(int(f.ClientPort)+f.Streams-1 <= 65535, key+".client_port", "%d streams from port %d end beyond 65535", f.Streams, f.ClientPort)
 		require(f.Start >= 0, key+".start_ns", "must not be before t0, is %d", f.Start)
@@ -267,7 +274,7 @@ func (p *Plan) check() error {
 					problems = append(problems, fmt.Errorf("%s: %w", key, err))
 				}
 			}
-		case "command":
+		case "command", "ndt7_download", "ndt7_upload":
 			require(f.Streams == 1, key+".streams", "a command has one, not %d", f.Streams)
 			require(f.Duration > 0, key+".duration_ns", "must be positive, is %d", f.Duration)
 			require(f.RateBps == nil, key+".rate_bps", "a command has none")
@@ -290,7 +297,7 @@ func (p *Plan) check() error {
 			require(f.RateBps == nil || *f.RateBps > 0, key+".rate_bps", "must be positive or null")
 			require(f.Bytes == nil || *f.Bytes > 0, key+".bytes", "must be positive")
 		default:
-			require(false, key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp, http, command", f.Kind)
+			require(false, key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, command", f.Kind)
 		}
 		if f.UDP() {
 			require(f.RateBps != nil, key+".rate_bps", "missing, a UDP flow needs one")

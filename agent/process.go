@@ -18,8 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killDelay is how long a process may take to end after SIGTERM.
-const killDelay = 2 * time.Second
+const (
+	// killDelay is how long a process may take to end after SIGTERM.
+	killDelay = 2 * time.Second
+
+	// ndtDrain is how long after its test a client of NDT may take to say what came of it.
+	ndtDrain = 3 * time.Second
+)
 
 // commandLine is the command of an action, and the file its output goes to.
 func commandLine(p *Plan, a Action) (args []string, output string) {
@@ -76,6 +81,7 @@ func (r *run) newProcess(ctx context.Context, a Action) (*process, error) {
 	}
 	p := &process{run: r, ctx: ctx, action: a, output: f}
 	p.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
+	p.cmd.Dir = r.dir // what it writes comes home
 	p.cmd.Env = append(os.Environ(), "LC_ALL=C")
 	p.cmd.Stdout = f
 	p.cmd.Stderr = &p.stderr

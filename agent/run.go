@@ -206,7 +206,11 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 				r.fail(r.runUntil(ctx, a, r.plan.Duration))
 			case "command_client":
 				f := r.plan.Flow(a.Flow)
-				r.fail(r.runUntil(ctx, a, f.Start+f.Duration))
+				end := f.Start + f.Duration
+				if f.NDT() {
+					end += ndtDrain
+				}
+				r.fail(r.runUntil(ctx, a, end))
 			default:
 				r.fail(r.runPlain(ctx, a))
 			}

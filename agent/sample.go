@@ -81,6 +81,14 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 		if f.Kind == "http" { // whose connections the agent has itself, and which are not known in advance
 			continue
 		}
+		if f.NDT() {
+			sockets, err := newPortSockets(plan, f)
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("sampling %s: %w", name, err), s.close())
+			}
+			s.sources = append(s.sources, sockets)
+			continue
+		}
 		for stream := range f.Streams {
 			tags := tags.With("flow", name, "stream", strconv.Itoa(stream))
 			if f.SrcHost == plan.Host {
@@ -135,6 +143,16 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 		s.sources = append(s.sources, source)
 	}
 	return s, nil
+}
+
+// newPortSockets samples the connections of a flow by its server's port, which no other flow has.
+func newPortSockets(plan *Plan, f *Flow) (*tcpinfo.Sockets, error) {
+	side := "receiver"
+	if f.SrcHost == plan.Host {
+		side = "sender"
+	}
+	tags := plan.Tags().With("flow", f.Name, "side", side)
+	return tcpinfo.NewSockets(tags, "stream", tcpinfo.Filter{Ports: []uint16{f.ServerPort}})
 }
 
 // slow samples a source of the whole host once a second.

@@ -246,7 +246,7 @@ func (o options) sockets() (interface {
 	if err != nil {
 		return nil, err
 	}
-	return tcpinfo.NewSockets(o.tags, filter)
+	return tcpinfo.NewSockets(o.tags, "slot", filter)
 }
 
 func (o options) filter() (f tcpinfo.Filter, err error) {

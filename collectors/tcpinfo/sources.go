@@ -185,13 +185,15 @@ func (f *Flows) FinalsLost() int64 { return f.destroyed.Lost() }
 
 // Sockets samples the TCP sockets of any program that pass a filter. Each has
 // a slot, a small number that is given to another socket when it has ended, so
-// that a year of connections makes no more series than there were at once.
+// that a year of connections makes no more series than there were at once. It
+// is a tag, whose name is chosen.
 type Sockets struct {
 	conn      *Conn
 	destroyed *Destroyed
 	more      Extension
 	filter    Filter
 	tags      sample.Tags
+	slotTag   string
 	socket    Sample
 	numbers   map[uint64]int // of slots, by cookie
 	slots     []slot
@@ -208,8 +210,8 @@ type slot struct {
 }
 
 // NewSockets opens the connections to the kernel.
-func NewSockets(tags sample.Tags, filter Filter) (*Sockets, error) {
-	s := &Sockets{more: nothing{}, filter: filter, tags: tags, numbers: make(map[uint64]int)}
+func NewSockets(tags sample.Tags, slotTag string, filter Filter) (*Sockets, error) {
+	s := &Sockets{more: nothing{}, filter: filter, tags: tags, slotTag: slotTag, numbers: make(map[uint64]int)}
 	var err error
 	if s.conn, err = Dial(); err != nil {
 		return nil, err
@@ -282,7 +284,7 @@ func (s *Sockets) assign(socket *Sample) (n int) {
 		s.free = s.free[:last]
 	} else {
 		n = len(s.slots)
-		s.slots = append(s.slots, slot{series: sample.NewSeries("tcp_info", s.tags.With("slot", strconv.Itoa(n)))})
+		s.slots = append(s.slots, slot{series: sample.NewSeries("tcp_info", s.tags.With(s.slotTag, strconv.Itoa(n)))})
 	}
 	s.slots[n].local, s.slots[n].remote = socket.Tuple.Local.String(), socket.Tuple.Remote.String()
 	s.numbers[socket.Cookie] = n

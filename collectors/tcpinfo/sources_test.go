@@ -217,7 +217,7 @@ func TestSlots(t *testing.T) {
 	check(t, err)
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).AddrPort().Port()
-	s, err := NewSockets(sample.Tags{"host": "here"}, Filter{Ports: []uint16{port}})
+	s, err := NewSockets(sample.Tags{"host": "here"}, "slot", Filter{Ports: []uint16{port}})
 	check(t, err)
 	defer s.Close()
 	rows := newRows(t)

@@ -17,7 +17,7 @@ SUITE = REPOSITORY / "suites" / "tiny.yml"
 INVENTORY = Path("inventory/lab")
 FAMILIES = (
     *("on_off_udp", "fairness_of_pairs", "web_fetches", "eight_hour_transfer", "bbr_beside_cubic"),
-    *("load_latency", "incast"),
+    *("load_latency", "incast", "ndt"),
 )
 
 

@@ -167,7 +167,7 @@ WHERE = "    from: senders[0]\n"
             "netperf",
             [
                 "x.yml:9:5: flows.flow1.kind: 'netperf' is not one of "
-                "iperf3_tcp, iperf3_udp, udp, http, ping, command"
+                "iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, ping, command"
             ],
         ),
         (
@@ -175,7 +175,7 @@ WHERE = "    from: senders[0]\n"
             "",
             [
                 "x.yml:8:3: flows.flow1.kind: missing, give one of "
-                "iperf3_tcp, iperf3_udp, udp, http, ping, command"
+                "iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, ping, command"
             ],
         ),
         (

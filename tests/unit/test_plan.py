@@ -15,7 +15,7 @@ from synthetic import REPOSITORY, inventory
 
 from dumbbell.model import NetworkPath, ScenarioError
 from dumbbell.plan import Direction, Flow, PingAction, Plan, Point, Sample, describe, plan
-from dumbbell.plan.document import TcpListenAction, TcpPingAction
+from dumbbell.plan.document import CommandAction, TcpListenAction, TcpPingAction
 from dumbbell.plan.path import resolve_path
 from dumbbell.plan.ports import EPHEMERAL
 
@@ -428,6 +428,43 @@ def test_fetches_are_sent_by_the_server(tmp_path: Path) -> None:
     assert phase.hosts["sender1"].sample.tcp == phase.hosts["receiver1"].sample.tcp == ["there", "back"]
     assert phase.hosts["sender1"].writes_rows
     assert point.hosts["receiver1"].state.congestion_controls == ["reno"]
+
+
+def test_ndt_runs_its_own_programs_for_ten_seconds(tmp_path: Path) -> None:
+    ends = {"from": "senders[0]", "to": "receivers[0]"}
+    down = ends | {"kind": "ndt7_download", "start": "2s"}
+    up = ends | {"kind": "ndt7_upload", "start": "3s"}
+    point = only(tmp_path, scenario({"down": down, "up": up}, duration="13s"))
+    phase = point.phase("measurement")
+    assert [(flow.ports, flow.start_ns, flow.end_ns) for flow in phase.flows] == [
+        ((5201, 0), 2 * S, 12 * S),
+        ((0, 5201), 3 * S, 13 * S),
+    ]
+    commands = {
+        host: {action.flow: action for action in part.actions if isinstance(action, CommandAction)}
+        for host, part in phase.hosts.items()
+    }
+    assert {host: {name: (a.kind, a.at_ns) for name, a in of.items()} for host, of in commands.items()} == {
+        "sender1": {"down": ("command_server", -5 * S), "up": ("command_client", 3 * S)},
+        "receiver1": {"down": ("command_client", 2 * S), "up": ("command_server", -5 * S)},
+        "router": {},
+    }
+    server, client = commands["sender1"]["down"].argv, commands["receiver1"]["down"].argv
+    assert server[:3] == ["ndt-server", "-ndt7_addr_cleartext", "198.18.1.11:5201"]
+    assert all(word.startswith(("-", "127.0.0.1:")) or "." in word for word in server[3:15])
+    assert client == [
+        *("ndt7-client", "-server", "198.18.1.11:5201", "-scheme", "ws", "-format", "json", "-upload=false"),
+    ]
+    assert commands["sender1"]["up"].argv[-1] == "-download=false"
+    assert phase.hosts["sender1"].sample.tcp == phase.hosts["receiver1"].sample.tcp == ["down", "up"]
+
+
+def test_ndt_can_be_no_shorter(tmp_path: Path) -> None:
+    flow = {"kind": "ndt7_upload", "from": "senders[0]", "to": "receivers[0]"}
+    with pytest.raises(ScenarioError, match="an NDT test lasts 10 s: give it no duration"):
+        only(tmp_path, scenario({"up": flow | {"duration": "5s"}}))
+    with pytest.raises(ScenarioError, match="ends at 11s, after the scenario's duration of 10s"):
+        only(tmp_path, scenario({"up": flow | {"start": "1s"}}))
 
 
 def test_ping_beside_other_flows(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ DSCP = {
     **{f"af{c}{p}": 8 * c + 2 * p for c in range(1, 5) for p in range(1, 4)},
     **{"ef": 46, "va": 44, "le": 1},
 }
+NDT_NS = 10 * 10**9  # how long a test of NDT, version 7, sends
 FULL_DATAGRAM_BYTES = 1472  # with headers of IPv4 and UDP a packet of 1500 bytes
 
 
@@ -216,6 +217,23 @@ class HttpFlow(BaseFlow):
         return self
 
 
+class NdtFlow(BaseFlow):
+    """A test of M-Lab's Network Diagnostic Tool, version 7, by its own server and client.
+
+    Of a download the server is on `from`, of an upload the client: data goes from `from` to `to`, as of all
+    kinds, for 10 s. What the server has measured is kept with the run. It asks for BBR, and does without
+    where the kernel has none. The kernel chooses the client's port.
+    """
+
+    kind: Literal["ndt7_download", "ndt7_upload"]
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.duration is not None:
+            raise ValueError(f"an NDT test lasts {NDT_NS // 10**9} s: give it no duration")
+        return self
+
+
 class PingFlow(BaseFlow):
     """Echo requests by ping: the round-trip time while other flows run."""
 
@@ -247,7 +265,7 @@ class CommandFlow(BaseFlow):
 
 
 Flow = Annotated[
-    TcpFlow | Iperf3UdpFlow | UdpFlow | HttpFlow | PingFlow | CommandFlow,
+    TcpFlow | Iperf3UdpFlow | UdpFlow | HttpFlow | NdtFlow | PingFlow | CommandFlow,
     Field(discriminator="kind"),
 ]
 KINDS = [

@@ -19,12 +19,15 @@ from dumbbell.model import (
     UdpFlow,
 )
 from dumbbell.model.expand import text
+from dumbbell.model.flows import NDT_NS, NdtFlow
 from dumbbell.model.flows import Flow as AskedFlow
 from dumbbell.model.hosts import READ_TXQUEUELEN, SUPER_PACKETS
-from dumbbell.plan import virtual
+from dumbbell.plan import ndt, virtual
 from dumbbell.plan.calibration import Calibration, Pair
 from dumbbell.plan.document import (
+    CHOSEN_PORTS,
     SERVER_LEAD_NS,
+    SERVER_SENDS,
     Action,
     CommandAction,
     Expectation,
@@ -242,7 +245,8 @@ class CaseResolver:
         """Start and end of the i-th of a flow's repetitions, in ns since t0."""
         total = self.scenario.duration
         start = asked.start + (i * asked.repeat.every if asked.repeat else 0)
-        end = total if asked.duration is None else start + asked.duration
+        lasts = NDT_NS if isinstance(asked, NdtFlow) else asked.duration
+        end = total if lasts is None else start + lasts
         given: KeyPath = ("flows", name, "start" if asked.duration is None else "duration")
         if isinstance(asked, UdpFlow) and (span := periods_span(asked)):
             (start, end), given = span, ("flows", name, "periods")
@@ -277,10 +281,9 @@ class CaseResolver:
             return None
         src_host, dst_host = ends
         streams = asked.streams if isinstance(asked, TcpFlow | Iperf3UdpFlow) else 1
-        http = isinstance(asked, HttpFlow)  # whose server sends, and whose client's ports the kernel chooses
-        server, client = (src_host, dst_host) if http else (dst_host, src_host)
+        server, client = (src_host, dst_host) if asked.kind in SERVER_SENDS else (dst_host, src_host)
         server_port = self.ports.take(server, FIRST_SERVER_PORT)
-        client_port = 0 if http else self.ports.take(client, FIRST_CLIENT_PORT, streams)
+        client_port = 0 if asked.kind in CHOSEN_PORTS else self.ports.take(client, FIRST_CLIENT_PORT, streams)
         if server_port is None or client_port is None:
             host = server if server_port is None else client
             self._refuse(("flows", name), f"{host} has no ports left outside its ephemeral range")
@@ -324,6 +327,8 @@ class CaseResolver:
         )
         if isinstance(asked, CommandFlow):
             self._command(name, asked, flow)
+        if isinstance(asked, NdtFlow):
+            self._programs(flow, ndt.client(flow), ndt.server(flow))
         return flow
 
     def _ping(self, own: str, asked: PingFlow, ends: Ends) -> None:
@@ -350,29 +355,16 @@ class CaseResolver:
                         )
             return [_PLACEHOLDER.sub(lambda m: known.get(m[1], m[0]), word) for word in words]
 
-        self.commands.append(
-            (
-                flow.src_host,
-                CommandAction(
-                    at_ns=flow.start_ns,
-                    kind="command_client",
-                    flow=flow.name,
-                    argv=filled("client", asked.client),
-                ),
-            )
-        )
-        if asked.server is not None:
-            self.commands.append(
-                (
-                    flow.dst_host,
-                    CommandAction(
-                        at_ns=-SERVER_LEAD_NS,
-                        kind="command_server",
-                        flow=flow.name,
-                        argv=filled("server", asked.server),
-                    ),
-                )
-            )
+        given = None if asked.server is None else filled("server", asked.server)
+        self._programs(flow, filled("client", asked.client), given)
+
+    def _programs(self, flow: Flow, client: list[str], server: list[str] | None) -> None:
+        """What begins at a flow's ends."""
+        begin = CommandAction(at_ns=flow.start_ns, kind="command_client", flow=flow.name, argv=client)
+        self.commands.append((flow.client_host, begin))
+        if server is not None:
+            listen = CommandAction(at_ns=-SERVER_LEAD_NS, kind="command_server", flow=flow.name, argv=server)
+            self.commands.append((flow.server_host, listen))
 
     # hosts
 
@@ -533,7 +525,7 @@ class CaseResolver:
 
     def _measured(self, metric: str, flows: Sequence[Flow]) -> set[str]:
         """Flows of which a metric is known."""
-        kinds = ["iperf3_tcp", "http"]
+        kinds = ["iperf3_tcp", "http", "ndt7_download", "ndt7_upload"]
         if metric not in ("rtt", "retransmits", "time_in_recovery", "completion_time"):
             kinds += ["iperf3_udp", "udp"]
         names = {f.name for f in flows if f.kind in kinds}
@@ -557,8 +549,9 @@ class CaseResolver:
         """Traces and eBPF know connections by both of their ports."""
         for source in ("trace", "ebpf"):
             for flow in flows:
-                if getattr(self.scenario.sampling, source) and flow.kind == "http":
-                    why = f"{flow.name} is of kind http: ports of its connections are not known in advance"
+                if getattr(self.scenario.sampling, source) and flow.kind in CHOSEN_PORTS:
+                    what = f"{flow.name} is of kind {flow.kind}"
+                    why = f"{what}: ports of its connections are not known in advance"
                     self._refuse(("sampling", source), why)
                     break
 
@@ -587,7 +580,7 @@ class CaseResolver:
             own
             for name, names in self.names.items()
             for own in names
-            if isinstance(asked[name], TcpFlow | HttpFlow) or getattr(asked[name], "sample", False)
+            if isinstance(asked[name], TcpFlow | HttpFlow | NdtFlow) or getattr(asked[name], "sample", False)
         }
         changes = [(host, action) for host in routers for action in _changes(path)]
         actions: Actions = [*_ends(flows), *self.pings, *self.commands, *changes]

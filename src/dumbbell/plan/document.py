@@ -36,6 +36,11 @@ class Host(Part):
     state: State
 
 
+# Kinds of flows whose data comes from the end that waits to be asked; whose client takes ports as they come.
+SERVER_SENDS = ("http", "ndt7_download")
+CHOSEN_PORTS = (*SERVER_SENDS, "ndt7_upload")
+
+
 class Step(Part):
     """A rate from a moment on, in time since the flow's start."""
 
@@ -46,12 +51,12 @@ class Step(Part):
 class Flow(Part):
     """A flow with addresses and ports known in advance; times are offsets from t0.
 
-    Data goes from ``src`` to ``dst``. Of http the server is the one that sends, and the kernel chooses the
-    client's ports, which is port 0; of the others the client sends.
+    Data goes from ``src`` to ``dst``. Of http and ndt7_download the server is the one that sends, of the
+    others the client. Of http and ndt7 the kernel chooses the client's ports, which is port 0.
     """
 
     name: str
-    kind: Literal["iperf3_tcp", "iperf3_udp", "udp", "http", "command"]
+    kind: Literal["iperf3_tcp", "iperf3_udp", "udp", "http", "ndt7_download", "ndt7_upload", "command"]
     direction: Literal["forward", "reverse"]  # of the path, which its data takes
     src_host: str
     dst_host: str
@@ -80,23 +85,23 @@ class Flow(Part):
     @property
     def server_host(self) -> str:
         """Host that waits to be asked."""
-        return self.src_host if self.kind == "http" else self.dst_host
+        return self.src_host if self.kind in SERVER_SENDS else self.dst_host
 
     @property
     def client_host(self) -> str:
         """Host that begins."""
-        return self.dst_host if self.kind == "http" else self.src_host
+        return self.dst_host if self.kind in SERVER_SENDS else self.src_host
 
     @property
     def server(self) -> str:
         """Address of the host that waits to be asked."""
-        return self.src if self.kind == "http" else self.dst
+        return self.src if self.kind in SERVER_SENDS else self.dst
 
     @property
     def ports(self) -> tuple[int, int]:
         """Ports at ``src`` and at ``dst``; 0 is any, another for each connection."""
         ends = (self.client_port, self.server_port)
-        return ends[::-1] if self.kind == "http" else ends
+        return ends[::-1] if self.kind in SERVER_SENDS else ends
 
     @property
     def end_ns(self) -> int:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dumbbell import analysis
 from dumbbell.plan import Conditions, Flow, PlannedPath, Validity, Way, change_name, rate_name
-from dumbbell.rundir import read_json
+from dumbbell.rundir import read_json, read_jsonl
 from dumbbell.store.metrics import UNITS, measure
 from dumbbell.store.path import (
     TC_ROUNDING_US,
@@ -30,6 +30,7 @@ from dumbbell.store.path import (
 from dumbbell.store.run import IN_MEASUREMENT, Run, congestion_controls, dig, ping_rtts_ns, start_error_ns
 from dumbbell.units import human
 
+NDT = {"ndt7_download": "Download", "ndt7_upload": "Upload"}  # kinds, and what their client calls them
 TROUBLE = "execution"  # name of the check that says what went wrong on the way to the results
 
 
@@ -424,6 +425,9 @@ class _Judge:
         tcp_info = self.tables["tcp_info"].filter(pl.col("phase") == "measurement")
         fetched = analysis.fetches(self.tables["http_fetch"].filter(IN_MEASUREMENT))
         for flow in self.measurement.flows:
+            if flow.kind in NDT:
+                self.ndt(flow)
+                continue
             if flow.kind == "command":
                 continue  # that it ran is what the agent's state says
             self.close(
@@ -472,6 +476,15 @@ class _Judge:
                 )
 
             self.socket_options(flow, tcp_info)
+
+    def ndt(self, flow: Flow) -> None:
+        """Whether the client has told what came of the whole test."""
+        file = self.run.raw(flow.client_host, "measurement", f"command-{flow.name}-client.txt")
+        told = read_jsonl(file)
+        throughput = dig(told[-1], NDT[flow.kind], "Throughput", "Value") if told else None
+        found = None if throughput is None else float(throughput) * 1e6
+        reason = "" if found else "the client did not come to the end of its test"
+        self._add("NDT throughput", flow.name, None, found, unit="bps", ok=not reason, reason=reason)
 
     def fetches(self, flow: Flow, fetched: pl.DataFrame) -> None:
         """All that were asked for were done in full, and the server's kernel has told of each.
