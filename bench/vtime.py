@@ -18,13 +18,14 @@ from dumbbell.rundir import read_json, read_jsonl
 SCENARIO = Path("bench/vtime.yml")
 TARGET = Path("bench/vtime.json")
 RESULTS = Path("results/latest")
+PROFILES = ["offloads_on", "offloads_on_each_second", "offloads_off"]
 OFFLOADS_ON_RATIO = ">= 12"
 
 
 def main() -> int:
     """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("profiles", nargs="*", default=["offloads_on", "offloads_on_each_second", "offloads_off"])
+    parser.add_argument("profiles", nargs="*", default=PROFILES)
     publish([row for profile in parser.parse_args().profiles for row in measured(profile)], TARGET)
     return 0
 

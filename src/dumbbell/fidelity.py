@@ -50,7 +50,7 @@ VIRTUAL_RTT_MARGIN_MS, VIRTUAL_RATE_TOLERANCE = 0.1, 0.005
 ALWAYS_JUDGED_BPS = 100 * 10**6  # what is faster and not held is beyond the testbed, and said so
 OVERLOAD, QUEUE_S = 1.15, 0.1  # a sender that is late for less leaves no gap in a bottleneck
 LEAST_S = 5.0  # of a measurement, beside which the last packets' wait for a core is short
-# Fast cells can be short where nothing waits for a core: the burst that a bottleneck begins with weighs least.
+# Of fast cells where nothing waits for a core: the burst that a bottleneck begins with weighs little in them.
 VIRTUAL_LEAST_S = {10**9: 1.0}
 CONFIDENCE = 0.99
 TABLE_MARK = "<!-- written by make fidelity -->"
