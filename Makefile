@@ -86,7 +86,7 @@ provision: lab build ## boot the lab and bring its hosts to their state
 	$(MAKE) --no-print-directory .lab/provisioned
 
 # Nothing to do while the hosts are up and nothing that makes their state has changed. A run proves that state itself.
-.lab/provisioned: playbooks/provision.yml playbooks/kernel.yml .build/bin/dumbbell-agent .build/bin/ndt-server .build/bin/ndt7-client .build/bin/telegraf .build/bin/influxd \
+.lab/provisioned: playbooks/provision.yml playbooks/kernel.yml .build/bin/dumbbell-agent .build/bin/telegraf .build/bin/influxd \
     $(shell find roles plugins inventory/lab -type f ! -name '*.pyc' ! -path 'roles/run/*')
 	ansible-playbook playbooks/provision.yml
 	touch $@
