@@ -34,6 +34,13 @@ def test_a_difference_that_many_repetitions_show() -> None:
     assert row["differ"] is True
 
 
+def test_of_exact_values_one_is_enough() -> None:
+    for other, differs in ((100, False), (100.5, True)):
+        (row,) = analysis.compare(table([100]), table([other]), exact=True).to_dicts()
+        assert row["differ"] is differs
+    assert analysis.compare(table([100]), table([900]))["differ"].to_list() == [None]
+
+
 def test_the_same_is_not_shown_to_differ() -> None:
     (row,) = analysis.compare(table(range(100, 110)), table(range(100, 110))).to_dicts()
     assert row["ratio"] == 1
@@ -95,6 +102,25 @@ def test_what_is_said_of_two_runs(collected: Path) -> None:
     assert both.notes() == []
     assert "too few repetitions" in both.table().data
     assert "goodput flow1" in both.figure().data
+
+
+def test_of_two_runs_in_virtual_time_the_samples_that_differ_are_said(
+    collected: Path, tmp_path: Path
+) -> None:
+    sides = []
+    for name, digest in (("one", "aa"), ("same", "aa"), ("other", "bb")):
+        sides.append(tmp_path / name)
+        shutil.copytree(collected, sides[-1])
+        manifest = json.loads((sides[-1] / "manifest.json").read_text())
+        manifest["digests"] = {"tcp_info": digest, "qdisc": "cc"}
+        (sides[-1] / "manifest.json").write_text(json.dumps(manifest))
+    one, same, other = sides
+    assert Comparison([one], [same]).notes() == ["-, repetition 1, in virtual time: all samples are the same"]
+    assert "not shown to differ" in Comparison([one], [same]).text()
+    assert Comparison([one], [other]).notes() == [
+        "-, repetition 1, in virtual time: samples that differ: tcp_info"
+    ]
+    assert Comparison([one], [collected]).notes() == []
 
 
 def test_other_kernels_are_said(collected: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ COMPARED = {
 VALID = ("passed", "failed")  # verdicts of runs whose numbers are results
 
 
-def compare(a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
+def compare(a: pl.DataFrame, b: pl.DataFrame, *, exact: bool = False) -> pl.DataFrame:
     """What both have of the same point, metric and subject, in the order of ``a``.
 
     ``a`` and ``b`` are tables of :func:`dumbbell.store.values.values`, of one run or of several; only values
@@ -34,7 +34,8 @@ def compare(a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
     interval at 95 %, null of fewer than two values each; of few it is too narrow. ``detectable`` is the
     smallest relative change that a's spread lets so many repetitions show. ``p`` is that of Mann and
     Whitney's test, corrected for the number of rows (Holm); ``differ`` is whether it is below 5 %, null where
-    so few values could not have shown that whatever they were.
+    so few values could not have shown that whatever they were. Of ``exact`` values, those of virtual time,
+    which the same plan gives again, one is enough: ``differ`` is whether any is another.
     """
     sides = [_gathered(table) for table in (a, b)]
     both = sides[0].join(sides[1], on=KEY, suffix="_b", maintain_order="left")
@@ -57,6 +58,9 @@ def compare(a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
     for row, p in zip(rows, holm(ps), strict=True):
         least = 2 / math.comb(row["n_a"] + row["n_b"], row["n_a"]) * len(rows)
         row |= {"p": p, "differ": p < 1 - LEVEL if least < 1 - LEVEL else None}
+    if exact:
+        for row, values in zip(rows, both.select("values", "values_b").iter_rows(), strict=True):
+            row["differ"] = values[0] != values[1]
     return pl.DataFrame(rows, schema=COMPARED)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -12,7 +12,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.report import Missing, figures, html, part, show
 from dumbbell.store.run import located
-from dumbbell.store.values import conditions, values
+from dumbbell.store.values import conditions, digests, values
 from dumbbell.units import human
 
 HEAD = ("point", "metric", "of", "first", "second", "second / first", "95 % interval", "detectable", "p", "")
@@ -21,7 +21,7 @@ HOW = (
     "Medians, and in brackets of how many valid repetitions. The interval is by bootstrap, and of few "
     "repetitions too narrow. Detectable is the least change that the spread of the first lets so many "
     "repetitions show. p is that of Mann and Whitney's test, corrected for the number of rows (Holm); two "
-    "sets differ where it is below 5 %."
+    "sets differ where it is below 5 %, and in virtual time, which repeats itself, where any value does."
 )
 
 
@@ -31,11 +31,14 @@ class Comparison:
     def __init__(self, first: Iterable[Path | str], second: Iterable[Path | str]) -> None:
         self._dirs = [[located(run_dir) for run_dir in side] for side in (first, second)]
         self._values = [pl.concat([values(run_dir) for run_dir in side]) for side in self._dirs]
+        self._digests = [
+            {key: told for run_dir in side for key, told in digests(run_dir).items()} for side in self._dirs
+        ]
 
     @cached_property
     def rows(self) -> pl.DataFrame:
         """:func:`dumbbell.analysis.compare` of the two."""
-        return analysis.compare(*self._values)
+        return analysis.compare(*self._values, exact=all(self._digests))
 
     def notes(self) -> list[str]:
         """What the two were had with that is not the same, and points that only one has."""
@@ -46,7 +49,16 @@ class Comparison:
             one, other = (", ".join(sorted({found.get(name, "none") for found in side})) for side in sides)
             if one != other:
                 said.append(f"{name}: {one} in the first, {other} in the second")
-        return [*said, *analysis.only_one_has(*self._values)]
+        return [*said, *analysis.only_one_has(*self._values), *self._samples()]
+
+    def _samples(self) -> Iterator[str]:
+        """Of runs in virtual time, which tables of samples are not the same to the last byte."""
+        first, second = self._digests
+        for (point, repetition), told in first.items():
+            if other := second.get((point, repetition)):
+                changed = [name for name in told if told[name] != other.get(name)]
+                what = f"samples that differ: {', '.join(changed)}" if changed else "all samples are the same"
+                yield f"{point}, repetition {repetition}, in virtual time: {what}"
 
     def text(self) -> str:
         """A table for a terminal, and the notes."""

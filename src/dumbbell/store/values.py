@@ -38,6 +38,16 @@ def values(run_dir: Path) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=VALUES, orient="row")
 
 
+def digests(run_dir: Path) -> dict[tuple[str, int], dict[str, str]]:
+    """Of each point and repetition of a run in virtual time a digest of every table; empty of other runs."""
+    found = {}
+    for point_dir in point_dirs(run_dir):
+        manifest = read_json(point_dir / "manifest.json") or {}
+        if told := manifest.get("digests"):
+            found[Run.open(point_dir).point.label or "-", int(manifest["repetition"])] = told
+    return found
+
+
 def conditions(run_dir: Path) -> dict[str, str]:
     """What the results were had with, by name: scenario, kernels, tools and builds of modules of the hosts.
 
