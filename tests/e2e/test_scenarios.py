@@ -11,7 +11,7 @@ from dumbbell.store.values import values
 from dumbbell.suite import Outcome, load, run_suite
 from playbooks import REPOSITORY
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 SUITE = REPOSITORY / "suites" / "tiny.yml"
 INVENTORY = Path("inventory/lab")
