@@ -40,7 +40,7 @@ def test_it_runs_to_its_verdict(outcomes: dict[str, Outcome], family: str) -> No
     # A busy machine's are `invalid`, which is a result too.
     assert outcome.state in ("passed", "invalid"), outcome.reasons
     assert outcome.run_dir is not None
-    assert "goodput" in values(outcome.run_dir)["metric"].to_list()
+    assert not values(outcome.run_dir).is_empty()
     assert (outcome.run_dir / "report.html").exists()
 
 
