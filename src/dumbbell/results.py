@@ -284,6 +284,8 @@ TABLES: dict[str, Callable[[Sequence[Source]], Iterator[Cells]]] = {
 def markdown(rows: Iterator[Cells]) -> str:
     """A table; its first row is the head."""
     head, *body = rows
+    if not body:
+        return "\nNo valid run yet.\n\n"
     lines = [head, ["---"] * len(head), *body]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
