@@ -12,6 +12,7 @@ from synthetic import inventory
 
 from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, InventoryError, plan
+from dumbbell.plan.virtual import CONTROLLER_S, real_s
 from dumbbell.world import Ended, World, run, run_all
 
 PATH = {"forward": {"rate": "100mbit", "delay": "10ms", "queue": {"kind": "pfifo", "limit": "1bdp"}}}
@@ -77,6 +78,19 @@ def test_what_virtual_time_cannot_have_is_refused_at_its_key(
 def test_a_module_of_all_hosts_is_granted(tmp_path: Path) -> None:
     file = scenario(tmp_path, hosts={"testbed": {"modules": {"tcp_bbr": {}}}})
     assert plan(file, virtual_inventory()).virtual
+
+
+def test_real_time_depends_on_packets_and_on_samples(tmp_path: Path) -> None:
+    def estimated_s(**more: Any) -> float:
+        (point,) = plan(scenario(tmp_path, duration="100s", **more), virtual_inventory()).points
+        return real_s(point) - CONTROLLER_S
+
+    plain_s = estimated_s()
+    packets = 100e6 * 100 / 8 / 1514
+    assert packets * 100e-6 < plain_s < 1.5 * packets * 100e-6
+    together = {"testbed": {"offloads": {"tso": True, "gso": True, "gro": True}}}
+    assert estimated_s(hosts=together) < 0.25 * plain_s
+    assert estimated_s(hosts=together, sampling={"interval": "10ms"}) > 2 * estimated_s(hosts=together)
 
 
 def test_virtual_time_is_of_all_hosts() -> None:

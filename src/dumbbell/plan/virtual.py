@@ -13,6 +13,8 @@ Problem = tuple[KeyPath, str]
 # Of a core as those that docs/virtual-time.md tells of.
 CONTROLLER_S = 200.0  # to boot a world, and for all that Ansible does in it
 PACKET_S = 100e-6
+GATHERED = 0.1  # of that, where senders put packets together
+SAMPLE_S = 1.2e-3  # of a host, each time
 
 # They wait by reading the clock over and over, each time for 256 ns of virtual time.
 SPINNING = frozenset({"iperf", "nuttcp", "trafgen"})
@@ -20,13 +22,17 @@ SPINNING = frozenset({"iperf", "nuttcp", "trafgen"})
 
 def real_s(point: Point) -> float:
     """About how long a core needs for a point, in seconds: flows without a rate fill their path."""
-    bits = 0.0
+    seconds = CONTROLLER_S
     for phase in point.phases:
         for way, path in point.path.ways if point.path else []:
             flows = [flow for flow in phase.flows if flow.direction == way]
             asked = sum(flow.duration_ns / 1e9 * (flow.rate_bps or path.rate_bps) for flow in flows)
-            bits += min(asked, phase.duration_ns / 1e9 * path.rate_bps)
-    return CONTROLLER_S + PACKET_S * bits / 8 / PACKET_BYTES
+            packets = min(asked, phase.duration_ns / 1e9 * path.rate_bps) / 8 / PACKET_BYTES
+            gathered = all(point.hosts[flow.src_host].state.offloads.get("gso") for flow in flows)
+            seconds += packets * PACKET_S * (GATHERED if gathered else 1)
+        samples = sum(part.sample.anything for part in phase.hosts.values())
+        seconds += samples * SAMPLE_S * phase.duration_ns / phase.sampling_interval_ns
+    return seconds
 
 
 def problems(scenario: Scenario, path: PlannedPath | None, hosts: Mapping[str, Host]) -> Iterator[Problem]:
