@@ -28,7 +28,7 @@ def fab(*arguments: str) -> tuple[int, str]:
 def test_a_scenario_on_an_inventory(inventory: str) -> None:
     code, said = fab("plan", "scenarios/on_off_udp.yml", "--inventory", f"inventory/{inventory}")
     assert code == 0, said
-    assert "27 runs of 9 points" in said
+    assert "60 runs of 20 points" in said
     assert "##########----------" in said
 
 
@@ -38,7 +38,7 @@ def test_a_scenario_on_an_inventory(inventory: str) -> None:
         (("scenarios/none.yml",), "scenarios/none.yml:1:1: cannot be read: No such file or directory"),
         (
             ("scenarios/random_loss.yml", "--profile", "short"),
-            "random_loss.yml:5:1: profiles: the scenario has no profile short",
+            "random_loss.yml:7:1: profiles: the scenario has no profile short",
         ),
         (("scenarios/on_off_udp.yml", "--point", "x"), "on_off_udp has no point x; it has "),
         (("scenarios/on_off_udp.yml", "--inventory", "nowhere"), "nowhere: there is no such inventory"),
