@@ -100,7 +100,7 @@ def test_no_scenario_is_said_with_an_example() -> None:
     ("arguments", "said"),
     [
         (("-e", "point=123"), "on_off_udp: there is no point 123"),
-        (("-e", "profile=short"), "profiles: the scenario has no profile short"),
+        (("-e", "profile=long"), "profiles: the scenario has no profile long"),
     ],
 )
 def test_a_point_or_profile_that_is_not_there(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -23,6 +23,7 @@ from dumbbell.units import human
 
 WIDTH = 60  # columns of a time axis
 TICKS = 6
+MOST_NAMED = 8  # flows of a host
 ACTIVE, IDLE = "#", "-"
 
 
@@ -74,7 +75,9 @@ def _detail(point: Point) -> Iterator[str]:
         yield from _gantt(phase)
         for host, part in phase.hosts.items():
             sources = {"queues": part.sample.qdisc, "trace": part.sample.trace, "ebpf": part.sample.ebpf}
-            samples = [*part.sample.tcp, *(name for name, asked in sources.items() if asked)]
+            flows = part.sample.tcp
+            named = flows if len(flows) <= MOST_NAMED else [f"{len(flows)} flows"]
+            samples = [*named, *(name for name, asked in sources.items() if asked)]
             yield f"    {host}" + (f", samples {', '.join(samples)}" if samples else "")
             for action in part.actions:
                 yield f"      {action.at_ns / 1e9:8.3f} s  {_action(action)}"
