@@ -16,7 +16,9 @@ PYARROW_VERSION := 26.0.1
 TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.ethtool,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
-RESULTS := "lab=results/experiments" "virtual time=results/experiments_virtual"
+# Runs a suite and renews docs/results.md; exits as the suite does.
+EXPERIMENTS = code=0; python -m dumbbell.suite $(1) || code=$$?; \
+    python -m dumbbell.results "lab=results/experiments" "virtual time=results/experiments_virtual"; exit $$code
 GO_SOURCES := go.mod go.sum $(shell find agent cmd collectors traffic -name '*.go' -o -name '*.o')
 
 .PHONY: help
@@ -94,13 +96,11 @@ provision: lab build ## boot the lab and bring its hosts to their state
 .PHONY: experiments
 experiments: lab build ## run the field's experiments in the lab, some hours; go on where they were broken off; write docs/results.md
 	$(MAKE) --no-print-directory .lab/provisioned
-	code=0; python -m dumbbell.suite suites/experiments.yml --results results/experiments || code=$$?; \
-	    python -m dumbbell.results $(RESULTS); exit $$code
+	$(call EXPERIMENTS,suites/experiments.yml --results results/experiments)
 
 .PHONY: experiments-virtual
 experiments-virtual: setup build ## run those at full rates in virtual time; write docs/results.md
-	code=0; python -m dumbbell.suite suites/experiments_virtual.yml --inventory inventory/vtime --results results/experiments_virtual || code=$$?; \
-	    python -m dumbbell.results $(RESULTS); exit $$code
+	$(call EXPERIMENTS,suites/experiments_virtual.yml --inventory inventory/vtime --results results/experiments_virtual)
 
 .PHONY: bench-demo
 bench-demo: setup ## time every phase of the demo and write bench/demo.json

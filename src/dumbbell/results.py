@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.report.cross_traffic import Beside
+from dumbbell.report import Report
+from dumbbell.report.cross_traffic import Beside, Row
 from dumbbell.report.recovery import Recovery
 from dumbbell.report.transfer import Transfer
 from dumbbell.rundir import RunDir
@@ -52,6 +53,7 @@ LONG_TRANSFER = {
 }
 
 Cells = list[str]
+R = TypeVar("R", bound=Report)
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,17 @@ class Source:
         paths = sorted(self.results.glob(f"[0-9]*_{scenario}"))
         return [path for path in paths if all(run.finished for run in RunDir.open(path).executions)]
 
+    def points(self, scenario: str, report: Callable[[Path], R]) -> Iterator[R]:
+        """Valid points of a scenario's ended runs, each as a report of it."""
+        for run in self.runs(scenario):
+            for point in map(report, point_dirs(run)):
+                if point.verdict.get("state") in analysis.VALID:
+                    yield point
+
     @cached_property
-    def on_off(self) -> list[Beside]:
-        """Valid points of on_off_udp."""
-        points = [Beside(point) for run in self.runs("on_off_udp") for point in point_dirs(run)]
-        return [point for point in points if point.row and point.row.valid]
+    def on_off(self) -> list[Row]:
+        """Numbers of the valid points of on_off_udp."""
+        return [row for point in self.points("on_off_udp", Beside) if (row := point.row)]
 
     @cached_property
     def pairs(self) -> pl.DataFrame:
@@ -80,9 +88,8 @@ class Source:
             return pl.DataFrame()
         rows = pl.concat(tables).filter(pl.col("verdict").is_in(analysis.VALID))
         levels = {name: pl.col("point").str.extract(rf"\b{name}=(\S+)") for name in ("rtt", "pairs", "every")}
-        return rows.with_columns(**levels).with_columns(
-            pl.col("every").fill_null("0s")
-        )  # with one it is not said
+        # Where there is but one it is not said.
+        return rows.with_columns(**levels).with_columns(pl.col("every").fill_null("0s"))
 
 
 def udp_alone(sources: Sequence[Source]) -> Iterator[Cells]:
@@ -107,7 +114,7 @@ def tcp_beside_udp(sources: Sequence[Source]) -> Iterator[Cells]:
     """One flow beside UDP, by rates as shares of the bottleneck's."""
     yield ["where", "TCP", "UDP asked", "UDP, beside TCP", "UDP lost", "TCP, UDP on", "TCP, UDP off"]
     for source in sources:
-        controls = sorted({p.row.congestion_control for p in source.on_off if p.row} - {""})
+        controls = sorted({row.congestion_control for row in source.on_off} - {""})
         for control in controls:
             for wanted, numbers in _by_load(source, control):
                 yield [
@@ -127,9 +134,9 @@ def tcp_beside_udp(sources: Sequence[Source]) -> Iterator[Cells]:
 def _by_load(source: Source, control: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
     """Numbers of the points with this congestion control, '' for UDP alone, by the rate asked of UDP."""
     found: dict[float, list[Mapping[str, Any]]] = {}
-    for point in source.on_off:
-        if point.row and point.row.congestion_control == control:
-            found.setdefault(point.row.numbers["asked_bps"] or 0, []).append(point.row.numbers)
+    for row in source.on_off:
+        if row.congestion_control == control:
+            found.setdefault(row.numbers["asked_bps"] or 0, []).append(row.numbers)
     return sorted(found.items())
 
 
@@ -168,9 +175,7 @@ def long_transfer(sources: Sequence[Source]) -> Iterator[Cells]:
     found = [
         (f"{source.name}, {transfer.flow.direction}", dict(_of_transfer(transfer)))
         for source in sources
-        for run in source.runs("eight_hour_transfer")
-        for transfer in map(Transfer, point_dirs(run))
-        if transfer.verdict.get("state") in analysis.VALID
+        for transfer in source.points("eight_hour_transfer", Transfer)
     ]
     yield ["", "original, UCL to Manchester", *(name for name, _ in found)]
     for name, original in LONG_TRANSFER.items():
@@ -201,12 +206,11 @@ def udp_loss(sources: Sequence[Source]) -> Iterator[Cells]:
     yield ["", "asked", "achieved", "lost"]
     yield ["original", "81 100 packets/s", "-", "0.014 %"]
     for source in sources:
-        for run in source.runs("udp_loss"):
-            for point in map(Beside, point_dirs(run)):
-                if (row := point.row) and row.valid:
-                    asked, got = row.numbers["asked_bps"] or 0, row.numbers["udp_bps"] or 0
-                    told = f"{human(got, 'bps')}, {got / asked - 1:+.2%}"
-                    yield [source.name, human(asked, "bps"), told, human(row.numbers["loss"], "share")]
+        for point in source.points("udp_loss", Beside):
+            if row := point.row:
+                asked, got = row.numbers["asked_bps"] or 0, row.numbers["udp_bps"] or 0
+                told = f"{human(got, 'bps')}, {got / asked - 1:+.2%}"
+                yield [source.name, human(asked, "bps"), told, human(row.numbers["loss"], "share")]
 
 
 def web_fetches(sources: Sequence[Source]) -> Iterator[Cells]:
@@ -214,46 +218,42 @@ def web_fetches(sources: Sequence[Source]) -> Iterator[Cells]:
     head = ["where", "loss", "body", "fetches", "with segments sent again"]
     yield [*head, "mean of those without", "mean of those with", "median of all"]
     for source in sources:
-        for run in source.runs("web_fetches"):
-            for recovery in map(Recovery, point_dirs(run)):
-                if recovery.verdict.get("state") not in analysis.VALID:
-                    continue
-                levels = recovery.plan.levels
-                told = analysis.latency(analysis.fetches(recovery.table("http_fetch")))
-                losses = f"{levels['loss']} each way" if "." in levels["loss"] else levels["loss"]
-                half = told.percentiles[50]
-                yield [
-                    source.name,
-                    losses,
-                    levels["size"],
-                    str(told.fetches),
-                    human(told.retransmitted.value if told.retransmitted else None, "share"),
-                    human(told.clean.mean(), "ns"),
-                    human(told.lossy.mean(), "ns"),
-                    human(half.value if half else None, "ns"),
-                ]
+        for recovery in source.points("web_fetches", Recovery):
+            path, (flow,) = recovery.plan.path, recovery.plan.phase("measurement").flows
+            assert path is not None
+            told = analysis.latency(analysis.fetches(recovery.table("http_fetch")))
+            loss = human(path.forward.loss, "share") + " each way" * bool(path.reverse.loss)
+            half = told.percentiles[50]
+            yield [
+                source.name,
+                loss,
+                f"{flow.fetch_bytes} B",
+                str(told.fetches),
+                human(told.retransmitted.value if told.retransmitted else None, "share"),
+                human(told.clean.mean(), "ns"),
+                human(told.lossy.mean(), "ns"),
+                human(half.value if half else None, "ns"),
+            ]
 
 
 def queue_and_cwnd(sources: Sequence[Source]) -> Iterator[Cells]:
     """Recoveries of the flow that fills a slow path's queue."""
     yield ["where", "queue", "recoveries", "cwnd before", "cwnd after", "ratio", "median length", "timeouts"]
     for source in sources:
-        for run in source.runs("one_flow_and_its_queue"):
-            for recovery in map(Recovery, point_dirs(run)):
-                if recovery.verdict.get("state") not in analysis.VALID:
-                    continue
-                found = recovery.found.drop_nulls("end_ns")
-                before, after = (_percentile(found[name], 50) for name in ("cwnd_before", "cwnd_after"))
-                yield [
-                    source.name,
-                    recovery.plan.levels["limit"],
-                    str(found.height),
-                    f"{before:g}",
-                    f"{after:g}",
-                    f"{after / before:.2f}",
-                    human(_percentile(found["end_ns"] - found["begin_ns"], 50), "ns"),
-                    str(found["kind"].str.contains("Loss").sum()),
-                ]
+        for recovery in source.points("one_flow_and_its_queue", Recovery):
+            path, found = recovery.plan.path, recovery.found.drop_nulls("end_ns")
+            assert path is not None
+            before, after = (_percentile(found[name], 50) for name in ("cwnd_before", "cwnd_after"))
+            yield [
+                source.name,
+                f"{path.forward.queue.limit_packets} packets",
+                str(found.height),
+                f"{before:g}",
+                f"{after:g}",
+                f"{after / before:.2f}",
+                human(_percentile(found["end_ns"] - found["begin_ns"], 50), "ns"),
+                str(found["kind"].str.contains("Loss").sum()),
+            ]
 
 
 def _percentile(values: pl.Series, percent: float) -> float:

@@ -130,10 +130,8 @@ def main() -> int:
     parser.add_argument("--inventory", type=Path, default=Path("inventory/lab"))
     parser.add_argument("--results", type=Path, required=True, help="directory of its runs")
     options = parser.parse_args()
-    outcomes = []
     try:
-        for outcome in run_suite(load(options.suite), options.inventory, options.results):
-            outcomes.append(outcome)
+        outcomes = list(run_suite(load(options.suite), options.inventory, options.results))
     except (ScenarioError, InventoryError) as error:
         print(error, file=sys.stderr)
         return NO_STATEMENT

@@ -15,7 +15,7 @@ import polars as pl
 from dumbbell.rundir import read_json, read_jsonl, write_json
 from dumbbell.store import spool
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.store.run import Run, flows_table
+from dumbbell.store.run import Run, dig, flows_table
 from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
 
 _POLL_S = 0.5
@@ -156,11 +156,11 @@ def _manifest(
 
 def _digests(run: Run, tables: dict[str, pl.DataFrame]) -> dict[str, str]:
     """Of each table, without dates, and without what the management network has carried."""
-    states = [state for state in run.states.values() if state]
-    devices = {device for state in states for device in state.get("nic", {})}
-    for state in states:
-        ways = ((state.get("path") or {}).get("devices") or {}).values()
-        devices |= {device for way in ways for device in way.values()}
+    devices: set[str] = set()
+    for state in run.states.values():
+        devices.update(dig(state, "nic") or {})
+        for way in (dig(state, "path", "devices") or {}).values():
+            devices.update(way.values())
     of_experiment = {"link": pl.col("dev").is_in(devices), "snmp": ~pl.col("name").is_in(_OCTETS)}
     return {
         name: _digest(table.filter(of_experiment.get(name, pl.lit(True))) if table.height else table)
