@@ -228,6 +228,7 @@ def _state(planned: Point, host: str, *, router: bool) -> dict[str, Any]:
         "path": path,
         "clock": {"offset_ns": offset, "root_dispersion_ns": 80_000, "synchronised": True},
         "versions": {"agent": "0.1.0", "iperf3": "3.12", "telegraf": "1.37.2"},
+        "hardware": {"machine": "QEMU Standard PC", "processor": "AMD EPYC"},
     }
 
 

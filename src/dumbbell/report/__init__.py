@@ -445,15 +445,17 @@ class Report:
                 for dev, nic in (dig(state, "nic") or {}).items()
             ]
             software = ", ".join(f"{name} {v}" for name, v in versions.items() if v) or "-"
+            hardware = ", ".join(map(str, (dig(state, "hardware") or {}).values())) or "-"
             groups = ", ".join(g for g in state.get("groups", []) if g != "testbed")
-            cells = (host, groups, state.get("kernel") or "not read", "; ".join(nics) or "not read", software)
+            kernel, interfaces = state.get("kernel") or "not read", "; ".join(nics) or "not read"
+            cells = (host, groups, hardware, kernel, interfaces, software)
             rows.append(html.row(escape(str(cell)) for cell in cells))
-        head = ("host", "role", "kernel", "interfaces", "software")
-        controller = dig(self.manifest, "versions", "dumbbell")
+        head = ("host", "role", "hardware", "kernel", "interfaces", "software")
+        controller = " ".join(str(told) for told in (dig(self.manifest, "versions") or {}).values() if told)
         fingerprint = self.manifest.get("inventory_fingerprint", "-")
         return (
             f"{html.table(head, rows)}"
-            f'<p class="note">Controller: dumbbell {escape(str(controller))}. Fingerprint of the inventory: '
+            f'<p class="note">Controller: dumbbell {escape(controller)}. Fingerprint of the inventory: '
             f'<span class="mono">{escape(str(fingerprint))}</span>.</p>'
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -14,7 +15,7 @@ import polars as pl
 
 from dumbbell.rundir import read_json, read_jsonl, write_json
 from dumbbell.store import spool
-from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
+from dumbbell.store.influx import REPOSITORY, Influx, InfluxError, InfluxTarget
 from dumbbell.store.run import Run, dig, flows_table
 from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
 
@@ -139,7 +140,7 @@ def _manifest(
         "seed": plan.seed,
         "t0_unix_ns": {phase.phase: run.t0_unix_ns(phase.phase) for phase in point.phases},
         "inventory_fingerprint": hashlib.sha256(inventory.encode()).hexdigest()[:12],
-        "versions": {"dumbbell": version("dumbbell")},
+        "versions": {"dumbbell": version("dumbbell"), "checkout": _checkout()},
         "hosts": {
             host: {"groups": planned.groups} | (run.states[host] or {})
             for host, planned in point.hosts.items()
@@ -152,6 +153,15 @@ def _manifest(
         "digests": _digests(run, tables) if plan.virtual else None,
         "facts": facts,
     }
+
+
+def _checkout() -> str | None:
+    """The commit that controls, and whether files are other than there; None where it is no git checkout."""
+    asked = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _digests(run: Run, tables: dict[str, pl.DataFrame]) -> dict[str, str]:

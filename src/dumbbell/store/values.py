@@ -59,8 +59,8 @@ def conditions(run_dir: Path) -> dict[str, str]:
     found |= {f"controller {name}": version for name, version in (manifest.get("versions") or {}).items()}
     for host, state in (manifest.get("hosts") or {}).items():
         found[f"{host} kernel"] = dig(state, "kernel")
-        versions = (dig(state, "versions") or {}).items()
-        found |= {f"{host} {tool}": version for tool, version in versions}
+        for told in ("versions", "hardware"):
+            found |= {f"{host} {name}": what for name, what in (dig(state, told) or {}).items()}
         modules = (dig(state, "modules", "loaded") or {}).items()
         found |= {f"{host} module {name}": dig(loaded, "build_id") for name, loaded in modules}
     return {name: str(value) for name, value in found.items() if value is not None}
