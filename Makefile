@@ -35,7 +35,7 @@ virtual: setup build ## run SCENARIO in virtual time, without a lab; the first t
 	ansible-playbook -i inventory/vtime playbooks/virtual.yml -e scenario=$(SCENARIO)
 
 .PHONY: test
-test: lab build ## run the tests, the end-to-end ones in the lab
+test: lab build ## run the tests, the end-to-end ones in the lab and in virtual time
 	{ command -v iperf3 && command -v nft; } >/dev/null || \
 	    apt-get install --quiet --yes --no-install-recommends iperf3 nftables
 	$(MAKE) --no-print-directory .lab/provisioned

@@ -1,24 +1,20 @@
-"""One shipped scenario of each family, run as a suite in the lab."""
+"""One shipped scenario of each family, run as a suite in virtual time: exact, however busy the machine is."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from lab import Lab
 
 from dumbbell.store.values import values
 from dumbbell.suite import Outcome, load, run_suite
 from playbooks import REPOSITORY
 
-pytestmark = [pytest.mark.e2e, pytest.mark.long]
+pytestmark = pytest.mark.e2e
 
 SUITE = REPOSITORY / "suites" / "tiny.yml"
-INVENTORY = Path("inventory/lab")
-FAMILIES = (
-    *("on_off_udp", "fairness_of_pairs", "web_fetches", "eight_hour_transfer", "bbr_beside_cubic"),
-    *("load_latency", "incast", "ndt"),
-)
+INVENTORY = Path("inventory/vtime")
+FAMILIES = ("on_off_udp", "fairness_of_pairs", "web_fetches", "eight_hour_transfer", "load_latency", "ndt")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +23,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outcomes(lab: Lab, results: Path) -> dict[str, Outcome]:
+def outcomes(results: Path) -> dict[str, Outcome]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(REPOSITORY)
         found = list(run_suite(load(SUITE), INVENTORY, results))
@@ -35,10 +31,9 @@ def outcomes(lab: Lab, results: Path) -> dict[str, Outcome]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_runs_to_its_verdict(outcomes: dict[str, Outcome], family: str) -> None:
+def test_it_passes(outcomes: dict[str, Outcome], family: str) -> None:
     outcome = outcomes[family]
-    # A busy machine's are `invalid`, which is a result too.
-    assert outcome.state in ("passed", "invalid"), outcome.reasons
+    assert outcome.state == "passed", outcome.reasons
     assert outcome.run_dir is not None
     assert not values(outcome.run_dir).is_empty()
     assert (outcome.run_dir / "report.html").exists()
