@@ -2,6 +2,7 @@
 
 import shlex
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dumbbell.plan import plan as make_plan
 from dumbbell.report.comparison import Comparison
 from dumbbell.report.index import render_index
 from dumbbell.rundir import RunDir
+from dumbbell.suite import in_turn
 
 FOLLOW_S = 5
 
@@ -78,6 +80,47 @@ def compare(_, a, b):
         print(Comparison(a.split(","), b.split(",")).text())
     except (OSError, ValueError) as error:
         raise SystemExit(f"there is nothing to compare: {error}") from None
+
+
+@task(
+    help={
+        "scenario": "file of the scenario",
+        "a": "profile of the one, say a kernel's",
+        "b": "profile of the other",
+        "rounds": "how often each is run, in turn",
+        "inventory": "Ansible's, by default the lab's",
+    }
+)
+def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab"):
+    """Run two profiles of a scenario in turn, below results; print a table that fits into a mail."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    folder = Path("results", f"ab_{Path(scenario).stem}_{a}_{b}")
+    try:
+        first, second = in_turn(Path(scenario), (a, b), int(rounds), Path(inventory), folder)
+        print(Comparison(first, second).mail(a, b))
+    except (ScenarioError, InventoryError, OSError, ValueError) as error:
+        raise SystemExit(str(error)) from None
+
+
+@task(
+    help={
+        "suite": "file of the suite",
+        "inventory": "Ansible's, by default the lab's",
+        "home": "directory of the nights",
+        "now": "run a night; otherwise say what it would run, and how long that takes",
+    }
+)
+def nightly(
+    context,
+    suite="suites/nightly.yml",
+    inventory="inventory/lab",
+    home="results/nightly",
+    now=False,
+):
+    """Run a night by hand, as the timer of playbooks/nightly.yml does; exits with 1 after a regression."""
+    night = ["dumbbell.nightly", suite, "--home", home, "--inventory", inventory]
+    what = night if now else ["dumbbell.suite", suite, "--plan", "--inventory", inventory]
+    raise SystemExit(context.run(shlex.join([sys.executable, "-m", *what]), warn=True).exited)
 
 
 @task(help={"results": "directory of the runs"})

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,11 +20,15 @@ from pydantic import Field
 
 from dumbbell.model import ScenarioError
 from dumbbell.model.load import reasons
-from dumbbell.model.quantities import Name, Strict
+from dumbbell.model.quantities import Duration, Name, Ratio, Strict
 from dumbbell.model.tree import read
 from dumbbell.plan import Inventory, InventoryError, Plan, plan
+from dumbbell.plan.virtual import real_s
 from dumbbell.rundir import RunDir, read_json
+from dumbbell.units import human
 
+NOT_RUN = "not run"
+POINT_NS = 75 * 10**9  # that preparing, fetching and judging a point take in the virtual lab
 STATUS = {"passed": 0, "failed": 1}  # what else became of a run is no statement about TCP
 NO_STATEMENT = 2
 
@@ -40,6 +45,10 @@ class Suite(Strict):
 
     name: Name
     title: str
+    budget: Duration | None = None
+    least_change: Ratio = 0.01  # what is less is no regression
+    acknowledged: str | None = None  # file of the regressions that are known, from the checkout on
+    notify: Annotated[list[str], Field(min_length=1)] | None = None  # a program that gets a night as JSON
     runs: Annotated[list[Entry], Field(min_length=1)]
 
 
@@ -80,16 +89,55 @@ def planned(suite: Suite, inventory: Inventory) -> list[Plan]:
 
 
 def run_suite(suite: Suite, inventory_path: Path, results: Path) -> Iterator[Outcome]:
-    """Run what has no result yet, entry by entry. ScenarioError or InventoryError before anything is run."""
+    """Run what has no result yet, entry by entry. ScenarioError or InventoryError before anything is run.
+
+    What would not end within the budget from now is not begun.
+    """
     inventory = Inventory.read(inventory_path)
     plans = planned(suite, inventory)
+    began = time.monotonic()
     for entry, wanted in zip(suite.runs, plans, strict=True):
         begun = find_run(results, wanted)
         if begun is None or not _ended(begun):
-            ansible = Path(sys.executable).with_name("ansible-playbook")
-            playbook = [str(ansible), "--inventory", str(inventory_path)]
-            subprocess.run([*playbook, *_arguments(entry, begun, results, inventory)], check=False)
+            left_ns = None if suite.budget is None else suite.budget - (time.monotonic() - began) * 1e9
+            if left_ns is not None and (takes_ns := real_ns(wanted)) > left_ns:
+                left = f"{human(max(0, left_ns), 'ns')} are left of the budget of {human(suite.budget, 'ns')}"
+                yield Outcome(entry, NOT_RUN, (f"it takes about {human(takes_ns, 'ns')}, and {left}",), None)
+                continue
+            run_entry(entry, inventory_path, results, virtual=inventory.virtual, begun=begun)
         yield _outcome(entry, begun or find_run(results, wanted))
+
+
+def in_turn(
+    scenario: Path, profiles: tuple[str, str], rounds: int, inventory_path: Path, results: Path
+) -> tuple[list[Path], list[Path]]:
+    """Run each of two profiles so many times, first the one, then the other, then the other way round.
+
+    Returns their run directories, below ``results``; runs that are there already count. ScenarioError or
+    InventoryError before anything is run.
+    """
+    inventory = Inventory.read(inventory_path)
+    entries = [Entry(scenario=str(scenario), profile=profile) for profile in profiles]
+    planned(Suite(name="ab", title="", runs=entries), inventory)
+    for i in range(rounds):
+        for entry in entries if i % 2 == 0 else reversed(entries):
+            folder = results / str(entry.profile)
+            if len(_run_dirs(folder)) <= i:
+                run_entry(entry, inventory_path, folder, virtual=inventory.virtual)
+    first, second = (_run_dirs(results / profile) for profile in profiles)
+    return first, second
+
+
+def _run_dirs(folder: Path) -> list[Path]:
+    """Runs that have ended."""
+    return [path.parent for path in sorted(folder.glob("[0-9]*/verdict.json"))]
+
+
+def real_ns(wanted: Plan) -> float:
+    """About how long a plan takes."""
+    if wanted.virtual:
+        return 1e9 * sum(real_s(point) for point in wanted.points)
+    return sum(float(point.duration_ns + POINT_NS) for point in wanted.points)
 
 
 def find_run(results: Path, wanted: Plan) -> RunDir | None:
@@ -103,15 +151,30 @@ def _ended(run: RunDir) -> bool:
     return all(execution.finished for execution in run.executions)
 
 
-def _arguments(entry: Entry, begun: RunDir | None, results: Path, inventory: Inventory) -> list[str]:
-    """The playbook that begins a run, or goes on with one."""
+def run_entry(
+    entry: Entry,
+    inventory: Path,
+    results: Path,
+    *,
+    virtual: bool,
+    begun: RunDir | None = None,
+    point: str | None = None,
+) -> None:
+    """Begin a run, of all of its points or of one, or go on with the one that was begun."""
     if begun is not None:
-        playbook = "virtual" if inventory.virtual else "resume"
-        return [f"playbooks/{playbook}.yml", "-e", f"run={begun.dir}"]
-    profile = [] if entry.profile is None else ["-e", f"profile={entry.profile}"]
-    playbook = "virtual" if inventory.virtual else "run"
-    asked = ["-e", f"scenario={entry.scenario}", "-e", f"results_dir={results.absolute()}"]
-    return [f"playbooks/{playbook}.yml", *asked, *profile]
+        name, asked = "virtual" if virtual else "resume", {"run": begun.dir}
+    else:
+        name = "virtual" if virtual else "run"
+        asked = {"scenario": Path(entry.scenario), "results_dir": results.absolute()}
+    words = {key: str(value) for key, value in asked.items()}
+    if begun is None:
+        given = {"profile": entry.profile, "point": point}
+        words |= {key: value for key, value in given.items() if value is not None}
+    playbook = Path(sys.executable).with_name("ansible-playbook")
+    extra = [word for key, value in words.items() for word in ("-e", f"{key}={value}")]
+    subprocess.run(
+        [str(playbook), "--inventory", str(inventory), f"playbooks/{name}.yml", *extra], check=False
+    )
 
 
 def _outcome(entry: Entry, run: RunDir | None) -> Outcome:
@@ -128,10 +191,16 @@ def main() -> int:
     )
     parser.add_argument("suite", type=Path, help="file of the suite")
     parser.add_argument("--inventory", type=Path, default=Path("inventory/lab"))
-    parser.add_argument("--results", type=Path, required=True, help="directory of its runs")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--plan", action="store_true", help="only say what is run, and how long it takes")
+    what.add_argument("--results", type=Path, help="directory of its runs")
     options = parser.parse_args()
     try:
-        outcomes = list(run_suite(load(options.suite), options.inventory, options.results))
+        suite = load(options.suite)
+        if options.plan:
+            print("\n".join(told(suite, planned(suite, Inventory.read(options.inventory)))))
+            return 0
+        outcomes = list(run_suite(suite, options.inventory, options.results))
     except (ScenarioError, InventoryError) as error:
         print(error, file=sys.stderr)
         return NO_STATEMENT
@@ -141,6 +210,17 @@ def main() -> int:
         for reason in outcome.reasons:
             print(f"{'':14}{reason}")
     return max(STATUS.get(outcome.state, NO_STATEMENT) for outcome in outcomes)
+
+
+def told(suite: Suite, plans: Sequence[Plan]) -> Iterator[str]:
+    """What a suite runs, a line each, and how long that takes."""
+    for entry, wanted in zip(suite.runs, plans, strict=True):
+        profile = f" {entry.profile}" if entry.profile else ""
+        about = f"{len(wanted.points)} points, about {human(real_ns(wanted), 'ns')}"
+        yield f"{entry.scenario}{profile}: {about}"
+    total = human(sum(map(real_ns, plans)), "ns")
+    budget = "" if suite.budget is None else f", of a budget of {human(suite.budget, 'ns')}"
+    yield f"{suite.name}: about {total}{budget}"
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from dumbbell.store.values import VALUES, values
 
 def table(*of: Sequence[float], verdict: str = "passed", point: str = "rate=10mbit") -> pl.DataFrame:
     rows = [
-        ("run", point, i, verdict, f"metric{m}", "flow1", "bps", float(value))
+        ("run", "id", point, i, verdict, f"metric{m}", "flow1", "bps", float(value))
         for m, metric in enumerate(of)
         for i, value in enumerate(metric)
     ]
@@ -55,6 +55,12 @@ def test_few_repetitions_show_nothing_however_far_apart() -> None:
     assert analysis.compare(table(range(5)), table(range(9, 14)))["differ"].to_list() == [True]
     many = [range(5)] * 10, [range(9, 14)] * 10
     assert analysis.compare(table(*many[0]), table(*many[1]))["differ"].to_list() == [None] * 10
+
+
+def test_a_table_for_a_mail_is_no_wider_than_one(collected: Path) -> None:
+    text = Comparison([collected], [collected]).mail("linux-6.12", "linux-6.18")
+    assert "1 runs of linux-6.12 and 1 of linux-6.18" in text
+    assert max(map(len, text.splitlines())) <= 78
 
 
 def test_only_valid_runs_count() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from html import escape
@@ -69,6 +70,22 @@ class Comparison:
         table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
         return "\n".join([*table, "", *self.notes()]).rstrip()
 
+    def mail(self, first: str, second: str) -> str:
+        """A table for a mail: no more than 78 columns if one point is compared; and what it was had with."""
+        lines = [("metric", "of", first, second, "change", "95 % CI")]
+        for row in self.rows.iter_rows(named=True):
+            change, low, high = (_percent(row[name]) for name in ("ratio", "low", "high"))
+            mark = "*" if row["differ"] else " "
+            medians = [human(row[f"median_{side}"], row["unit"]) for side in "ab"]
+            interval = f"{low[:-1]}..{high}" if low else "-"
+            name = row["metric"] if row["point"] == "-" else f"{row['metric']}, {row['point']}"
+            lines.append((name, row["subject"], *medians, f"{change}{mark}", interval))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = [" ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        runs = f"{len(self._dirs[0])} runs of {first} and {len(self._dirs[1])} of {second}"
+        how = f"Medians of {runs}, in turn. * differ at 5 % (Mann-Whitney, Holm)."
+        return "\n".join([*table, "", *textwrap.wrap(how, 78), *self.notes()])
+
     @part
     def table(self) -> str:
         """All metrics of both, and what differs otherwise."""
@@ -89,6 +106,10 @@ class Comparison:
             figures.intervals(names, shown, title="second / first"),
             "Ratio of the medians, with its 95 % interval (bootstrap) of two repetitions and more.",
         )
+
+
+def _percent(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio - 1:+.1%}"
 
 
 def _cells(row: dict[str, object]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from dumbbell.store.run import COUNTED, Run, dig, point_dirs
 
 VALUES = {
     "run": pl.String,
+    "id": pl.String,
     "point": pl.String,
     "repetition": pl.Int64,
     "verdict": pl.String,
@@ -28,11 +29,11 @@ VALUES = {
 def values(run_dir: Path) -> pl.DataFrame:
     """Every metric of every point of a run directory.
 
-    ``[run, point, repetition, verdict, metric, subject, unit, value]``.
+    ``[run, id, point, repetition, verdict, metric, subject, unit, value]``.
 
-    ``point`` is what varies, in words, or ``-``. Metrics are those of :data:`dumbbell.store.metrics.UNITS`,
-    by flow from its start to its end, and over all flows while all run; those that could not be measured
-    are absent. OSError or ValueError if there is no run with results.
+    ``id`` is that of the point's plan, ``point`` what varies, in words, or ``-``. Metrics are those of
+    :data:`dumbbell.store.metrics.UNITS`, by flow from its start to its end, and over all flows while all run;
+    those that could not be measured are absent. OSError or ValueError if there is no run with results.
     """
     rows = [row for point_dir in point_dirs(run_dir) for row in _of_point(point_dir)]
     return pl.DataFrame(rows, schema=VALUES, orient="row")
@@ -81,7 +82,7 @@ def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
         for found in measure(run, tables, bound):
             if found.value is not None:
                 numbers = (bound.metric, found.subject, UNITS[bound.metric], found.value)
-                yield (run.id, point.label or "-", point.repetition, verdict["state"], *numbers)
+                yield (run.id, point.id, point.label or "-", point.repetition, verdict["state"], *numbers)
 
 
 def _read(name: str, path: Path) -> pl.DataFrame:
