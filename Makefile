@@ -123,6 +123,10 @@ bench-collect: build ## measure what the collectors cost beside ss and flent, fo
 bench-vtime: build ## measure how fast virtual time passes, into bench/vtime.json
 	python bench/vtime.py
 
+.PHONY: bench-regress
+bench-regress: setup ## simulate histories of nights: false alarms, changes found and how late, into bench/regress.json
+	python bench/regress.py
+
 .PHONY: bench-lab
 bench-lab: lab build ## measure in the lab what collectors take from a flow, and how fast rows are stored
 	$(MAKE) --no-print-directory .lab/provisioned

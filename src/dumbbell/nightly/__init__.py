@@ -1,0 +1,1 @@
+"""Suites that run every night, and what of their results has changed since."""

@@ -1,0 +1,92 @@
+"""``python -m dumbbell.nightly suites/nightly.yml --home results/nightly``, in a checkout.
+
+Exits with 0 if all is well, 1 after a regression, 2 if something says nothing about TCP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from dumbbell.model import ScenarioError
+from dumbbell.model.load import reasons
+from dumbbell.model.tree import read
+from dumbbell.nightly import page, tell
+from dumbbell.nightly.history import History
+from dumbbell.nightly.night import Acknowledgement, NightError, run_night, summary
+from dumbbell.plan import InventoryError
+from dumbbell.store.influx import InfluxError, InfluxTarget
+from dumbbell.suite import NO_STATEMENT, Suite, load
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="python -m dumbbell.nightly")
+    parser.add_argument("suite", type=Path, help="file of the suite")
+    parser.add_argument("--inventory", type=Path, default=Path("inventory/lab"))
+    parser.add_argument("--home", type=Path, required=True, help="directory of its nights")
+    options = parser.parse_args()
+    try:
+        suite = load(options.suite)
+        known = acknowledged(Path(suite.acknowledged)) if suite.acknowledged else []
+        night = run_night(suite, options.inventory, options.home, known)
+    except (ScenarioError, InventoryError, NightError) as error:
+        print(error, file=sys.stderr)
+        return NO_STATEMENT
+    for outcome in night.outcomes:
+        print(f"{outcome.state:12}  {outcome.entry.scenario} {outcome.entry.profile or ''}")
+        print("".join(f"{'':14}{reason}\n" for reason in outcome.reasons), end="")
+    told = summary(night)
+    for found in told["findings"]:
+        print(page.sentence(found))
+    print(write(options.home, told))
+    for problem in publish(told, suite, options.inventory):
+        print(problem, file=sys.stderr)
+    return night.status
+
+
+def write(home: Path, told: page.Json) -> Path:
+    """The page of all nights, and JUnit's XML and JSON of the last; the page's path."""
+    history = History(home / "history.sqlite")
+    try:
+        target = page.render(home, history)
+    finally:
+        history.close()
+    (home / "junit.xml").write_bytes(page.junit(told))
+    (home / "night.json").write_text(json.dumps(told, indent=2) + "\n")
+    return target
+
+
+def publish(told: page.Json, suite: Suite, inventory: Path) -> list[str]:
+    """Annotations and notifications; what went wrong with them, which says nothing about TCP."""
+    problems = []
+    if told["findings"]:
+        try:
+            tell.annotate(told, InfluxTarget.of_inventory(inventory))
+        except InfluxError as error:
+            problems.append(f"no annotations were written: {error}")
+    if suite.notify:
+        problems += filter(None, [tell.notify(suite.notify, json.dumps(told))])
+    return problems
+
+
+def acknowledged(path: Path) -> list[Acknowledgement]:
+    """Regressions that are known; ScenarioError with everything that is wrong in the file."""
+    tree = read(path)
+    problems = list(tree.problems)
+    known: list[Acknowledgement] = []
+    try:
+        known = TypeAdapter(list[Acknowledgement]).validate_python(tree.value)
+    except ValidationError as error:
+        problems += [tree.problem(*reason) for reason in reasons(error, tree.value)]
+    if problems:
+        raise ScenarioError(problems)
+    return known
+
+
+if __name__ == "__main__":
+    sys.exit(main())

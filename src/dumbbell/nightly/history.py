@@ -1,0 +1,152 @@
+"""What every night has measured, in one SQLite file: values by night, series and testbed, and alarms."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import polars as pl
+
+from dumbbell import analysis
+from dumbbell.store.values import conditions, values
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS testbed (fingerprint TEXT PRIMARY KEY, conditions TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS value (
+    night TEXT NOT NULL, fingerprint TEXT NOT NULL REFERENCES testbed, scenario TEXT NOT NULL,
+    point TEXT NOT NULL, label TEXT NOT NULL,
+    metric TEXT NOT NULL, subject TEXT NOT NULL, unit TEXT NOT NULL,
+    run TEXT NOT NULL, repetition INTEGER NOT NULL, value REAL NOT NULL,
+    PRIMARY KEY (run, repetition, point, metric, subject)
+);
+CREATE TABLE IF NOT EXISTS alarm (
+    fingerprint TEXT NOT NULL, point TEXT NOT NULL, metric TEXT NOT NULL, subject TEXT NOT NULL,
+    since TEXT NOT NULL, opened TEXT NOT NULL, closed TEXT, how TEXT,
+    before REAL NOT NULL, after REAL NOT NULL,
+    PRIMARY KEY (fingerprint, point, metric, subject, since)
+);
+"""
+_NOT_OF_THE_TESTBED = ("scenario", "seed")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A series: a point, by its id, what is measured of it, and the testbed, which stays as it is."""
+
+    fingerprint: str
+    point: str
+    metric: str
+    subject: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """The values of a key by night, in their order: medians of the repetitions."""
+
+    key: Key
+    scenario: str
+    label: str
+    unit: str
+    nights: tuple[str, ...]
+    medians: tuple[float, ...]
+    runs: tuple[str, ...]  # directory of a run of each night
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A change that was confirmed: ``since`` which night, ``opened`` and ``closed`` in which.
+
+    ``how`` it was closed: ``recovered`` if all is as before, ``accepted`` if what is new is to be expected.
+    """
+
+    key: Key
+    since: str
+    opened: str
+    before: float
+    after: float
+    closed: str | None = None
+    how: str | None = None
+
+
+class History:
+    """The file, of which one process writes at a time."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(path)
+        self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Nothing more is asked."""
+        self._db.close()
+
+    def record(self, night: str, run_dir: Path) -> None:
+        """Keep the numbers of a run's valid points. What is there of it already is replaced."""
+        found = conditions(run_dir)
+        scenario = found.get("scenario", "-")
+        testbed = {name: value for name, value in found.items() if name not in _NOT_OF_THE_TESTBED}
+        self.add(night, testbed, scenario, values(run_dir).with_columns(run=pl.lit(str(run_dir))))
+
+    def add(self, night: str, testbed: Mapping[str, str], scenario: str, rows: pl.DataFrame) -> None:
+        """Keep valid ones of rows of :func:`values`, measured on a testbed, which is told by name."""
+        text = json.dumps(testbed, sort_keys=True)
+        fingerprint = hashlib.sha256(text.encode()).hexdigest()[:12]
+        columns = ("id", "point", "metric", "subject", "unit", "run", "repetition", "value")
+        valid = rows.filter(pl.col("verdict").is_in(analysis.VALID)).select(columns)
+        with self._db:
+            self._db.execute("INSERT OR IGNORE INTO testbed VALUES (?, ?)", (fingerprint, text))
+            self._db.executemany(
+                f"INSERT OR REPLACE INTO value VALUES ({', '.join('?' * 11)})",
+                [(night, fingerprint, scenario, *row) for row in valid.iter_rows()],
+            )
+
+    def series(self) -> list[Series]:
+        """All of them; nights are in the order of their names, which begin with the date."""
+        columns = "fingerprint, point, metric, subject, scenario, label, unit, night, run, value"
+        found: dict[Key, dict[str, list[tuple[float, str]]]] = {}
+        about: dict[Key, tuple[str, str, str]] = {}
+        for row in self._db.execute(f"SELECT {columns} FROM value ORDER BY night, run, repetition"):
+            key = Key(*row[:4])
+            about[key] = row[4:7]
+            found.setdefault(key, {}).setdefault(row[7], []).append((row[9], row[8]))
+        return [
+            Series(
+                key,
+                *about[key],
+                nights=tuple(nights),
+                medians=tuple(median(value for value, _ in of) for of in nights.values()),
+                runs=tuple(of[-1][1] for of in nights.values()),
+            )
+            for key, nights in found.items()
+        ]
+
+    def testbed(self, fingerprint: str) -> dict[str, str]:
+        """What a testbed was, by name."""
+        (text,) = self._db.execute(
+            "SELECT conditions FROM testbed WHERE fingerprint = ?", (fingerprint,)
+        ).fetchone()
+        return dict(json.loads(text))
+
+    def alarms(self) -> list[Alarm]:
+        """All that were ever raised, in the order of the nights that raised them."""
+        rows = self._db.execute(
+            "SELECT fingerprint, point, metric, subject, since, opened, before, after, closed, how"
+            " FROM alarm ORDER BY opened, since"
+        )
+        return [Alarm(Key(*row[:4]), *row[4:]) for row in rows]
+
+    def keep(self, alarm: Alarm) -> None:
+        """Write down an alarm, or what has become of it."""
+        key = (alarm.key.fingerprint, alarm.key.point, alarm.key.metric, alarm.key.subject)
+        with self._db:
+            self._db.execute(
+                "INSERT OR REPLACE INTO alarm"
+                " (fingerprint, point, metric, subject, since, opened, before, after, closed, how)"
+                f" VALUES ({', '.join('?' * 10)})",
+                (*key, alarm.since, alarm.opened, alarm.before, alarm.after, alarm.closed, alarm.how),
+            )

@@ -1,0 +1,49 @@
+"""Tell of a night beside its page: annotations in InfluxDB, and a program of the user's."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from dumbbell.nightly.page import sentence
+from dumbbell.store.influx import Influx, InfluxTarget
+
+ANNOTATION = "annotation"  # measurement, of which a dashboard reads title, text and tags
+NOTIFY_S = 60
+
+
+def annotate(told: Mapping[str, Any], target: InfluxTarget) -> None:
+    """Write each finding where graphs are drawn from, at the night since which it is so; InfluxError."""
+    with Influx(target) as influx:
+        influx.write([line.encode() for line in rows(told)])
+
+
+def rows(told: Mapping[str, Any]) -> Iterator[str]:
+    """Each finding in line protocol, with times in nanoseconds."""
+    for found in told["findings"]:
+        tags = {key: found[key] for key in ("scenario", "point", "metric", "subject", "state")}
+        tagged = "".join(f",{key}={_tag(value)}" for key, value in ({"suite": told["suite"]} | tags).items())
+        since = datetime.strptime(found["since"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        text = re.sub(r'(["\\])', r"\\\1", sentence(found))
+        yield (
+            f'{ANNOTATION}{tagged} title="{found["metric"]} {found["state"]}",text="{text}"'
+            f" {int(since.timestamp())}000000000\n"
+        )
+
+
+def _tag(value: str) -> str:
+    return re.sub(r"([,= ])", r"\\\1", value) or "-"
+
+
+def notify(program: Sequence[str], text: str) -> str:
+    """Give a night's JSON to a program on its standard input; what went wrong, or ''."""
+    try:
+        done = subprocess.run(
+            program, input=text, text=True, capture_output=True, timeout=NOTIFY_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"nobody was told: {error}"
+    return f"nobody was told: {program[0]} says: {done.stderr.strip()}" if done.returncode else ""

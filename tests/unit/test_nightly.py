@@ -1,0 +1,288 @@
+"""Nights: what is kept of them, and when somebody is told that something has changed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dumbbell.model import ScenarioError
+from dumbbell.nightly import page, tell
+from dumbbell.nightly.changes import changes, confirmed, fresh
+from dumbbell.nightly.history import History, Series
+from dumbbell.nightly.night import Acknowledgement, Finding, NightError, judge, run_night
+from dumbbell.store.values import VALUES
+from dumbbell.suite import Entry, Suite, load
+from playbooks import REPOSITORY
+
+LEAST = 0.02
+INVENTORY = REPOSITORY / "inventory" / "lab"
+KERNEL = {"sender1 kernel": "6.12.1"}
+
+
+def night(number: int) -> str:
+    return f"202601{number:02}T020000Z"
+
+
+def rows(name: str, *goodputs: float, verdict: str = "passed", metric: str = "goodput") -> pl.DataFrame:
+    found = [
+        (name, "abc", "load=10mbit", i, verdict, metric, "tcp", "bps", goodput)
+        for i, goodput in enumerate(goodputs, 1)
+    ]
+    return pl.DataFrame(found, schema=VALUES, orient="row")
+
+
+class Nights:
+    """A history, and what measuring again would find."""
+
+    def __init__(self, folder: Path) -> None:
+        self.history = History(folder / "history.sqlite")
+        self.level, self.asked, self.count = 100.0, 0, 0
+        self.rng = np.random.default_rng(1)
+
+    def values(self, n: int = 3) -> list[float]:
+        return [float(x) for x in self.level * (1 + 0.005 * self.rng.standard_normal(n))]
+
+    def again(self, _: Series) -> Sequence[float]:
+        self.asked += 1
+        return self.values(8)
+
+    def passes(
+        self, testbed: dict[str, str] = KERNEL, known: Sequence[Acknowledgement] = ()
+    ) -> list[Finding]:
+        self.count += 1
+        name = night(self.count)
+        self.history.add(name, testbed, "on_off_udp", rows(name, *self.values()))
+        return list(judge(self.history, name, LEAST, known, self.again))
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path)
+
+
+def states(found: Sequence[Finding]) -> list[str]:
+    return [finding.state for finding in found]
+
+
+def test_nights_that_are_alike_say_nothing(nights: Nights) -> None:
+    assert [nights.passes() for _ in range(15)] == [[]] * 15
+
+
+def test_a_regression_is_found_confirmed_and_stays_open_until_it_is_undone(nights: Nights) -> None:
+    for _ in range(8):
+        assert nights.passes() == []
+    nights.level = 90.0
+    told = [nights.passes() for _ in range(4)]
+    first = next(i for i, found in enumerate(told) if found)
+    (finding,) = told[first]
+    assert (finding.state, finding.worse) == ("new", True)
+    assert finding.since == night(9)
+    assert finding.effect == pytest.approx(-0.1, abs=0.01)
+    assert nights.asked == 1
+    assert [states(found) for found in told[first + 1 :]] == [["open"]] * (3 - first)
+    nights.level = 100.0
+    assert states(nights.passes()) == ["recovered"]
+    assert [nights.passes() for _ in range(10)] == [[]] * 10
+
+
+def test_an_improvement_is_told_once_and_is_what_is_expected_from_then_on(nights: Nights) -> None:
+    for _ in range(8):
+        nights.passes()
+    nights.level = 110.0
+    told = [finding for _ in range(10) for finding in nights.passes()]
+    assert [(finding.state, finding.worse) for finding in told] == [("new", False)]
+    nights.level = 100.0
+    assert [(f.state, f.worse) for _ in range(4) for f in nights.passes()][:1] == [("new", True)]
+
+
+def test_what_is_not_there_when_it_is_measured_again_is_no_alarm(nights: Nights) -> None:
+    for _ in range(8):
+        nights.passes()
+    nights.level = 90.0
+    nights.again = lambda _: [100.1, 99.8, 100.3, 99.9, 100.0, 100.2, 99.7, 100.4]  # type: ignore[method-assign]
+    told = [state for _ in range(3) for state in states(nights.passes())]
+    assert told
+    assert set(told) == {"not confirmed"}
+    assert nights.history.alarms() == []
+
+
+def test_another_testbed_begins_another_series(nights: Nights) -> None:
+    for _ in range(8):
+        nights.passes()
+    nights.level = 50.0
+    assert [nights.passes({"sender1 kernel": "6.18.0"}) for _ in range(8)] == [[]] * 8
+    assert len({series.key.fingerprint for series in nights.history.series()}) == 2
+
+
+def test_what_is_known_is_no_alarm_until_it_expires(nights: Nights) -> None:
+    known = Acknowledgement(
+        point="abc",
+        metric="goodput",
+        since=date(2026, 1, 1),
+        reason="a slower disk",
+        expires=date(2026, 1, 12),
+    )
+    for _ in range(8):
+        nights.passes()
+    nights.level = 90.0
+    told = [states(nights.passes(known=[known])) for _ in range(6)]
+    assert {state for found in told[:4] for state in found} == {"acknowledged"}
+    assert told[4] == ["open"]
+
+
+def test_invalid_points_are_not_kept(nights: Nights) -> None:
+    nights.history.add(night(1), KERNEL, "x", rows("run", 1.0, verdict="invalid"))
+    assert nights.history.series() == []
+
+
+def test_a_series_is_the_median_of_each_night(nights: Nights) -> None:
+    for i, goodputs in enumerate(((3.0, 1.0, 2.0), (5.0, 4.0)), 1):
+        nights.history.add(night(i), KERNEL, "x", rows(f"run{i}", *goodputs))
+    (series,) = nights.history.series()
+    assert (series.nights, series.medians, series.runs) == (
+        (night(1), night(2)),
+        (2.0, 4.5),
+        ("run1", "run2"),
+    )
+    assert nights.history.testbed(series.key.fingerprint) == KERNEL
+
+
+def test_one_night_runs_at_a_time(tmp_path: Path) -> None:
+    suite = load(REPOSITORY / "suites" / "nightly.yml")
+    with (tmp_path / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(NightError, match="is under way"):
+            run_night(suite, INVENTORY, tmp_path)
+
+
+def test_what_cannot_be_planned_begins_no_night(tmp_path: Path) -> None:
+    suite = Suite(name="bad", title="", runs=[Entry(scenario=str(tmp_path / "missing.yml"))])
+    with pytest.raises(ScenarioError, match=r"missing\.yml"):
+        run_night(suite, INVENTORY, tmp_path / "home")
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["lock"]
+
+
+def test_few_nights_say_nothing() -> None:
+    assert changes([1.0, 1.0, 2.0, 2.0], LEAST) == []
+
+
+def test_an_old_change_is_no_news() -> None:
+    values = [1.0, 1.001, 0.999, 1.0, 1.002, 0.998] + [2.0, 2.001, 1.999, 2.0] * 5
+    assert [change.index for change in changes(values, LEAST)] == [6]
+    assert fresh(values, LEAST) is None
+
+
+def test_what_is_measured_again_must_go_the_same_way() -> None:
+    values = [1.0, 1.001, 0.999, 1.0, 1.002, 0.998, 0.9, 0.901]
+    (change,) = changes(values, LEAST)
+    assert confirmed(values, change, [0.9, 0.899, 0.901, 0.9, 0.902, 0.898, 0.9, 0.9], LEAST)
+    assert not confirmed(values, change, [1.1, 1.101, 1.1, 1.102, 1.099, 1.1, 1.1, 1.1], LEAST)
+    assert not confirmed(values, change, [1.0, 0.999, 1.001, 1.0, 1.0, 1.0, 0.998, 1.0], LEAST)
+
+
+def test_exact_values_need_neither_many_nights_nor_chance() -> None:
+    values = [5.0, 5.0, 4.0]
+    assert fresh(values, LEAST) is None
+    change = fresh(values, LEAST, exact=True)
+    assert change is not None
+    assert (change.index, change.before, change.after) == (2, 5.0, 4.0)
+    assert confirmed(values, change, [4.0], LEAST, exact=True)
+    assert not confirmed(values, change, [5.0], LEAST, exact=True)
+    assert fresh([5.0, 5.0, 4.95], LEAST, exact=True) is None  # too little to matter
+
+
+def test_few_values_confirm_nothing() -> None:
+    values = [1.0, 1.001, 0.999, 1.0, 1.002, 0.998, 0.9, 0.901]
+    (change,) = changes(values, LEAST)
+    assert not confirmed(values, change, [0.9], LEAST)
+
+
+TOLD = {
+    "night": night(9),
+    "suite": "nightly",
+    "status": 1,
+    "runs": [
+        {"scenario": f"scenarios/{name}.yml", "profile": profile, "state": state, "reasons": reasons}
+        | {"directory": "1" if state == "passed" else None}
+        for name, profile, state, reasons in (
+            ("a", "short", "passed", []),
+            ("b", None, "aborted", ["it is off"]),
+            ("c", None, "not run", ["no time"]),
+        )
+    ],
+    "findings": [
+        {
+            **{"fingerprint": "f", "point": "abc", "metric": "goodput", "subject": "tcp"},
+            **{"scenario": "on_off_udp", "label": "load=10 mbit, queue=a", "unit": "bps", "state": "new"},
+            **{"worse": True, "since": night(9), "before": 1e8, "after": 9e7, "effect": -0.1, "reason": ""},
+        }
+    ],
+}
+
+
+def test_a_program_is_given_the_night(tmp_path: Path) -> None:
+    got: list[bytes] = []
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        post = ["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", "--data-binary", "@-", url]
+        assert tell.notify(post, json.dumps(TOLD)) == ""
+        server.shutdown()
+    assert [json.loads(body) for body in got] == [TOLD]
+    assert tell.notify(["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", url], "x").startswith(
+        "nobody was told: curl says: curl: (7)"
+    )
+    assert "nobody was told" in tell.notify([str(tmp_path / "missing")], "x")
+
+
+def test_annotations_are_line_protocol() -> None:
+    (line,) = tell.rows(TOLD)
+    tags = "suite=nightly,scenario=on_off_udp,point=abc,metric=goodput,subject=tcp,state=new"
+    what = "goodput of tcp, load=10 mbit, queue=a of on_off_udp: 100 Mbit/s to 90 Mbit/s, -10.0%"
+    assert line == (
+        f'annotation,{tags} title="goodput new",text="new: {what} since 20260109T020000Z"'
+        " 1767924000000000000\n"
+    )
+
+
+def test_junit_has_a_case_for_each_run_and_finding() -> None:
+    suite = ET.fromstring(page.junit(TOLD))
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "4",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "1",
+    }
+    assert [case.get("name") for case in suite] == [
+        "scenarios/a.yml short",
+        "scenarios/b.yml",
+        "scenarios/c.yml",
+        "load=10 mbit, queue=a goodput tcp",
+    ]
+
+
+def test_the_page_shows_a_boundary_between_testbeds(nights: Nights, tmp_path: Path) -> None:
+    for testbed in ({"sender1 kernel": "6.12"}, {"sender1 kernel": "6.18"}):
+        for _ in range(3):
+            nights.passes(testbed)
+    text = page.render(tmp_path, nights.history).read_text()
+    assert text.count("<details") == 1
+    assert "Another testbed since 20260104T020000Z" in text
+    assert "sender1 kernel 6.12 to 6.18" in text
