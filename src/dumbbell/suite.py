@@ -22,10 +22,9 @@ from dumbbell.model import ScenarioError
 from dumbbell.model.load import reasons
 from dumbbell.model.quantities import Duration, Name, Ratio, Strict
 from dumbbell.model.tree import read
-from dumbbell.plan import Inventory, InventoryError, Plan, plan
+from dumbbell.plan import Inventory, InventoryError, Plan, clock, plan
 from dumbbell.plan.virtual import real_s
 from dumbbell.rundir import RunDir, read_json
-from dumbbell.units import human
 
 NOT_RUN = "not run"
 POINT_NS = 75 * 10**9  # that preparing, fetching and judging a point take in the virtual lab
@@ -99,11 +98,12 @@ def run_suite(suite: Suite, inventory_path: Path, results: Path) -> Iterator[Out
     for entry, wanted in zip(suite.runs, plans, strict=True):
         begun = find_run(results, wanted)
         if begun is None or not _ended(begun):
-            left_ns = None if suite.budget is None else suite.budget - (time.monotonic() - began) * 1e9
-            if left_ns is not None and (takes_ns := real_ns(wanted)) > left_ns:
-                left = f"{human(max(0, left_ns), 'ns')} are left of the budget of {human(suite.budget, 'ns')}"
-                yield Outcome(entry, NOT_RUN, (f"it takes about {human(takes_ns, 'ns')}, and {left}",), None)
-                continue
+            if suite.budget is not None:
+                left_ns = suite.budget - (time.monotonic() - began) * 1e9
+                if (takes_ns := real_ns(wanted)) > left_ns:
+                    left = f"{_about(max(0, left_ns))} are left of the budget of {_about(suite.budget)}"
+                    yield Outcome(entry, NOT_RUN, (f"it takes about {_about(takes_ns)}, and {left}",), None)
+                    continue
             run_entry(entry, inventory_path, results, virtual=inventory.virtual, begun=begun)
         yield _outcome(entry, begun or find_run(results, wanted))
 
@@ -131,6 +131,10 @@ def in_turn(
 def _run_dirs(folder: Path) -> list[Path]:
     """Runs that have ended."""
     return [path.parent for path in sorted(folder.glob("[0-9]*/verdict.json"))]
+
+
+def _about(ns: float) -> str:
+    return clock(10**10 * round(ns / 1e10))
 
 
 def real_ns(wanted: Plan) -> float:
@@ -216,10 +220,10 @@ def told(suite: Suite, plans: Sequence[Plan]) -> Iterator[str]:
     """What a suite runs, a line each, and how long that takes."""
     for entry, wanted in zip(suite.runs, plans, strict=True):
         profile = f" {entry.profile}" if entry.profile else ""
-        about = f"{len(wanted.points)} points, about {human(real_ns(wanted), 'ns')}"
+        about = f"{len(wanted.points)} points, about {_about(real_ns(wanted))}"
         yield f"{entry.scenario}{profile}: {about}"
-    total = human(sum(map(real_ns, plans)), "ns")
-    budget = "" if suite.budget is None else f", of a budget of {human(suite.budget, 'ns')}"
+    total = _about(sum(map(real_ns, plans)))
+    budget = "" if suite.budget is None else f", of a budget of {_about(suite.budget)}"
     yield f"{suite.name}: about {total}{budget}"
 
 

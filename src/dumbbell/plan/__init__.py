@@ -4,7 +4,7 @@ The contract is ``docs/data-model.md``. The same scenario, seed and inventory gi
 """
 
 from dumbbell.plan.calibration import Probe, probe_name, rate_name
-from dumbbell.plan.describe import describe, in_real_time
+from dumbbell.plan.describe import clock, describe, in_real_time
 from dumbbell.plan.document import (
     Expectation,
     Flow,
@@ -51,6 +51,7 @@ __all__ = [
     "Validity",
     "Way",
     "change_name",
+    "clock",
     "describe",
     "in_real_time",
     "plan",

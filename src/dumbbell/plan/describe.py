@@ -42,7 +42,7 @@ def describe(plan: Plan, point: str | None = None) -> str:
 def in_real_time(plan: Plan) -> str:
     """How long a plan in virtual time takes, about."""
     minutes = round(sum(map(real_s, plan.points)) / 60)
-    return f"in virtual time: about {_clock(minutes * 60 * 10**9)} of a core, points side by side on all"
+    return f"in virtual time: about {clock(minutes * 60 * 10**9)} of a core, points side by side on all"
 
 
 def _overview(plan: Plan) -> Iterator[str]:
@@ -51,14 +51,14 @@ def _overview(plan: Plan) -> Iterator[str]:
     count = f"{len(plan.points)} runs of {distinct} points" if len(plan.points) > 1 else "1 point"
     profile = f", profile {plan.profile}" if plan.profile else ""
     yield f"{plan.scenario}{profile}: {plan.title}"
-    yield f"{count}, {_clock(total)} of traffic; preparing the hosts comes on top"
+    yield f"{count}, {clock(total)} of traffic; preparing the hosts comes on top"
     if plan.virtual:
         yield in_real_time(plan)
     yield from (f"warning: {warning}" for warning in plan.warnings)
     yield ""
     rows = [("", "point", "repetition", "takes", "")]
     for i, point in enumerate(plan.points, start=1):
-        rows.append((str(i), point.id, str(point.repetition), _clock(point.duration_ns), point.label))
+        rows.append((str(i), point.id, str(point.repetition), clock(point.duration_ns), point.label))
     yield from _columns(rows)
 
 
@@ -71,7 +71,7 @@ def _detail(point: Point) -> Iterator[str]:
                 since = f"from {at_ns / 1e9:g} s: " if at_ns else ""
                 yield f"    {name} {since}{_conditions(conditions)}"
     for phase in point.phases:
-        yield f"  {phase.phase}: {_clock(phase.duration_ns)}"
+        yield f"  {phase.phase}: {clock(phase.duration_ns)}"
         yield from _gantt(phase)
         for host, part in phase.hosts.items():
             sources = {"queues": part.sample.qdisc, "trace": part.sample.trace, "ebpf": part.sample.ebpf}
@@ -183,7 +183,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _clock(ns: int) -> str:
+def clock(ns: int) -> str:
     """``1 h 2 min 3.5 s``."""
     minutes, seconds = divmod(ns / 1e9, 60)
     hours, minutes = divmod(int(minutes), 60)
