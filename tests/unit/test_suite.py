@@ -11,7 +11,7 @@ from synthetic import REPOSITORY, inventory
 from dumbbell.model import ScenarioError
 from dumbbell.plan import plan
 from dumbbell.rundir import RunDir
-from dumbbell.suite import Suite, find_run, load, planned
+from dumbbell.suite import NOT_RUN, Suite, find_run, load, planned, run_suite
 
 SCENARIOS = REPOSITORY / "scenarios"
 SUITES = sorted(REPOSITORY.glob("suites/*.yml"))
@@ -65,3 +65,12 @@ def test_a_run_is_found_by_its_plan(tmp_path: Path) -> None:
     shutil.copy(scenario, changed)
     changed.write_text(changed.read_text().replace("duration: ", "seed: 9\nduration: "))
     assert find_run(results, plan(changed, inventory())) is None
+
+
+def test_what_would_not_end_within_the_budget_is_not_begun(tmp_path: Path) -> None:
+    runs = f"[{{scenario: {SCENARIOS}/two_flow_fairness.yml}}]"
+    short = suite(tmp_path, f"name: x\ntitle: y\nbudget: 1min\nruns: {runs}\n")
+    (outcome,) = run_suite(short, REPOSITORY / "inventory" / "lab", tmp_path / "results")
+    assert (outcome.state, outcome.run_dir) == (NOT_RUN, None)
+    assert outcome.reasons == ("it takes about 2 min, and 1 min are left of the budget of 1 min",)
+    assert not (tmp_path / "results").exists()
