@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from runs import MS, Finished
 
+from dumbbell.report.comparison import Comparison
 from playbooks import ansible_playbook, unfolded
 
 pytestmark = pytest.mark.virtual
@@ -106,6 +107,11 @@ def test_a_repetition_has_other_random_numbers(repeated: Repeated) -> None:
 def test_another_kernel_parameter_gives_other_samples(repeated: Repeated, tmp_path: Path) -> None:
     changed = runs(tmp_path, "-e", "profile=other_parameter")
     assert changed.digests(1)["tcp_info"] != repeated.digests(1)["tcp_info"]
+    # One repetition of each is enough to say so.
+    both = Comparison([repeated.points[0].dir], [changed.points[0].dir])
+    assert both.rows.filter(metric="goodput")["differ"].to_list() == [True, True]
+    (note,) = [note for note in both.notes() if "samples that differ" in note]
+    assert "tcp_info" in note
 
 
 def test_the_machine_itself_is_refused_as_a_testbed() -> None:
