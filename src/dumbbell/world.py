@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -27,8 +27,8 @@ _LOOK_S = 1.0
 _MCONSOLE = struct.Struct("=III512s")  # struct mconsole_request of Linux' arch/um/drivers/mconsole.h
 _MCONSOLE_MAGIC, _MCONSOLE_VERSION = 0xCAFEBABE, 2
 _MCONSOLE_REPLY_S = 5.0
-_RUNNING = re.compile(r"task:(\S+)\s+state:R")
-_UMID = "world"
+_RUNNING = re.compile(r"^Pid: [0-9]+, comm: (\S+)", re.MULTILINE)
+_UMID = "kernel"  # directory of its sockets, in its own
 _SEED_DIGITS = 31  # what its kernel takes
 
 
@@ -78,21 +78,20 @@ def run(world: World, core: int | None = None) -> Ended:
     )
     (world.dir / "writable").write_text("".join(f"{path}\n" for path in world.writable))
     began = time.monotonic()
-    with (
-        (world.dir / "console.log").open("wb") as console,
-        tempfile.TemporaryDirectory(prefix="dumbbell-") as own,  # the path of a socket is short
-    ):
+    with (world.dir / "console.log").open("wb") as console:
         kernel = subprocess.Popen(
-            [*_on(core), *_command_line(world, own)],
+            [*_on(core), *_command_line(world)],
+            cwd=world.dir,
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=console,
             start_new_session=True,
         )
         try:
-            reason = _watch(world, kernel, Path(own, _UMID, "mconsole"))
+            reason = _watch(world, kernel)
         finally:
             _end(kernel)
+            shutil.rmtree(world.dir / _UMID, ignore_errors=True)
     status = _read(world.dir / "status")
     if not reason and status != "0":
         who = f"controller ended with status {status}" if status else f"kernel ended with {kernel.returncode}"
@@ -141,12 +140,12 @@ def _on(core: int | None) -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL", "setarch", "--addr-no-randomize", *pinned]
 
 
-def _command_line(world: World, own: str) -> list[str]:
+def _command_line(world: World) -> list[str]:
     return [
         str(world.kernel),
         f"mem={world.memory}",
         f"umid={_UMID}",
-        f"uml_dir={own}",
+        "uml_dir=.",
         "root=/dev/root",
         "rootfstype=hostfs",
         "rootflags=/",
@@ -162,7 +161,7 @@ def _command_line(world: World, own: str) -> list[str]:
     ]
 
 
-def _watch(world: World, kernel: subprocess.Popen[bytes], mconsole: Path) -> str:
+def _watch(world: World, kernel: subprocess.Popen[bytes]) -> str:
     """Wait until it ends; the reason to end it before."""
     console = world.dir / "console.log"
     began = moved = time.monotonic()
@@ -179,29 +178,31 @@ def _watch(world: World, kernel: subprocess.Popen[bytes], mconsole: Path) -> str
             with times.open("a") as file:
                 file.write(f"{moved - began:.1f},{now[0]:.2f}\n")
         elif time.monotonic() > moved + world.stall_s:
-            running = ", ".join(_running(console, mconsole)) or "nothing known"
+            # The path of a socket is short, that of a world is not.
+            mconsole = Path("/proc", str(kernel.pid), "cwd", _UMID, "mconsole")
+            running = _running(console, mconsole) or "nothing known"
             return f"virtual time stood at {now[0]:.0f} s for {world.stall_s:.0f} s; what ran: {running}"
 
 
-def _running(console: Path, mconsole: Path) -> list[str]:
-    """Name of what runs in a world, as its kernel tells on the console when it is asked."""
+def _running(console: Path, mconsole: Path) -> str:
+    """Name of what runs in a world, as its kernel tells on the console when asked; '' if it does not."""
     before = console.stat().st_size
     command = b"sysrq p"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(_MCONSOLE_REPLY_S)
         try:
-            sock.bind(str(mconsole.with_name("asks")))
             sock.sendto(
-                _MCONSOLE.pack(_MCONSOLE_MAGIC, _MCONSOLE_VERSION, len(command), command),
-                str(mconsole),
+                _MCONSOLE.pack(_MCONSOLE_MAGIC, _MCONSOLE_VERSION, len(command), command), str(mconsole)
             )
-            sock.recv(4096)
         except OSError:
-            return []
-    with console.open("rb") as file:
-        file.seek(before)
-        said = file.read().decode(errors="replace")
-    return list(dict.fromkeys(_RUNNING.findall(said)))
+            return ""
+    deadline = time.monotonic() + _MCONSOLE_REPLY_S
+    while time.monotonic() < deadline:
+        with console.open("rb") as file:
+            file.seek(before)
+            if match := _RUNNING.search(file.read().decode(errors="replace")):
+                return match[1]
+        time.sleep(_LOOK_S)
+    return ""
 
 
 def _end(kernel: subprocess.Popen[bytes]) -> None:
