@@ -1,0 +1,79 @@
+"""Nights in the lab: a change of the senders is found, confirmed and told, and so is that it was undone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Lab
+
+from dumbbell.rundir import read_json
+from playbooks import REPOSITORY, ansible_playbook
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
+
+BETA = "/sys/module/tcp_cubic/parameters/beta"  # of 1024; 717 is the kernel's own
+BASELINE = 8
+MOST = 6  # nights until a change is told
+TIMEOUT_S = 3600
+
+
+@dataclass(frozen=True)
+class Nights:
+    """A home for nights."""
+
+    home: Path
+
+    def passes(self) -> tuple[int, dict[str, Any]]:
+        """Exit status of a night, and what it tells."""
+        night = [sys.executable, "-m", "dumbbell.nightly", "tests/e2e/nights.yml", "--home", str(self.home)]
+        done = subprocess.run(night, cwd=REPOSITORY, timeout=TIMEOUT_S, check=False)
+        return done.returncode, read_json(self.home / "night.json")
+
+    def goodput(self) -> tuple[int, str | None]:
+        """A night's exit status, and what it says of the goodput."""
+        code, told = self.passes()
+        states = [found["state"] for found in told["findings"] if found["metric"] == "goodput"]
+        return code, states[0] if states else None
+
+
+@pytest.fixture(scope="module")
+def nights(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
+    yield Nights(tmp_path_factory.mktemp("nights"))
+    lab.ssh("sender1", f"echo 717 >{BETA}")
+
+
+def test_nights_that_are_alike_are_well(nights: Nights) -> None:
+    assert [nights.goodput() for _ in range(BASELINE)] == [(0, None)] * BASELINE
+
+
+def test_a_change_is_told_and_stays_open(lab: Lab, nights: Nights) -> None:
+    lab.ssh("sender1", f"echo 200 >{BETA}")
+    told = [nights.goodput()]
+    while told[-1] == (0, None) and len(told) < MOST:
+        told.append(nights.goodput())
+    assert told[-1] == (1, "new"), told
+    assert nights.goodput() == (1, "open")
+
+
+def test_that_it_was_undone_is_told_once(lab: Lab, nights: Nights) -> None:
+    lab.ssh("sender1", f"echo 717 >{BETA}")
+    assert nights.goodput() == (0, "recovered")
+    assert nights.goodput() == (0, None)
+
+
+def test_a_host_that_is_off_is_named_and_the_next_night_runs(lab: Lab, nights: Nights) -> None:
+    lab.run("receiver1", "systemctl poweroff")
+    code, told = nights.passes()
+    assert code == 2
+    (run,) = told["runs"]
+    assert run["state"] in ("aborted", "invalid")
+    assert any("receiver1" in reason for reason in run["reasons"]), run["reasons"]
+    code, said = ansible_playbook("playbooks/lab_up.yml", timeout_s=600)
+    assert code == 0, said[-2000:]
+    assert nights.goodput() == (0, None)
