@@ -144,12 +144,12 @@ def judge(
             alarm = _follow(still, series, least, again)
             state: State = "open" if alarm.closed is None else "recovered"
         else:
-            settled = _settled(series, known)
-            change = fresh(settled.medians, least, exact=exact)
+            expected = settled(series, known)
+            change = fresh(expected.medians, least, exact=exact)
             if change is None:
                 continue
-            alarm = Alarm(series.key, settled.nights[change.index], night, change.before, change.after)
-            if not confirmed(settled.medians, change, again(series), least, exact=exact):
+            alarm = Alarm(series.key, expected.nights[change.index], night, change.before, change.after)
+            if not confirmed(expected.medians, change, again(series), least, exact=exact):
                 yield _finding(series, alarm, "not confirmed")
                 continue
             state = "new"
@@ -168,7 +168,7 @@ def worse(metric: str, more: bool) -> bool:
     return more == (metric in WORSE_IF_MORE)
 
 
-def _settled(series: Series, known: Sequence[Alarm]) -> Series:
+def settled(series: Series, known: Sequence[Alarm]) -> Series:
     """The nights that say what is to be expected: since the last accepted change, without undone ones."""
     accepted = [alarm.since for alarm in known if alarm.how == "accepted"]
     gaps = [(alarm.since, alarm.closed) for alarm in known if alarm.how == "recovered" and alarm.closed]

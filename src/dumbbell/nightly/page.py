@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from html import escape
-from itertools import pairwise
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 from urllib.parse import quote
 
-import plotly.graph_objects as go
-
 from dumbbell import analysis
 from dumbbell.nightly.history import Alarm, History, Series
-from dumbbell.report import html, show
+from dumbbell.nightly.night import settled
+from dumbbell.report import html
 from dumbbell.rundir import read_json
 from dumbbell.units import human
 
 NIGHTS = 30  # columns of the matrix
 MARK = {0: "passed", 1: "failed", 2: "invalid"}
+SERIES = ("point", "metric", "nights", "last", "variation", "shows", "")
+NOTE = (
+    "Medians of each night; a grey line is where another testbed begins, with which nothing is compared, and "
+    "a dashed one a change that was confirmed. Variation is the coefficient of variation of the nights that "
+    "say what is to be expected, and shows the smallest change that as many more can show."
+)
 Json = Mapping[str, Any]
 
 
@@ -36,7 +39,8 @@ def render(home: Path, history: History) -> Path:
             _last(nights),
             _matrix(nights[-NIGHTS:]),
             "<h2>Series</h2>",
-            *(_series(of, alarms, history) for of in _together(history.series(), alarms)),
+            html.table(SERIES, (_series(of, alarms, history) for of in _together(history.series(), alarms))),
+            f'<p class="note">{NOTE}</p>',
         )
     )
     target = home / "index.html"
@@ -94,24 +98,24 @@ def _last(nights: Sequence[Json]) -> str:
 
 
 def _matrix(nights: Sequence[Json]) -> str:
-    names = list(
-        dict.fromkeys((run["scenario"], run["profile"]) for night in nights for run in night["runs"])
-    )
+    """Scenarios by nights, the newest first."""
+    names = dict.fromkeys((run["scenario"], run["profile"]) for night in nights for run in night["runs"])
     rows = []
     for scenario, profile in names:
         cells = [escape(" ".join(filter(None, (Path(scenario).stem, profile))))]
-        for night in nights:
+        for night in reversed(nights):
             runs = {(run["scenario"], run["profile"]): run for run in night["runs"]}
             cells.append(_cell(night, runs.get((scenario, profile))))
         rows.append(html.row(cells))
-    return f"<h2>Runs</h2>{html.table(['', *(escape(n['night'][:13]) for n in nights)], rows)}"
+    head = (f'<time title="{night["night"]}">{_date(night["night"])}</time>' for night in reversed(nights))
+    return f"<h2>Runs</h2>{html.table(['', *head], rows)}"
 
 
 def _cell(night: Json, run: Json | None) -> str:
     if run is None:
         return ""
     if run["directory"] is None:
-        return escape(run["state"])
+        return f'<span title="{escape("; ".join(run["reasons"]))}">{escape(run["state"])}</span>'
     target = f"nights/{night['night']}/{run['directory']}/report.html"
     return f'<a href="{quote(target)}">{html.word(run["state"])}</a>'
 
@@ -122,47 +126,46 @@ def _together(series: Iterable[Series], alarms: Sequence[Alarm]) -> list[list[Se
     groups: dict[tuple[str, ...], list[Series]] = {}
     for one in sorted(series, key=lambda one: one.nights[0]):
         groups.setdefault((one.scenario, one.label, one.key.metric, one.key.subject), []).append(one)
-    return [
-        of
-        for _, of in sorted(
-            groups.items(), key=lambda item: (not any(one.key in alarmed for one in item[1]), item[0])
-        )
-    ]
+    order = sorted(groups, key=lambda name: (not any(one.key in alarmed for one in groups[name]), name))
+    return [groups[name] for name in order]
 
 
 def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> str:
+    """A row: the series of each testbed in one curve, what it can show, and what has changed in it."""
     last = of[-1]
-    own = [alarm for alarm in alarms if alarm.key in [one.key for one in of]]
-    figure = go.Figure()
-    for one in of:
-        nights = [_time(night) for night in one.nights]
-        figure.add_scatter(
-            x=nights, y=list(one.medians), mode="lines+markers", name=f"testbed {one.key.fingerprint}"
-        )
-    notes = []
-    for before, one in pairwise(of):
-        figure.add_vline(x=_time(one.nights[0]), line_color="grey")
-        changed = _changed(history.testbed(before.key.fingerprint), history.testbed(one.key.fingerprint))
-        notes.append(f"Another testbed since {one.nights[0]}, not compared with the one before: {changed}.")
-    for alarm in own:
-        figure.add_vline(x=_time(alarm.since), line_dash="dot", line_color="red")
-        levels = f"{human(alarm.before, last.unit)} to {human(alarm.after, last.unit)}"
-        notes.append(f"{(alarm.how or 'open').capitalize()} since {alarm.since}: {levels}.")
-    figure.update_layout(height=220, margin={"l": 60, "r": 10, "t": 10, "b": 30}, showlegend=False)
-    figure.update_yaxes(title=last.unit)
-    title = f"{last.scenario}: {last.label}: {last.key.metric} of {last.key.subject}"
-    shown = show(figure, escape(" ".join([_noise(last.medians), *notes])))
-    return f"<details{' open' if own else ''}><summary>{escape(title)}</summary>{shown}</details>"
-
-
-def _noise(values: Sequence[float]) -> str:
-    if len(values) < 2 or not mean(values):  # noqa: PLR2004
-        return f"{len(values)} nights."
-    spread, least = stdev(values) / abs(mean(values)), analysis.detectable(values)
-    return (
-        f"{len(values)} nights. Coefficient of variation {human(spread, 'share')}; the smallest change that "
-        f"as many nights show: {human(least, 'share')}."
+    marks, notes = [], []
+    for before, one in zip((None, *of), of, strict=False):
+        own = [alarm for alarm in alarms if alarm.key == one.key]
+        edges = {night: "change" for alarm in own for night in (alarm.since, _undone(alarm)) if night}
+        if before is not None:
+            edges[one.nights[0]] = "testbed"
+            changed = _changed(history.testbed(before.key.fingerprint), history.testbed(one.key.fingerprint))
+            notes.append(f"Another testbed since {_date(one.nights[0])}: {changed}.")
+        for night, value, run in zip(one.nights, one.medians, one.runs, strict=True):
+            href = quote(f"nights/{night}/{Path(run).name}/report.html")
+            marks.append(
+                html.Mark(value, f"{night}: {human(value, one.unit)}", href=href, edge=edges.get(night, ""))
+            )
+        for alarm in own:
+            change = f"{human(alarm.before, one.unit)} to {human(alarm.after, one.unit)}"
+            end = f", {alarm.how} {_date(alarm.closed)}" if alarm.closed else ", open"
+            notes.append(f"Since {_date(alarm.since)} {change}{end}.")
+    expected = settled(last, [alarm for alarm in alarms if alarm.key == last.key]).medians
+    spread = stdev(expected) / abs(mean(expected)) if len(expected) > 1 and mean(expected) else None
+    cells = (
+        f"{escape(last.scenario)}<br>{escape(last.label)}",
+        escape(f"{last.key.metric} of {last.key.subject}"),
+        html.curve(marks[-NIGHTS:], 360),
+        escape(human(last.medians[-1], last.unit)),
+        human(spread, "share"),
+        human(analysis.detectable(expected), "share"),
+        f'<span class="why">{escape(" ".join(notes))}</span>' if notes else "",
     )
+    return html.row(cells)
+
+
+def _undone(alarm: Alarm) -> str | None:
+    return alarm.closed if alarm.how == "recovered" else None
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
@@ -170,5 +173,5 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     return "; ".join(f"{name} {before.get(name, 'none')} to {after.get(name, 'none')}" for name in names)
 
 
-def _time(night: str) -> datetime:
-    return datetime.strptime(night, "%Y%m%dT%H%M%SZ")
+def _date(night: str) -> str:
+    return f"{night[:4]}-{night[4:6]}-{night[6:8]}"

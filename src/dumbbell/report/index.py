@@ -28,7 +28,6 @@ from dumbbell.units import human
 
 NEWEST = 20  # runs of a scenario that are shown at once; older ones unfold
 NAMES = {"jain_index": "Jain's index", "rtt": "RTT"}  # other metrics are called as they are
-WIDTH, HEIGHT, EDGE = 240, 36, 5  # of the curve of a metric, in pixels
 
 Numbers = Mapping[tuple[str, str], Sequence[float]]  # by metric and unit, of all flows and valid points
 
@@ -307,22 +306,13 @@ def _range(numbers: Sequence[float], unit: str) -> str:
 def _curve(runs: Sequence[Listed], metric: tuple[str, str]) -> str:
     """The median of a metric in each run, from the oldest, as a drawing."""
     medians = [median(numbers) if (numbers := run.numbers.get(metric)) else None for run in runs]
-    known = [value for value in medians if value is not None]
-    low, span = min(known), max(known) - min(known)
-    step = (WIDTH - 2 * EDGE) / max(len(runs) - 1, 1)
-    line, marks = [], []
-    for number, (run, value) in enumerate(zip(runs, medians, strict=True)):
-        x = EDGE + number * step
-        y = HEIGHT - EDGE
-        said = f"<title>{_when(run)}: {escape(run.state)}, {human(value, metric[1])}</title>"
-        if value is None:
-            marks.append(f'<path d="M{x - 2.5:.1f} {y - 2.5}l5 5m0 -5l-5 5">{said}</path>')
-            continue
-        at = y - (HEIGHT - 2 * EDGE) * ((value - low) / span if span else 0.5)
-        line.append(f"{x:.1f},{at:.1f}")
-        kind = "met" if run.state == "passed" else "unmet"
-        marks.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{at:.1f}" r="2.6">{said}</circle>')
-    return (
-        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img">'
-        f'<polyline points="{" ".join(line)}"/>{"".join(marks)}</svg>'
+    return html.curve(
+        [
+            html.Mark(
+                value,
+                f"{_when(run)}: {run.state}, {human(value, metric[1])}",
+                met=run.state == "passed",
+            )
+            for run, value in zip(runs, medians, strict=True)
+        ]
     )
