@@ -19,6 +19,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 BETA = "/sys/module/tcp_cubic/parameters/beta"  # of 1024; 717 is the kernel's own
 BASELINE = 8
+SUITE = """
+name: nights
+title: Nights of a minute
+least_change: 5%
+runs:
+  - {scenario: tests/e2e/night.yml}
+"""
 MOST = 6  # nights until a change is told
 TIMEOUT_S = 3600
 
@@ -31,7 +38,8 @@ class Nights:
 
     def passes(self) -> tuple[int, dict[str, Any]]:
         """Exit status of a night, and what it tells."""
-        night = [sys.executable, "-m", "dumbbell.nightly", "tests/e2e/nights.yml", "--home", str(self.home)]
+        suite = str(self.home / "nights.yml")
+        night = [sys.executable, "-m", "dumbbell.nightly", suite, "--home", str(self.home)]
         done = subprocess.run(night, cwd=REPOSITORY, timeout=TIMEOUT_S, check=False)
         return done.returncode, read_json(self.home / "night.json")
 
@@ -44,7 +52,9 @@ class Nights:
 
 @pytest.fixture(scope="module")
 def nights(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
-    yield Nights(tmp_path_factory.mktemp("nights"))
+    home = tmp_path_factory.mktemp("nights")
+    (home / "nights.yml").write_text(SUITE)
+    yield Nights(home)
     lab.ssh("sender1", f"echo 717 >{BETA}")
 
 
