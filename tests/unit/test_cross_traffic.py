@@ -111,6 +111,16 @@ def test_means_are_by_time() -> None:
     assert found["loss"] == 0.1
 
 
+def test_means_of_fast_links_and_long_times() -> None:
+    spans = pl.DataFrame(
+        {"start_ns": [0, 600 * S], "end_ns": [600 * S, 8 * 3600 * S], "asked_bps": [100 * 1000 * M, 0]}
+    )
+    counted = counters("cross", (0, 0), (600 * S, 7_500_000_000_000))
+    found = analysis.on_off(analysis.beside(counted, datagrams((0, 0, 0)), spans, ["cross"]))
+    assert found["asked_bps"] == pytest.approx(100e9)
+    assert found["udp_bps"] == pytest.approx(100e9)
+
+
 def test_growth_across_an_edge_is_shared_out() -> None:
     rows = [
         ("a", 9_500_000_000, S, 7),

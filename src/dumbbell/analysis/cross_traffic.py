@@ -67,7 +67,7 @@ def on_off(found: pl.DataFrame) -> dict[str, float | None]:
 
     def mean(column: str, which: pl.Expr) -> float | None:
         rows = found.filter(which).drop_nulls(column)
-        lasted = rows["end_ns"] - rows["start_ns"]
+        lasted = (rows["end_ns"] - rows["start_ns"]).cast(pl.Float64)  # 64 bits do not hold bit/s times ns
         return float((rows[column] * lasted).sum()) / float(lasted.sum()) if rows.height else None
 
     lost, received = found.filter(on).select(pl.col("lost_packets", "received_packets").sum()).row(0)
@@ -94,7 +94,7 @@ def growth_by_period(grown: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]
         .join(spans.select(PERIOD), how="cross")
         .filter(overlap > 0)
         .group_by(*by, *PERIOD)
-        .agg((pl.col(count) * overlap / pl.col("interval_ns")).sum())
+        .agg((pl.col(count) * (overlap / pl.col("interval_ns"))).sum())
         .sort(*by, "start_ns")
     )
 
