@@ -10,6 +10,7 @@ from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -207,7 +208,7 @@ def test_few_values_confirm_nothing() -> None:
     assert not confirmed(values, change, [0.9], LEAST)
 
 
-TOLD = {
+TOLD: dict[str, Any] = {
     "night": night(9),
     "suite": "nightly",
     "status": 1,
@@ -260,6 +261,13 @@ def test_annotations_are_line_protocol() -> None:
         f'annotation,{tags} title="goodput new",text="new: {what} since 20260109T020000Z"'
         " 1767924000000000000\n"
     )
+
+
+def test_what_was_zero_has_no_relative_change() -> None:
+    was_zero = {"metric": "retransmits", "unit": "share", "before": 0.0, "effect": None}
+    said = page.sentence({**TOLD["findings"][0], **was_zero})
+    assert "retransmits of tcp" in said
+    assert "%, " not in said
 
 
 def test_junit_has_a_case_for_each_run_and_finding() -> None:

@@ -86,7 +86,7 @@ def confirmed(
     before = np.asarray(values[: change.index], float)[-WINDOW:]
     now = float(np.median(again))
     base = float(np.median(before))
-    effect = now / base - 1 if base else float("inf")
+    effect = Change(change.index, base, now).effect
     if effect * change.effect <= 0 or abs(effect) < least_effect / 2:
         return False
     p = float(scipy.stats.mannwhitneyu(before, again, alternative="two-sided").pvalue)

@@ -59,9 +59,9 @@ class Finding:
     reason: str = ""
 
     @property
-    def effect(self) -> float:
-        """Relative to before."""
-        return self.after / self.before - 1 if self.before else float("inf")
+    def effect(self) -> float | None:
+        """Relative to before; None if that was 0."""
+        return self.after / self.before - 1 if self.before else None
 
 
 @dataclass(frozen=True)

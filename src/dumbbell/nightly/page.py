@@ -76,7 +76,9 @@ def junit(night: Json) -> bytes:
 def sentence(found: Json) -> str:
     """A finding in words."""
     unit = found["unit"]
-    change = f"{human(found['before'], unit)} to {human(found['after'], unit)}, {found['effect']:+.1%}"
+    change = f"{human(found['before'], unit)} to {human(found['after'], unit)}"
+    if found["effect"] is not None:
+        change += f", {found['effect']:+.1%}"
     what = f"{found['metric']} of {found['subject']}, {found['label']} of {found['scenario']}"
     reason = f": {found['reason']}" if found["reason"] else ""
     return f"{found['state']}: {what}: {change} since {found['since']}{reason}"
