@@ -6,6 +6,7 @@ this one kernel, and their controller works in it too. Points of a run can have 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shlex
@@ -15,14 +16,15 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from queue import SimpleQueue
+from typing import TextIO
 
+_CORES = Path("/run/lock/dumbbell")  # a file for each, locked by who has it
 _LOOK_S = 1.0
 _MCONSOLE = struct.Struct("=III512s")  # struct mconsole_request of Linux' arch/um/drivers/mconsole.h
 _MCONSOLE_MAGIC, _MCONSOLE_VERSION = 0xCAFEBABE, 2
@@ -63,10 +65,10 @@ class Ended:
     reason: str
 
 
-def run(world: World, core: int | None = None) -> Ended:
-    """Begin a world, and await its end: that of its command, or of its time. OSError if it cannot begin.
+def run(world: World) -> Ended:
+    """Begin a world once a core is free, and await its end: that of its command, or of its time.
 
-    One whose command has already come to a good end is left as it is.
+    One whose command has already come to a good end is left as it is. OSError if it cannot begin.
     """
     if _read(world.dir / "status") == "0":
         return Ended(status=0, virtual_s=virtual_s(world), real_s=0, reason="")
@@ -77,8 +79,8 @@ def run(world: World, core: int | None = None) -> Ended:
         f"cd {shlex.quote(str(world.checkout))} && exec {shlex.join(world.command)}\n"
     )
     (world.dir / "writable").write_text("".join(f"{path}\n" for path in world.writable))
-    began = time.monotonic()
-    with (world.dir / "console.log").open("wb") as console:
+    with _core() as core, (world.dir / "console.log").open("wb") as console:
+        began = time.monotonic()
         kernel = subprocess.Popen(
             [*_on(core), *_command_line(world)],
             cwd=world.dir,
@@ -92,6 +94,7 @@ def run(world: World, core: int | None = None) -> Ended:
         finally:
             _end(kernel)
             shutil.rmtree(world.dir / _UMID, ignore_errors=True)
+        real_s = time.monotonic() - began
     status = _read(world.dir / "status")
     if not reason and status != "0":
         who = f"controller ended with status {status}" if status else f"kernel ended with {kernel.returncode}"
@@ -99,7 +102,7 @@ def run(world: World, core: int | None = None) -> Ended:
     return Ended(
         status=int(status) if status else None,
         virtual_s=virtual_s(world),
-        real_s=time.monotonic() - began,
+        real_s=real_s,
         reason=reason,
     )
 
@@ -112,20 +115,8 @@ def run_all(worlds: Iterable[World], executor: Executor | None = None) -> list[E
     """
     if executor is not None:
         return list(executor.map(run, worlds))
-    cores = sorted(os.sched_getaffinity(0))
-    free: SimpleQueue[int] = SimpleQueue()
-    for core in reversed(cores):  # the first one has more of the machine's own work
-        free.put(core)
-
-    def on_a_core(world: World) -> Ended:
-        core = free.get()
-        try:
-            return run(world, core)
-        finally:
-            free.put(core)
-
-    with ThreadPoolExecutor(len(cores)) as local:
-        return list(local.map(on_a_core, worlds))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as local:
+        return list(local.map(run, worlds))
 
 
 def virtual_s(world: World) -> float:
@@ -133,9 +124,32 @@ def virtual_s(world: World) -> float:
     return float(_read(world.dir / "beat") or 0)
 
 
-def _on(core: int | None) -> list[str]:
+@contextmanager
+def _core() -> Iterator[int]:
+    """A core that no other world of this machine has."""
+    _CORES.mkdir(exist_ok=True)
+    # The first one has more of the machine's own work.
+    cores = sorted(os.sched_getaffinity(0), reverse=True)
+    while True:
+        for core in cores:
+            with (_CORES / str(core)).open("a") as lock:
+                if _locked(lock):
+                    yield core
+                    return
+        time.sleep(_LOOK_S)
+
+
+def _locked(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _on(core: int) -> list[str]:
     """What begins a command that ends with us, on a core: a world's processes often wake each other."""
-    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+    pinned = ["taskset", "--cpu-list", str(core)]
     # Where its memory lies tells how much it has.
     return ["setpriv", "--pdeathsig", "KILL", "setarch", "--addr-no-randomize", *pinned]
 

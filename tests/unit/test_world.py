@@ -177,6 +177,18 @@ def test_worlds_run_side_by_side_each_on_a_core_of_its_own(tmp_path: Path) -> No
     assert all(of.virtual_s.is_integer() for of in ended)  # the number of one core
 
 
+def test_worlds_of_others_have_other_cores(tmp_path: Path) -> None:
+    """Each notes its core while it lasts; none finds its own noted."""
+    script = (
+        f"core={tmp_path}/$(taskset -cp $$ | sed 's/.*: //'); mkdir $core || exit 3; sleep 0.3; rmdir $core;"
+        " echo 0 >$world/status"
+    )
+    each = [[world(tmp_path / f"{who}{i}", script) for i in range(3)] for who in "ab"]
+    with ThreadPoolExecutor(2) as two:
+        ended = [of for all_of in two.map(run_all, each) for of in all_of]
+    assert [of.reason for of in ended] == [""] * 6
+
+
 def test_any_executor_serves(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as executor:
         (ended,) = run_all([world(tmp_path, "echo 0 >$world/status")], executor)
