@@ -227,6 +227,18 @@ class Execution:
         return read_json(self.dir / "verdict.json") or {}
 
 
+def _new_dir(results: Path, scenario: str) -> Path:
+    """That of a run which begins now. One second has one run of a scenario."""
+    while True:
+        run_dir = results / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{scenario}"
+        try:
+            run_dir.mkdir(parents=True)
+        except FileExistsError:
+            time.sleep(0.1)
+        else:
+            return run_dir
+
+
 @dataclass(frozen=True)
 class RunDir:
     """A whole run: its directory, and the executions of its points in their order."""
@@ -242,9 +254,8 @@ class RunDir:
     @classmethod
     def create(cls, plan: Plan, scenario: Path, results_dir: Path) -> RunDir:
         """Make the directories of a new run, and let ``latest`` point to it."""
-        run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{plan.scenario}"
-        run_dir = results_dir.absolute() / run_id
-        run_dir.mkdir(parents=True)
+        run_dir = _new_dir(results_dir.absolute(), plan.scenario)
+        run_id = run_dir.name
         run = cls(run_dir, _executions(plan, run_id, run_dir))
         for execution in run.executions:
             execution.create()
@@ -253,9 +264,10 @@ class RunDir:
         if run.sweeps:
             (run_dir / "plan.json").write_bytes(plan.to_json())
             record_state(run_dir, "planned")
-        latest = run_dir.parent / "latest"
-        latest.unlink(missing_ok=True)
+        # In one step: another run may begin in this moment.
+        latest = run_dir.parent / f"latest.{run_id}"
         latest.symlink_to(run_id)
+        latest.replace(run_dir.parent / "latest")
         return run
 
     @classmethod

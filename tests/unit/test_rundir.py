@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,13 @@ def test_the_router_gets_the_commands_that_change_the_path(tmp_path: Path) -> No
     del own["restore"]
     assert own == before["hosts"]["router"]
     assert not plan_path_changes(run.dir, "router", changes, undo)
+
+
+def test_runs_that_begin_in_the_same_moment_have_directories_of_their_own(tmp_path: Path) -> None:
+    scenario = REPOSITORY / "scenarios" / "two_flow_fairness.yml"
+    wanted, results = plan(scenario, inventory()), tmp_path / "results"
+    with ThreadPoolExecutor(3) as at_once:
+        runs = list(at_once.map(lambda _: RunDir.create(wanted, scenario, results), range(3)))
+    assert len({run.dir for run in runs}) == 3
+    assert (results / "latest").resolve() in [run.dir for run in runs]
+    assert {path.name for path in results.iterdir()} == {"latest", *(run.dir.name for run in runs)}
