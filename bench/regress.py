@@ -10,12 +10,13 @@ import numpy as np
 
 from dumbbell.bench import Row, publish
 from dumbbell.nightly.changes import AGAIN, LEAST_NIGHTS, confirmed, fresh
+from dumbbell.suite import Suite
 
 TARGET = Path("bench/regress.json")
 NIGHTS, SHIFT_AT, SERIES = 40, 20, 200
 NOISES, SHIFTS = (0.005, 0.01, 0.02), (0.0, 0.02, 0.05)
 OUTLIERS, OUTLIER_SIZE = 0.03, 5  # share of nights, and how many times the noise they are off
-LEAST_EFFECT = 0.01
+LEAST_EFFECT = Suite.model_fields["least_change"].default
 
 
 def night(rng: np.random.Generator, level: float, noise: float, n: int = 1) -> np.ndarray:
@@ -28,7 +29,6 @@ def night(rng: np.random.Generator, level: float, noise: float, n: int = 1) -> n
 def alarm_at(rng: np.random.Generator, noise: float, shift: float) -> int | None:
     """The night of the first confirmed alarm of a series, if there is one."""
     values: list[float] = []
-    suspected: set[int] = set()
     for i in range(NIGHTS):
         level = 1 - shift * (i >= SHIFT_AT)
         values.append(float(night(rng, level, noise)[0]))
@@ -37,7 +37,6 @@ def alarm_at(rng: np.random.Generator, noise: float, shift: float) -> int | None
         change = fresh(values, LEAST_EFFECT)
         if change and confirmed(values, change, night(rng, level, noise, AGAIN), LEAST_EFFECT):
             return i
-        suspected |= {change.index} if change else set()
     return None
 
 

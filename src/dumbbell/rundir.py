@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 from dumbbell.plan import Plan, Point, Way, change_name
 from dumbbell.units import human
 
+STAMP = "%Y%m%dT%H%M%SZ"  # when a run or a night began, in the name of its directory
 Event = dict[str, Any]
 
 State = Literal[
@@ -230,7 +231,7 @@ class Execution:
 def _new_dir(results: Path, scenario: str) -> Path:
     """That of a run which begins now. One second has one run of a scenario."""
     while True:
-        run_dir = results / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{scenario}"
+        run_dir = results / f"{datetime.now(UTC):{STAMP}}_{scenario}"
         try:
             run_dir.mkdir(parents=True)
         except FileExistsError:

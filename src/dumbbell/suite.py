@@ -173,17 +173,18 @@ def run_entry(
     point: str | None = None,
 ) -> None:
     """Begin a run, of all of its points or of one, or go on with the one that was begun."""
+    asked: dict[str, object]
     if begun is not None:
-        name, asked = "virtual" if virtual else "resume", {"run": begun.dir}
+        name, asked = "resume", {"run": begun.dir}
     else:
-        name = "virtual" if virtual else "run"
-        asked = {"scenario": Path(entry.scenario), "results_dir": results.absolute()}
-    words = {key: str(value) for key, value in asked.items()}
-    if begun is None:
-        given = {"profile": entry.profile, "point": point}
-        words |= {key: value for key, value in given.items() if value is not None}
+        name = "run"
+        asked = {"scenario": entry.scenario, "profile": entry.profile, "point": point}
+        asked["results_dir"] = results.absolute()
+    if virtual:
+        name = "virtual"
     playbook = Path(sys.executable).with_name("ansible-playbook")
-    extra = [word for key, value in words.items() for word in ("-e", f"{key}={value}")]
+    words = [f"{key}={value}" for key, value in asked.items() if value is not None]
+    extra = [word for variable in words for word in ("-e", variable)]
     subprocess.run(
         [str(playbook), "--inventory", str(inventory), f"playbooks/{name}.yml", *extra], check=False
     )

@@ -6,7 +6,6 @@ this one kernel, and their controller works in it too. Points of a run can have 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shlex
@@ -22,7 +21,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TextIO
+
+from filelock import FileLock, Timeout
 
 _CORES = Path("/run/lock/dumbbell")  # a file for each, locked by who has it
 _LOOK_S = 1.0
@@ -132,26 +132,17 @@ def _core() -> Iterator[int]:
     cores = sorted(os.sched_getaffinity(0), reverse=True)
     while True:
         for core in cores:
-            with (_CORES / str(core)).open("a") as lock:
-                if _locked(lock):
-                    yield core
-                    return
+            with suppress(Timeout), FileLock(_CORES / str(core), blocking=False):
+                yield core
+                return
         time.sleep(_LOOK_S)
-
-
-def _locked(file: TextIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _on(core: int) -> list[str]:
     """What begins a command that ends with us, on a core: a world's processes often wake each other."""
-    pinned = ["taskset", "--cpu-list", str(core)]
     # Where its memory lies tells how much it has.
-    return ["setpriv", "--pdeathsig", "KILL", "setarch", "--addr-no-randomize", *pinned]
+    memory = ["setarch", "--addr-no-randomize"]
+    return ["setpriv", "--pdeathsig", "KILL", *memory, "taskset", "--cpu-list", str(core)]
 
 
 def _command_line(world: World) -> list[str]:

@@ -86,13 +86,15 @@ def test_a_regression_is_found_confirmed_and_stays_open_until_it_is_undone(night
     told = [nights.passes() for _ in range(4)]
     first = next(i for i, found in enumerate(told) if found)
     (finding,) = told[first]
-    assert (finding.state, finding.worse) == ("new", True)
+    assert (finding.state, finding.worse, finding.alarm) == ("new", True, True)
     assert finding.since == night(9)
     assert finding.effect == pytest.approx(-0.1, abs=0.01)
     assert nights.asked == 1
     assert [states(found) for found in told[first + 1 :]] == [["open"]] * (3 - first)
+    assert all(finding.alarm for found in told for finding in found)
     nights.level = 100.0
-    assert states(nights.passes()) == ["recovered"]
+    (finding,) = nights.passes()
+    assert (finding.state, finding.alarm) == ("recovered", False)
     assert [nights.passes() for _ in range(10)] == [[]] * 10
 
 
@@ -225,7 +227,8 @@ TOLD: dict[str, Any] = {
         {
             **{"fingerprint": "f", "point": "abc", "metric": "goodput", "subject": "tcp"},
             **{"scenario": "on_off_udp", "label": "load=10 mbit, queue=a", "unit": "bps", "state": "new"},
-            **{"worse": True, "since": night(9), "before": 1e8, "after": 9e7, "effect": -0.1, "reason": ""},
+            **{"worse": True, "alarm": True, "since": night(9)},
+            **{"before": 1e8, "after": 9e7, "effect": -0.1, "reason": ""},
         }
     ],
 }

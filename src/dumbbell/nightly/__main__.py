@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -19,6 +20,7 @@ from dumbbell.nightly import page, tell
 from dumbbell.nightly.history import History
 from dumbbell.nightly.night import Acknowledgement, NightError, run_night, summary
 from dumbbell.plan import InventoryError
+from dumbbell.rundir import write_json
 from dumbbell.store.influx import InfluxError, InfluxTarget
 from dumbbell.suite import NO_STATEMENT, Suite, load
 
@@ -51,13 +53,10 @@ def main() -> int:
 
 def write(home: Path, told: page.Json) -> Path:
     """The page of all nights, and JUnit's XML and JSON of the last; the page's path."""
-    history = History(home / "history.sqlite")
-    try:
+    with closing(History(home / "history.sqlite")) as history:
         target = page.render(home, history)
-    finally:
-        history.close()
     (home / "junit.xml").write_bytes(page.junit(told))
-    (home / "night.json").write_text(json.dumps(told, indent=2) + "\n")
+    write_json(home / "night.json", told)
     return target
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -12,13 +11,14 @@ from statistics import median
 from typing import Any, Literal
 
 import polars as pl
+from filelock import FileLock, Timeout
 
 from dumbbell import analysis
 from dumbbell.model.quantities import Strict
 from dumbbell.nightly.changes import AGAIN, confirmed, fresh
 from dumbbell.nightly.history import Alarm, History, Key, Series
 from dumbbell.plan import Inventory
-from dumbbell.rundir import write_json
+from dumbbell.rundir import STAMP, write_json
 from dumbbell.store.values import VALUES, values
 from dumbbell.suite import NO_STATEMENT, NOT_RUN, STATUS, Entry, Outcome, Suite, planned, run_entry, run_suite
 
@@ -63,6 +63,11 @@ class Finding:
         """Relative to before; None if that was 0."""
         return self.after / self.before - 1 if self.before else None
 
+    @property
+    def alarm(self) -> bool:
+        """Whether it is a regression that nobody has acknowledged."""
+        return self.worse and self.state in ("new", "open")
+
 
 @dataclass(frozen=True)
 class Night:
@@ -79,8 +84,7 @@ class Night:
         """0 if all is well, 1 after a regression or an expectation unmet, 2 if a run says nothing of TCP."""
         told = [outcome.state for outcome in self.outcomes if outcome.state != NOT_RUN]
         worst = [STATUS.get(state, NO_STATEMENT) for state in told]
-        alarmed = any(finding.worse and finding.state in ("new", "open") for finding in self.findings)
-        if alarmed or REGRESSION in worst:
+        if REGRESSION in worst or any(finding.alarm for finding in self.findings):
             return REGRESSION
         return max(worst, default=NO_STATEMENT)
 
@@ -100,8 +104,7 @@ def run_night(
         planned(suite, Inventory.read(inventory))  # before there is a night to go on with
         (home / _UNDER_WAY).touch()
         folder = _folder(home)
-        history = History(home / "history.sqlite")
-        try:
+        with closing(History(home / "history.sqlite")) as history:
             outcomes = []
             for outcome in run_suite(suite, inventory, folder):
                 outcomes.append(outcome)
@@ -110,8 +113,6 @@ def run_night(
             findings = list(
                 judge(history, folder.name, suite.least_change, acknowledged, measured, exact=measured.exact)
             )
-        finally:
-            history.close()
         night = Night(folder.name, folder, suite, outcomes, findings)
         write_json(folder / _DONE, summary(night))
         (home / _UNDER_WAY).unlink()
@@ -249,7 +250,7 @@ class _Again:
 
 
 def _record(history: History, folder: Path, outcome: Outcome) -> None:
-    if outcome.run_dir is not None and outcome.state not in ("aborted",):
+    if outcome.run_dir is not None and outcome.state != "aborted":
         history.record(folder.name, outcome.run_dir)
 
 
@@ -258,7 +259,7 @@ def _folder(home: Path) -> Path:
     nights = sorted((home / "nights").glob("[0-9]*Z"))
     if nights and not (nights[-1] / _DONE).exists():
         return nights[-1]
-    folder = home / "nights" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    folder = home / "nights" / f"{datetime.now(UTC):{STAMP}}"
     folder.mkdir(parents=True)
     return folder
 
@@ -266,11 +267,11 @@ def _folder(home: Path) -> Path:
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
     home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NightError(f"another night of {home} is under way") from None
+    try:
+        held = FileLock(home / "lock").acquire(blocking=False)
+    except Timeout:
+        raise NightError(f"another night of {home} is under way") from None
+    with held:
         yield
 
 
@@ -298,6 +299,7 @@ def summary(night: Night) -> dict[str, Any]:
                 "unit": finding.series.unit,
                 "state": finding.state,
                 "worse": finding.worse,
+                "alarm": finding.alarm,
                 "since": finding.since,
                 "before": finding.before,
                 "after": finding.after,

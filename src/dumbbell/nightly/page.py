@@ -66,8 +66,7 @@ def junit(night: Json) -> bytes:
         case(str(night["suite"]), name, kinds.get(run["state"], "error"), "; ".join(run["reasons"]))
     for found in night["findings"]:
         name = f"{found['label']} {found['metric']} {found['subject']}"
-        alarm = found["worse"] and found["state"] in ("new", "open")
-        case(found["scenario"], name, "failure" if alarm else None, sentence(found))
+        case(found["scenario"], name, "failure" if found["alarm"] else None, sentence(found))
     for key, count in counts.items():
         suite.set(key, str(count))
     return bytes(ET.tostring(suite, encoding="utf-8", xml_declaration=True))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dumbbell.nightly.page import sentence
+from dumbbell.rundir import STAMP
 from dumbbell.store.influx import Influx, InfluxTarget
 
 ANNOTATION = "annotation"  # measurement, of which a dashboard reads title, text and tags
@@ -26,7 +27,7 @@ def rows(told: Mapping[str, Any]) -> Iterator[str]:
     for found in told["findings"]:
         tags = {key: found[key] for key in ("scenario", "point", "metric", "subject", "state")}
         tagged = "".join(f",{key}={_tag(value)}" for key, value in ({"suite": told["suite"]} | tags).items())
-        since = datetime.strptime(found["since"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        since = datetime.strptime(found["since"], STAMP).replace(tzinfo=UTC)
         text = re.sub(r'(["\\])', r"\\\1", sentence(found))
         yield (
             f'{ANNOTATION}{tagged} title="{found["metric"]} {found["state"]}",text="{text}"'

@@ -10,7 +10,6 @@ from importlib.resources import files
 # Of a state that is the last; a run in any other is under way.
 MARKS = {"passed": "✓", "failed": "✗"} | dict.fromkeys(("invalid", "inconclusive", "aborted", "unknown"), "⚠")
 
-
 _HEIGHT, _EDGE = 36, 5  # of a curve, in pixels
 
 

@@ -6,7 +6,6 @@ whose run has not ended, is listed as what it is.
 
 from __future__ import annotations
 
-import fcntl
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,12 @@ from statistics import median
 from urllib.parse import quote
 
 import polars as pl
+from filelock import FileLock
 from pydantic import BaseModel
 
 from dumbbell import analysis
 from dumbbell.report import html
-from dumbbell.rundir import Event, read_json, read_jsonl
+from dumbbell.rundir import STAMP, Event, read_json, read_jsonl
 from dumbbell.store.run import dig
 from dumbbell.units import human
 
@@ -80,7 +80,7 @@ class Listed:
         """When it was planned, by the controller's clock."""
         if self._named:
             try:
-                return datetime.strptime(self._named[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+                return datetime.strptime(self._named[1], STAMP).replace(tzinfo=UTC)
             except ValueError:
                 return None
         times = [event["unix_ns"] for event in _states(self.dir)]
@@ -188,8 +188,7 @@ def render_index(results_dir: Path) -> Path:
     while no other writes.
     """
     path, scratch = results_dir / "index.html", results_dir / ".index.html"
-    with (results_dir / ".index.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(results_dir / ".index.lock"):
         scratch.write_text(html.page("Runs", _body(results_dir)))
         scratch.replace(path)
     return path

@@ -13,9 +13,10 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell import REPOSITORY
 from dumbbell.rundir import read_json, read_jsonl, write_json
 from dumbbell.store import spool
-from dumbbell.store.influx import REPOSITORY, Influx, InfluxError, InfluxTarget
+from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.store.run import Run, dig, flows_table
 from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
 

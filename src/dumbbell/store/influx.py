@@ -19,8 +19,9 @@ from typing import Any, Self
 
 import httpx
 
+from dumbbell import REPOSITORY
+
 LINES_PER_REQUEST = 5000
-REPOSITORY = Path(__file__).parents[3]
 ROLE = "roles/run/defaults/main.yml"  # its run_influxdb says what an inventory's variables mean
 
 
