@@ -81,6 +81,14 @@ def test_no_sample_is_missed_and_each_is_in_time(repeated: Repeated) -> None:
         assert late_ns.max() < MS  # type: ignore[operator]
 
 
+def test_senders_fill_the_router_s_queue_and_lose_there(repeated: Repeated) -> None:
+    """That it is of the same kernel is none of their business."""
+    for point in repeated.points:
+        queue = point.table("qdisc").filter(phase="measurement", host="router", dev="ifb_fwd", kind="pfifo")
+        assert queue["qlen_packets"].max() >= queue["limit_packets"].max() - 1  # type: ignore[operator]
+        assert queue["drops"].max() > queue["drops"].min()  # type: ignore[operator]
+
+
 def test_all_hosts_have_one_clock(repeated: Repeated) -> None:
     for point in repeated.points:
         clocks = [of["clock"] for of in point.json("manifest.json")["hosts"].values()]
