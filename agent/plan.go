@@ -181,7 +181,7 @@ func (p *Plan) Flow(name string) *Flow {
 func (p *Plan) Tags() sample.Tags {
 	tags := sample.Tags{"run": p.RunID, "point": p.Point, "phase": p.Phase, "host": p.Host}
 	if p.Virtual {
-		tags["time"] = "virtual"
+		tags["timescale"] = "virtual"
 	}
 	return tags
 }

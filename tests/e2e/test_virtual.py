@@ -97,7 +97,7 @@ def test_all_hosts_have_one_clock(repeated: Repeated) -> None:
 
 def test_rows_tell_that_their_time_is_virtual(repeated: Repeated) -> None:
     for point in repeated.points:
-        assert point.tcp_info["time"].unique().to_list() == ["virtual"]
+        assert point.tcp_info["timescale"].unique().to_list() == ["virtual"]
 
 
 def test_the_same_plan_gives_the_same_samples_again(repeated: Repeated, tmp_path: Path) -> None:
