@@ -182,7 +182,7 @@ func FuzzParsePlan(f *testing.F) {
 }
 
 // InfluxDB keeps some names to itself, and refuses rows that have a tag of one of them.
-func TestTagsOfVirtualTimeAreInfluxDBs(t *testing.T) {
+func TestNoTagHasANameOfInfluxDBsOwn(t *testing.T) {
 	tags := (&Plan{RunID: "r", Point: "p", Phase: "measurement", Host: "h", Virtual: true}).Tags()
 	if tags["timescale"] != "virtual" {
 		t.Errorf("rows do not tell that their time is virtual: %v", tags)
