@@ -35,6 +35,11 @@ State = Literal[
 ]
 
 
+def time_of(stamp: str) -> datetime:
+    """When a run or a night began, in UTC, by the name of its directory; ValueError if it is none."""
+    return datetime.strptime(stamp, STAMP).replace(tzinfo=UTC)
+
+
 def read_json(path: Path) -> Any:
     """Content of a JSON file; None if it is missing or broken."""
     try:

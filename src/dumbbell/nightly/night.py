@@ -18,7 +18,7 @@ from dumbbell.model.quantities import Strict
 from dumbbell.nightly.changes import AGAIN, confirmed, fresh
 from dumbbell.nightly.history import Alarm, History, Key, Series
 from dumbbell.plan import Inventory
-from dumbbell.rundir import STAMP, write_json
+from dumbbell.rundir import STAMP, time_of, write_json
 from dumbbell.store.values import VALUES, values
 from dumbbell.suite import NO_STATEMENT, NOT_RUN, STATUS, Entry, Outcome, Suite, planned, run_entry, run_suite
 
@@ -205,8 +205,8 @@ def _finding(series: Series, alarm: Alarm, state: State, reason: str = "") -> Fi
 
 
 def _matches(known: Acknowledgement, series: Series, alarm: Alarm) -> bool:
-    night = datetime.strptime(series.nights[-1][:8], "%Y%m%d").date()
-    since = datetime.strptime(alarm.since[:8], "%Y%m%d").date()
+    night = time_of(series.nights[-1]).date()
+    since = time_of(alarm.since).date()
     return (
         (known.point, known.metric) == (series.key.point, series.key.metric)
         and known.subject in (None, series.key.subject)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from dumbbell.nightly.page import sentence
-from dumbbell.rundir import STAMP
+from dumbbell.rundir import time_of
 from dumbbell.store.influx import Influx, InfluxTarget
 
 ANNOTATION = "annotation"  # measurement, of which a dashboard reads title, text and tags
@@ -27,7 +26,7 @@ def rows(told: Mapping[str, Any]) -> Iterator[str]:
     for found in told["findings"]:
         tags = {key: found[key] for key in ("scenario", "point", "metric", "subject", "state")}
         tagged = "".join(f",{key}={_tag(value)}" for key, value in ({"suite": told["suite"]} | tags).items())
-        since = datetime.strptime(found["since"], STAMP).replace(tzinfo=UTC)
+        since = time_of(found["since"])
         text = re.sub(r'(["\\])', r"\\\1", sentence(found))
         yield (
             f'{ANNOTATION}{tagged} title="{found["metric"]} {found["state"]}",text="{text}"'

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from dumbbell import analysis
 from dumbbell.report import html
-from dumbbell.rundir import STAMP, Event, read_json, read_jsonl
+from dumbbell.rundir import Event, read_json, read_jsonl, time_of
 from dumbbell.store.run import dig
 from dumbbell.units import human
 
@@ -80,7 +80,7 @@ class Listed:
         """When it was planned, by the controller's clock."""
         if self._named:
             try:
-                return datetime.strptime(self._named[1], STAMP).replace(tzinfo=UTC)
+                return time_of(self._named[1])
             except ValueError:
                 return None
         times = [event["unix_ns"] for event in _states(self.dir)]
