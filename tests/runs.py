@@ -57,9 +57,10 @@ class Finished(Kept):
         facts = self.json("manifest.json")["facts"]
         return {fact["subject"]: fact["measured"] for fact in facts if fact["name"] == name}
 
-    def event(self, name: str, flow: str) -> dict[str, Any]:
+    def event(self, name: str, **match: str) -> dict[str, Any]:
+        """The one event of this name whose keys have these values."""
         events = read_jsonl(self.dir / "events.jsonl")
-        (found,) = (e for e in events if e["event"] == name and e.get("flow") == flow)
+        (found,) = (e for e in events if e["event"] == name and match.items() <= e.items())
         return dict(found)
 
 

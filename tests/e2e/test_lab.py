@@ -77,7 +77,7 @@ def test_congestion_control_is_read_back_from_every_flow(finished: Finished) -> 
         sending = rows.filter((pl.col("data_segs_out") > 1) & (pl.col("state") != CLOSE))
         assert sending["congestion_control"].unique().to_list() == [asked]
     for flow in ("flow1", "flow2"):
-        assert finished.event("flow_congestion_control", flow)["name"] == "cubic"
+        assert finished.event("flow_congestion_control", flow=flow)["name"] == "cubic"
 
 
 def test_telegraf_is_not_left_with_what_is_stored(finished: Finished, lab: Lab) -> None:
@@ -101,7 +101,7 @@ def test_the_idle_rtt_is_as_asked(finished: Finished) -> None:
 def test_the_second_flow_starts_on_time(finished: Finished) -> None:
     planned_ns = 2 * S
     t0 = finished.json("manifest.json")["t0_unix_ns"]["measurement"]
-    first = finished.event("flow_first_data", "flow2")
+    first = finished.event("flow_first_data", flow="flow2")
     assert first["planned_unix_ns"] == t0 + planned_ns
     assert abs(first["error_ns"]) <= START_ERROR_NS
     assert finished.facts("start")["flow2"] == first["error_ns"]
