@@ -64,6 +64,8 @@ class ActionModule(ActionBase):
                 if of.real_s
                 else "had come to its end before"
             )
+            if of.turns_ended:
+                took += f"; what computed without a pause was made to wait 1 ms, {of.turns_ended} times"
             Display().display(f"{world.dir.parent.name}: {took}")
         reasons = "; ".join(of.reason for of in ended if of.reason)
         return result | {"changed": True, "ended": [asdict(of) for of in ended], "msg": reasons}

@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+import psutil
 from filelock import FileLock, Timeout
 
 _CORES = Path("/run/lock/dumbbell")  # a file for each, locked by who has it
 _LOOK_S = 1.0
+_BUSY = 0.1  # share of a processor
 _MCONSOLE = struct.Struct("=III512s")  # struct mconsole_request of Linux' arch/um/drivers/mconsole.h
 _MCONSOLE_MAGIC, _MCONSOLE_VERSION = 0xCAFEBABE, 2
 _MCONSOLE_REPLY_S = 5.0
@@ -39,8 +41,8 @@ class World:
     """A world and what is to be done in it.
 
     ``dir`` is the world's own; with ``writable`` it is all that lasts of what is written there. It gets
-    ``console.log``, and ``time.csv``: how real and virtual time passed, in seconds. ``command`` is run by the
-    world's controller, in ``checkout``.
+    ``console.log``, and ``time.csv``: how real and virtual time passed, in seconds, and how many turns were
+    ended. ``command`` is run by the world's controller, in ``checkout``.
     """
 
     dir: Path
@@ -52,6 +54,7 @@ class World:
     start_unix_ns: int  # the time at which it begins
     seed: str = ""  # of its kernel's random numbers
     memory: str = "4G"
+    turn_s: float = 10  # of real time in which a task computes without a system call: its turn is ended
     stall_s: float = 300  # of real time in which none of its own passes and nothing is said: it is ended
 
 
@@ -63,6 +66,7 @@ class Ended:
     virtual_s: float
     real_s: float
     reason: str
+    turns_ended: int = 0  # each a millisecond in which other tasks of its hosts waited
 
 
 def run(world: World) -> Ended:
@@ -90,7 +94,7 @@ def run(world: World) -> Ended:
             start_new_session=True,
         )
         try:
-            reason = _watch(world, kernel)
+            reason, turns_ended = _watch(world, kernel)
         finally:
             _end(kernel)
             shutil.rmtree(world.dir / _UMID, ignore_errors=True)
@@ -104,6 +108,7 @@ def run(world: World) -> Ended:
         virtual_s=virtual_s(world),
         real_s=real_s,
         reason=reason,
+        turns_ended=turns_ended,
     )
 
 
@@ -166,27 +171,57 @@ def _command_line(world: World) -> list[str]:
     ]
 
 
-def _watch(world: World, kernel: subprocess.Popen[bytes]) -> str:
-    """Wait until it ends; the reason to end it before."""
+def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
+    """Wait until it ends; the reason to end it before, and how many turns were ended."""
     console = world.dir / "console.log"
-    began = moved = time.monotonic()
+    began = moved = called = time.monotonic()
     before = (0.0, 0)
+    cpu_s, turns_ended = 0.0, 0
     times = world.dir / "time.csv"
-    times.write_text("real_s,virtual_s\n")
+    times.write_text("real_s,virtual_s,turns_ended\n")
     while True:
         with suppress(subprocess.TimeoutExpired):
             kernel.wait(_LOOK_S)
-            return ""
+            return "", turns_ended
+        # A kernel has something to do whenever a task of it calls, and little when none does.
+        busy_s = _cpu_s(kernel.pid) - cpu_s
+        cpu_s += busy_s
+        if busy_s > _BUSY * _LOOK_S:
+            called = time.monotonic()
+        elif time.monotonic() > called + world.turn_s:
+            turns_ended += _end_turn(kernel.pid)
         # Of two tasks of its controller much may be done in no time.
         if (now := (virtual_s(world), console.stat().st_size)) != before:
             before, moved = now, time.monotonic()
             with times.open("a") as file:
-                file.write(f"{moved - began:.1f},{now[0]:.2f}\n")
+                file.write(f"{moved - began:.1f},{now[0]:.2f},{turns_ended}\n")
         elif time.monotonic() > moved + world.stall_s:
             # The path of a socket is short, that of a world is not.
             mconsole = Path("/proc", str(kernel.pid), "cwd", _UMID, "mconsole")
             running = _running(console, mconsole) or "nothing known"
-            return f"virtual time stood at {now[0]:.0f} s for {world.stall_s:.0f} s; what ran: {running}"
+            reason = f"virtual time stood at {now[0]:.0f} s for {world.stall_s:.0f} s; what ran: {running}"
+            return reason, turns_ended
+
+
+def _cpu_s(pid: int) -> float:
+    """Time of the processor that a process itself has had; 0 if it has ended."""
+    with suppress(psutil.Error):
+        times = psutil.Process(pid).cpu_times()
+        return float(times.user + times.system)
+    return 0.0
+
+
+def _end_turn(kernel: int) -> bool:
+    """End the turn of what computes in a world: it may wait for another task; whether there is such a one.
+
+    So does Go's background sweeper for another thread that sweeps, where elsewhere a tick would end its turn.
+    """
+    with suppress(psutil.Error):
+        for task in psutil.Process(kernel).children():
+            if task.status() == psutil.STATUS_RUNNING:
+                task.send_signal(signal.SIGALRM)
+                return True
+    return False
 
 
 def _running(console: Path, mconsole: Path) -> str:

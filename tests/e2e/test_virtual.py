@@ -16,6 +16,7 @@ pytestmark = pytest.mark.virtual
 
 SCENARIO = Path(__file__).with_name("virtual.yml")
 SPINS = Path(__file__).with_name("spins.yml")
+WAITS = Path(__file__).with_name("waits.yml")
 TIMEOUT_S = 2400  # the first time a kernel is built
 INVENTORY = ("-i", "inventory/vtime")
 EXACT_US = 100
@@ -129,6 +130,17 @@ def test_the_machine_itself_is_refused_as_a_testbed() -> None:
     code, said = ansible_playbook(*INVENTORY, "playbooks/run.yml", "-e", f"scenario={SCENARIO}")
     assert code != 0
     assert "run playbooks/virtual.yml" in unfolded(said)
+
+
+def test_a_program_whose_threads_wait_for_each_other_goes_on(tmp_path: Path) -> None:
+    code, said = ansible_playbook(
+        *(*INVENTORY, "playbooks/virtual.yml", "-e", f"scenario={WAITS}", "-e", f"results_dir={tmp_path}"),
+        timeout_s=TIMEOUT_S,
+    )
+    run_dir = (tmp_path / "latest").resolve()
+    assert (code, Finished(run_dir, code, said).state) == (0, "passed"), said[-3000:]
+    assert "what computed without a pause was made to wait 1 ms" in unfolded(said)
+    assert pl.read_csv(run_dir / "world" / "time.csv")["turns_ended"][-1] > 0
 
 
 def test_a_program_that_spins_is_named_and_the_run_is_invalid(tmp_path: Path) -> None:

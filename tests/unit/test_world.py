@@ -98,7 +98,7 @@ def test_virtual_time_is_of_all_hosts() -> None:
         _ = virtual_inventory("sender2").virtual
 
 
-def world(folder: Path, script: str, stall_s: float = 60, seed: str = "") -> World:
+def world(folder: Path, script: str, seed: str = "", **limits: float) -> World:
     """A world whose kernel is a script, which finds in ``$world`` what a kernel would."""
     kernel = folder / "kernel"
     kernel.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def world(folder: Path, script: str, stall_s: float = 60, seed: str = "") -> Wor
         writable=[folder],
         start_unix_ns=10**18,
         seed=seed,
-        stall_s=stall_s,
+        **limits,
     )
 
 
@@ -168,6 +168,15 @@ def test_a_world_whose_time_stands_is_ended(tmp_path: Path) -> None:
     ended = run(world(tmp_path, "echo 7 >$world/beat; exec sleep 60", stall_s=0.1))
     assert ended.reason == "virtual time stood at 7 s for 0 s; what ran: nothing known"
     assert ended.real_s < 30
+
+
+def test_the_turn_of_what_computes_for_long_is_ended(tmp_path: Path) -> None:
+    """And of nothing else: a kernel that waits with all its tasks is left to itself."""
+    computes = "sh -c 'trap \"exit 0\" ALRM; while :; do :; done'; echo 0 >$world/status"
+    ended = run(world(tmp_path / "computes", computes, turn_s=1))
+    assert (ended.reason, ended.turns_ended) == ("", 1)
+    ended = run(world(tmp_path / "waits", "sleep 5; echo 0 >$world/status", turn_s=1))
+    assert (ended.reason, ended.turns_ended) == ("", 0)
 
 
 def test_worlds_run_side_by_side_each_on_a_core_of_its_own(tmp_path: Path) -> None:
