@@ -98,7 +98,7 @@ def test_virtual_time_is_of_all_hosts() -> None:
         _ = virtual_inventory("sender2").virtual
 
 
-def world(folder: Path, script: str, seed: str = "", **limits: float) -> World:
+def world(folder: Path, script: str, seed: str = "", turn_s: float = 10, stall_s: float = 60) -> World:
     """A world whose kernel is a script, which finds in ``$world`` what a kernel would."""
     kernel = folder / "kernel"
     kernel.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,8 @@ def world(folder: Path, script: str, seed: str = "", **limits: float) -> World:
         writable=[folder],
         start_unix_ns=10**18,
         seed=seed,
-        **limits,
+        turn_s=turn_s,
+        stall_s=stall_s,
     )
 
 
