@@ -92,6 +92,24 @@ def test_what_each_got_in_each_period() -> None:
     }
 
 
+def test_what_came_between_two_samples_came_while_it_was_on() -> None:
+    """8 Mbit/s from 10 to 20 s and from 30 to 40 s, sampled 0.3 s after each half second."""
+    spans = analysis.periods([[(10 * S, 8 * M), (20 * S, 0), (30 * S, 8 * M), (40 * S, 0)]], 40 * S)
+
+    def sent(at: int) -> int:
+        return (min(max(at - 10 * S, 0), 10 * S) + max(min(at, 40 * S) - 30 * S, 0)) // 1000
+
+    times = [half * S // 2 + 3 * S // 10 for half in range(82)]
+    counted = counters("cross", *((at, sent(at)) for at in times))
+    found = analysis.beside(
+        counted, datagrams(*((at, sent(at) // 1000, 0) for at in times)), spans, ["cross"]
+    )
+    asked = {"udp_bps": [0, 8e6, 0, 8e6], "received_packets": [0, 10_000, 0, 10_000]}
+    assert {name: found[name].to_list() for name in asked} == {
+        name: pytest.approx(rates) for name, rates in asked.items()
+    }
+
+
 def test_udp_alone_has_no_tcp() -> None:
     counted = counters("cross", (10 * S, 0), (20 * S, 7_500_000))
     found = analysis.on_off(analysis.beside(counted, datagrams((10 * S, 0, 0)), SPANS, ["cross"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
+from typing import Literal
 
 import polars as pl
 
@@ -46,12 +47,12 @@ def beside(
     own = pl.col("flow").is_in(datagram_flows)
     receiver = udp.filter(pl.col("side") == "receiver", own).with_columns(stream=pl.lit("0"))
     found = spans
-    for name, rows in (("udp_bps", counted.filter(own)), ("tcp_bps", counted.filter(~own))):
+    for name, rows in (("udp_bps", _bounded(counted.filter(own), spans)), ("tcp_bps", counted.filter(~own))):
         found = found.join(_by_period(rows, spans, name), on=PERIOD, how="left")
     seconds = (pl.col("end_ns") - pl.col("start_ns")) / 1e9
     for name in ("received_packets", "lost_packets"):
         rows = receiver.with_columns(bytes=name).select(*COUNTERS).cast(COUNTERS)  # type: ignore[arg-type]
-        each = _by_period(rows, spans, name).with_columns(pl.col(name) / 8 * seconds)
+        each = _by_period(_bounded(rows, spans), spans, name).with_columns(pl.col(name) / 8 * seconds)
         found = found.join(each, on=PERIOD, how="left")
     columns = [*PERIODS, "udp_bps", "received_packets", "lost_packets", "tcp_bps"]
     return found.select(columns).sort("start_ns")
@@ -97,6 +98,25 @@ def growth_by_period(grown: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]
         .agg((pl.col(count) * (overlap / pl.col("interval_ns"))).sum())
         .sort(*by, "start_ns")
     )
+
+
+def _bounded(counted: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Counters of datagrams, with what they were when cross traffic began and ceased.
+
+    A sample seldom falls on that moment; what came between two of them came while it was on.
+    """
+    on = spans.filter(pl.col("asked_bps") > 0)
+    starts, ends = on.select(t_ns="start_ns"), on.select(t_ns="end_ns")
+
+    def then(edges: pl.DataFrame, sample: Literal["backward", "forward"]) -> pl.DataFrame:
+        at = counted.select("flow", "stream").unique().join(edges, how="cross").sort("t_ns")
+        by = ["flow", "stream"]
+        found = at.join_asof(counted.sort("t_ns"), on="t_ns", by=by, strategy=sample, check_sortedness=False)
+        return found.select(*COUNTERS).drop_nulls("bytes")
+
+    began = then(starts.join(ends, on="t_ns", how="anti"), "backward")
+    ceased = then(ends.join(starts, on="t_ns", how="anti"), "forward")
+    return pl.concat([counted.select(*COUNTERS), began, ceased])
 
 
 def _by_period(counted: pl.DataFrame, spans: pl.DataFrame, name: str) -> pl.DataFrame:
