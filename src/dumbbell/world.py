@@ -219,7 +219,7 @@ def _end_turn(kernel: int) -> bool:
     with suppress(psutil.Error):
         for task in psutil.Process(kernel).children():
             if task.status() == psutil.STATUS_RUNNING:
-                task.send_signal(signal.SIGALRM)
+                task.send_signal(signal.SIGUSR2)
                 return True
     return False
 

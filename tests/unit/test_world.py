@@ -173,7 +173,7 @@ def test_a_world_whose_time_stands_is_ended(tmp_path: Path) -> None:
 
 def test_the_turn_of_what_computes_for_long_is_ended(tmp_path: Path) -> None:
     """And of nothing else: a kernel that waits with all its tasks is left to itself."""
-    computes = "sh -c 'trap \"exit 0\" ALRM; while :; do :; done'; echo 0 >$world/status"
+    computes = "sh -c 'trap \"exit 0\" USR2; while :; do :; done'; echo 0 >$world/status"
     ended = run(world(tmp_path / "computes", computes, turn_s=1))
     assert (ended.reason, ended.turns_ended) == ("", 1)
     ended = run(world(tmp_path / "waits", "sleep 5; echo 0 >$world/status", turn_s=1))
