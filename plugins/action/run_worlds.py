@@ -21,8 +21,8 @@ _INSTALLED = Path(sysconfig.get_path("purelib"))
 
 class ActionModule(ActionBase):
     """Arguments: ``world`` (``dir`` with what it begins with, ``kernel``), ``checkout``, and ``worlds``, of
-    each ``dir``, ``command``, ``writable`` and, as :class:`dumbbell.world.World` has it, ``seed``;
-    ``stall_timeout`` (s).
+    each, as :class:`dumbbell.world.World` has them, ``dir``, ``command``, ``writable``, ``readable`` and
+    ``seed``; ``stall_timeout`` (s).
 
     Returns ``ended``, of each world what :class:`dumbbell.world.Ended` has.
     """
@@ -49,7 +49,8 @@ class ActionModule(ActionBase):
                 init=Path(args["world"]["dir"], "init"),
                 command=of["command"],
                 checkout=Path(args["checkout"]),
-                writable=[Path(path) for path in of["writable"]],
+                writable=_paths(of["writable"]),
+                readable=_paths(of.get("readable", {})),
                 start_unix_ns=second * 1_000_000_000,
                 seed=of.get("seed", ""),
                 stall_s=args["stall_timeout"],
@@ -75,3 +76,7 @@ class ActionModule(ActionBase):
             Display().display(f"{world.dir.parent.name}: {took}")
         reasons = "; ".join(of.reason for of in ended if of.reason)
         return result | {"changed": True, "ended": [asdict(of) for of in ended], "msg": reasons}
+
+
+def _paths(by_path: dict[str, str]) -> dict[Path, Path]:
+    return {Path(within): Path(outside) for within, outside in by_path.items()}

@@ -15,10 +15,10 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -42,7 +42,8 @@ class World:
 
     ``dir`` is the world's own; with ``writable`` it is all that lasts of what is written there. It gets
     ``console.log``, and ``time.csv``: how real and virtual time passed, in seconds, and how many turns were
-    ended. ``command`` is run by the world's controller, in ``checkout``.
+    ended. Directories are given by the paths at which the world has them: with a path of another length its
+    programs would take other steps. ``command`` is run by the world's controller, in ``checkout``.
     """
 
     dir: Path
@@ -50,8 +51,9 @@ class World:
     init: Path  # what the kernel starts
     command: Sequence[str]
     checkout: Path
-    writable: Sequence[Path]
+    writable: Mapping[Path, Path]
     start_unix_ns: int  # the time at which it begins
+    readable: Mapping[Path, Path] = field(default_factory=dict)
     seed: str = ""  # of its kernel's random numbers
     memory: str = "4G"
     turn_s: float = 10  # of real time in which a task computes without a system call: its turn is ended
@@ -82,7 +84,13 @@ def run(world: World) -> Ended:
     (world.dir / "command").write_text(
         f"cd {shlex.quote(str(world.checkout))} && exec {shlex.join(world.command)}\n"
     )
-    (world.dir / "writable").write_text("".join(f"{path}\n" for path in world.writable))
+    (world.dir / "mounts").write_text(
+        "".join(
+            f"{option}\t{outside}\t{within}\n"
+            for option, paths in (("-r", world.readable), ("-w", world.writable))
+            for within, outside in paths.items()
+        )
+    )
     with _core() as core, (world.dir / "console.log").open("wb") as console:
         began = time.monotonic()
         kernel = subprocess.Popen(

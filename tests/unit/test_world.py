@@ -111,7 +111,8 @@ def world(folder: Path, script: str, seed: str = "", turn_s: float = 10, stall_s
         init=folder / "init",
         command=["true", "a b"],
         checkout=folder,
-        writable=[folder],
+        writable={Path("/run/kept"): folder},
+        readable={Path("/run/seen"): folder.parent},
         start_unix_ns=10**18,
         seed=seed,
         turn_s=turn_s,
@@ -124,7 +125,9 @@ def test_a_world_does_what_it_is_told_and_says_how_long_it_took(tmp_path: Path) 
     ended = run(asked)
     assert (ended.status, ended.virtual_s, ended.reason) == (0, 12.5, "")
     assert (asked.dir / "command").read_text() == f"cd {tmp_path} && exec true 'a b'\n"
-    assert (asked.dir / "writable").read_text() == f"{tmp_path}\n"
+    assert (asked.dir / "mounts").read_text() == (
+        f"-r\t{tmp_path.parent}\t/run/seen\n-w\t{tmp_path}\t/run/kept\n"
+    )
     said = (asked.dir / "console.log").read_text()
     assert "time-travel=inf-cpu time-travel-start=1000000000000000000 rng_seed=" in said
 
