@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.rundir import abort, read_json, record_state, write_json
+from dumbbell.rundir import abort, read_json, record_state, was_armed, write_json
 
 _REASONS = "reasons.json"  # what had gone wrong when judging was left to others
 
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
                 "stored": False,
             }
         stored = False
-        if reasons and not list(run_dir.glob("raw/*/measurement/status.json")):
+        if reasons and not was_armed(run_dir):
             abort(run_dir, reasons)
         else:
             record_state(run_dir, "collecting")

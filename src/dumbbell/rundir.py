@@ -79,6 +79,11 @@ def record_state(run_dir: Path, state: State, reason: str = "") -> None:
         file.write(json.dumps(event) + "\n")
 
 
+def was_armed(run_dir: Path) -> bool:
+    """Whether the agents of a run, or of a point, were armed for its measurement."""
+    return any((event["state"], event["reason"]) == ("armed", "measurement") for event in _states(run_dir))
+
+
 def abort(run_dir: Path, reasons: Sequence[str]) -> None:
     """Give a run that was not brought to its end its verdict."""
     record_state(run_dir, "aborted", "; ".join(reasons))
@@ -192,20 +197,18 @@ class Execution:
     @property
     def begun(self) -> bool:
         """Whether hosts were asked for anything."""
-        return any(event["state"] == "preparing" for event in self._states())
+        return any(event["state"] == "preparing" for event in _states(self.dir))
 
     @property
     def measuring(self) -> bool:
-        """Whether its agents were armed for the measurement, so that they may have gone on alone."""
-        return not self._verdict() and any(
-            (event["state"], event["reason"]) == ("armed", "measurement") for event in self._states()
-        )
+        """Whether its agents may have gone on alone."""
+        return not self._verdict() and was_armed(self.dir)
 
     def progress(self, now_unix_ns: int) -> str:
         """The verdict, or the last state with its time, as far as the controller has written it down."""
         if verdict := self._verdict():
             return "; ".join([verdict["state"], *verdict["reasons"]])
-        if not (states := self._states()):
+        if not (states := _states(self.dir)):
             return "planned"
         last = states[-1]
         passed_s = (now_unix_ns - last["unix_ns"]) / 1e9
@@ -226,11 +229,12 @@ class Execution:
             shutil.copy(scenario, other.dir)
         return other
 
-    def _states(self) -> list[Event]:
-        return [e for e in read_jsonl(self.dir / "events.jsonl") if e.get("event") == "state"]
-
     def _verdict(self) -> dict[str, Any]:
         return read_json(self.dir / "verdict.json") or {}
+
+
+def _states(run_dir: Path) -> list[Event]:
+    return [event for event in read_jsonl(run_dir / "events.jsonl") if event.get("event") == "state"]
 
 
 def _new_dir(results: Path, scenario: str) -> Path:
