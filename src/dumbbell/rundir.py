@@ -311,7 +311,8 @@ def _executions(plan: Plan, run_id: str, run_dir: Path) -> list[Execution]:
         _execution(
             run_dir / "points" / f"{number:03d}",
             run_id,
-            f"point {number} of {len(plan.points)}: {point.label}, repetition {point.repetition}",
+            f"point {number} of {len(plan.points)}: "
+            + ", ".join(filter(None, [point.label, f"repetition {point.repetition}"])),
             plan.model_copy(update={"points": [point]}),
         )
         for number, point in enumerate(plan.points, 1)

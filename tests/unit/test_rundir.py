@@ -85,6 +85,14 @@ def test_what_has_a_result_is_finished_and_what_was_aborted_is_not(run: RunDir) 
     assert [e.finished for e in RunDir.open(run.dir).executions] == [True, True, True, False]
 
 
+def test_a_point_is_named_by_what_varies(run: RunDir, scenario: Path, tmp_path: Path) -> None:
+    label = run.executions[0].point.label
+    assert run.executions[0].name == f"point 1 of 4: {label}, repetition 1"
+    scenario.write_text(SWEEP.replace("[cubic, reno]", "cubic"))
+    first, second = RunDir.create(plan(scenario, inventory()), scenario, tmp_path / "results").executions
+    assert (first.name, second.name) == ("point 1 of 2: repetition 1", "point 2 of 2: repetition 2")
+
+
 def test_only_a_measurement_goes_on_alone(run: RunDir) -> None:
     first, second, third, _ = run.executions
     armed(first, "calibration")
