@@ -395,7 +395,7 @@ def judge_all(folder: Path) -> list[Row]:
 def _measured(folder: Path) -> list[list[tuple[Cell, dict[str, Json]]]]:
     """Of each cell its measurements, the shortest first: how it was set, and what the playbook wrote."""
     found: dict[str, dict[float, dict[str, Json]]] = {}
-    for path in folder.glob("*.*.json"):
+    for path in folder.rglob("*.*.json"):
         part = json.loads(path.read_text())
         cell = part["cell"]
         parts = found.setdefault(cell["name"], {}).setdefault(cell["duration_s"], {})
