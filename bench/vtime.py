@@ -1,6 +1,7 @@
 """Measure virtual time: how much of it passes in a second of a core, for a flow that fills 100 Mbit/s.
 
-Writes bench/vtime.json. Each profile of bench/vtime.yml is run in a world of its own, one after the other.
+Each profile of bench/vtime.yml is run in a world of its own, one after the other. Writes bench/vtime.json, or
+bench/vtime_PROFILE.json of each profile that is named.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dumbbell.bench import Row, publish
 from dumbbell.rundir import read_json, read_jsonl
 
 SCENARIO = Path("bench/vtime.yml")
-TARGET = Path("bench/vtime.json")
+TARGET = Path("bench")
 RESULTS = Path("results/latest")
 PROFILES = ["offloads_on", "offloads_on_each_second", "offloads_off"]
 OFFLOADS_ON_RATIO = ">= 12"
@@ -25,8 +26,12 @@ OFFLOADS_ON_RATIO = ">= 12"
 def main() -> int:
     """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("profiles", nargs="*", default=PROFILES)
-    publish([row for profile in parser.parse_args().profiles for row in measured(profile)], TARGET)
+    parser.add_argument("profiles", nargs="*")
+    named = parser.parse_args().profiles
+    for profile in named:
+        publish(list(measured(profile)), TARGET / f"vtime_{profile}.json")
+    if not named:
+        publish([row for profile in PROFILES for row in measured(profile)], TARGET / "vtime.json")
     return 0
 
 

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.kernels
 # Disks and keys of its own.
 LAB = REPOSITORY / ".lab" / "kernel-tests"
 MODULE = Path(__file__).parents[1] / "modules" / "tcp_constant"
+REGISTERS = Path(__file__).parents[1] / "kernels" / "registers.c"
 ADDRESSES = {"uml1": "198.19.10.11", "qemu1": "198.19.10.12"}
 FIRST = {"uml1": "user-mode-linux", "qemu1": "linux-image-cloud-amd64"}
 OTHER = {"uml1": "kernels/lab.yml", "qemu1": "linux-image-6.12-cloud-amd64"}
@@ -251,6 +252,16 @@ def test_the_own_kernel_has_what_debians_lacks(lab: KernelLab, other: Result) ->
     )
     assert {"tcp_probe", "tcp_retransmit_skb", "tcp_cong_state_set"} <= set(found.split())
     assert {"sch_fq", "sch_cake", "sch_fq_pie", "sch_netem", "ifb", "srcversion"} <= set(found.split())
+
+
+def test_registers_of_a_thread_are_its_own(lab: KernelLab, other: Result, tmp_path: Path) -> None:
+    assert other.code == 0
+    program = tmp_path / "registers"
+    subprocess.run(["gcc", "-O2", "-static", "-pthread", "-o", program, REGISTERS], check=True)
+    said = lab.ssh(
+        "uml1", "cat >/run/registers && chmod 755 /run/registers && /run/registers", program.read_bytes()
+    )
+    assert said.startswith("0 of ")
 
 
 # --- modules --------------------------------------------------------------------------------------
