@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from lab import INFLUXDB_PORT, SECRET, Lab
 from synthetic import REPOSITORY, write_run
 
 from dumbbell.store.collect import collect
+from playbooks import ansible_playbook
+
+BUILD_TIMEOUT_S = 3600
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +61,21 @@ def lab() -> Lab:
     if silent:
         pytest.fail(f"The lab is not up: run make provision. {'; '.join(silent)}", pytrace=False)
     return lab
+
+
+@pytest.fixture(scope="module")
+def own_kernel(lab: Lab) -> Iterator[Lab]:
+    """The lab on the project's own kernel; afterwards it has a distribution's again."""
+
+    def provision(kernel: str) -> None:
+        code, said = ansible_playbook(
+            "playbooks/provision.yml", "-e", f"kernel_image={kernel}", timeout_s=BUILD_TIMEOUT_S
+        )
+        assert code == 0, said[-4000:]
+
+    provision("kernels/lab.yml")
+    yield lab
+    provision("user-mode-linux")
 
 
 def unreachable(name: str, address: str, port: int) -> str:

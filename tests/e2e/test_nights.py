@@ -5,26 +5,31 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Lab
+from lab import LAB, Lab
 
+from dumbbell.nightly.history import History
+from dumbbell.report.comparison import Comparison
 from dumbbell.rundir import read_json
+from dumbbell.suite import in_turn
 from playbooks import REPOSITORY, ansible_playbook
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 BETA = "/sys/module/tcp_cubic/parameters/beta"  # of 1024; 717 is the kernel's own
 BASELINE = 8
-SUITE = """
+SCENARIO = "tests/e2e/night.yml"
+SUITE = f"""
 name: nights
 title: Nights of a minute
 least_change: 5%
 runs:
-  - {scenario: tests/e2e/night.yml}
+  - {{scenario: {SCENARIO}}}
 """
 MOST = 6  # nights until a change is told
 TIMEOUT_S = 3600
@@ -87,3 +92,43 @@ def test_a_host_that_is_off_is_named_and_the_next_night_runs(lab: Lab, nights: N
     code, said = ansible_playbook("playbooks/lab_up.yml", timeout_s=600)
     assert code == 0, said[-2000:]
     assert nights.goodput() == (0, None)
+
+
+@pytest.fixture(scope="module")
+def night_before(nights: Nights) -> str:
+    """A night on the kernel that the lab has by itself."""
+    code, told = nights.passes()
+    assert code == 0
+    return str(told["night"])
+
+
+@pytest.mark.kernels
+def test_another_kernel_is_another_testbed(nights: Nights, night_before: str, own_kernel: Lab) -> None:
+    code, told = nights.passes()
+    assert (code, told["findings"]) == (0, [])
+    with closing(History(nights.home / "history.sqlite")) as history:
+        before, now = (
+            {series.key.fingerprint for series in history.series() if night in series.nights}
+            for night in (night_before, told["night"])
+        )
+        assert len(now) == 1
+        assert now.isdisjoint(before)
+        testbed = history.testbed(*now)
+    assert testbed["sender1 kernel"] == own_kernel.ssh("sender1", "uname -r").strip()
+
+
+@pytest.mark.kernels
+def test_two_kernels_in_turn_make_a_table(own_kernel: Lab, tmp_path: Path) -> None:
+    kernels = {
+        "former": (LAB / "kernels" / "user-mode-linux" / "release").read_text().strip(),
+        "own": own_kernel.ssh("sender1", "uname -r").strip(),
+    }
+    profiles = "".join(
+        f"  {name}: {{hosts: {{testbed: {{kernel: {of}}}}}}}\n" for name, of in kernels.items()
+    )
+    scenario = tmp_path / "night.yml"
+    scenario.write_text(f"{(REPOSITORY / SCENARIO).read_text()}\nprofiles:\n{profiles}")
+    former, own = in_turn(scenario, ("former", "own"), 1, REPOSITORY / "inventory" / "lab", tmp_path)
+    said = Comparison([str(run) for run in former], [str(run) for run in own]).mail("former", "own")
+    assert any(line.split()[:2] == ["goodput", "flow"] for line in said.splitlines()), said
+    assert all(of in said for of in kernels.values()), said

@@ -17,7 +17,6 @@ from playbooks import ansible_playbook, unfolded
 pytestmark = pytest.mark.e2e
 
 FOLDER = Path(__file__).parent
-BUILD_TIMEOUT_S = 3600
 OPEN, RECOVERY = 0, 3  # TCP_CA_* of the kernel's tcp.h
 
 
@@ -76,22 +75,7 @@ def test_hosts_that_cannot_be_traced_are_named_and_left_alone(lab: Lab, tmp_path
 
 
 @pytest.fixture(scope="module")
-def traceable(lab: Lab) -> Iterator[Lab]:
-    """The lab on the project's own kernel."""
-
-    def provision(kernel: str) -> None:
-        code, said = ansible_playbook(
-            "playbooks/provision.yml", "-e", f"kernel_image={kernel}", timeout_s=BUILD_TIMEOUT_S
-        )
-        assert code == 0, said[-4000:]
-
-    provision("kernels/lab.yml")
-    yield lab
-    provision("user-mode-linux")
-
-
-@pytest.fixture(scope="module")
-def traced(traceable: Lab, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def traced(own_kernel: Lab, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return passed("traced.yml", tmp_path_factory.mktemp("traced"))
 
 
@@ -143,17 +127,17 @@ def test_what_is_traced_is_what_the_kernel_counts(traced: Finished) -> None:
 
 
 @pytest.fixture
-def narrow(traceable: Lab) -> Iterator[Lab]:
+def narrow(own_kernel: Lab) -> Iterator[Lab]:
     """The first sender's device slow, its queue ten packets: by itself User-Mode Linux's is never full."""
-    length = traceable.ssh("sender1", "cat /sys/class/net/vec1/tx_queue_len").strip()
+    length = own_kernel.ssh("sender1", "cat /sys/class/net/vec1/tx_queue_len").strip()
     for command in (
         "ip link set vec1 txqueuelen 10",  # before the class, whose queue has that length
         "tc qdisc replace dev vec1 root handle 1: htb default 1",
         "tc class replace dev vec1 parent 1: classid 1:1 htb rate 20mbit",
     ):
-        traceable.ssh("sender1", command)
-    yield traceable
-    traceable.ssh("sender1", f"tc qdisc delete dev vec1 root; ip link set vec1 txqueuelen {length}")
+        own_kernel.ssh("sender1", command)
+    yield own_kernel
+    own_kernel.ssh("sender1", f"tc qdisc delete dev vec1 root; ip link set vec1 txqueuelen {length}")
 
 
 @pytest.mark.kernels
