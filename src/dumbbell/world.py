@@ -33,6 +33,8 @@ _MCONSOLE_MAGIC, _MCONSOLE_VERSION = 0xCAFEBABE, 2
 _MCONSOLE_REPLY_S = 5.0
 _RUNNING = re.compile(r"^Pid: [0-9]+, comm: (\S+)", re.MULTILINE)
 _UMID = "kernel"  # directory of its sockets, in its own
+_OWN = Path("/proc/self/cwd")  # its own directory, as its kernel has it
+_LINKS = "links"  # directory, in its own, of links to those it is given
 _SEED_DIGITS = 31  # what its kernel takes
 
 
@@ -42,8 +44,9 @@ class World:
 
     ``dir`` is the world's own; with ``writable`` it is all that lasts of what is written there. It gets
     ``console.log``, and ``time.csv``: how real and virtual time passed, in seconds, and how many turns were
-    ended. Directories are given by the paths at which the world has them: with a path of another length its
-    programs would take other steps. ``command`` is run by the world's controller, in ``checkout``.
+    ended. Directories are given by the paths at which the world has them. ``command`` is run by the world's
+    controller, in ``checkout``. No other path gets into the world: with one of another length, as in its list
+    of mounts, programs would take other steps.
     """
 
     dir: Path
@@ -84,13 +87,7 @@ def run(world: World) -> Ended:
     (world.dir / "command").write_text(
         f"cd {shlex.quote(str(world.checkout))} && exec {shlex.join(world.command)}\n"
     )
-    (world.dir / "mounts").write_text(
-        "".join(
-            f"{option}\t{outside}\t{within}\n"
-            for option, paths in (("-r", world.readable), ("-w", world.writable))
-            for within, outside in paths.items()
-        )
-    )
+    _give(world)
     with _core() as core, (world.dir / "console.log").open("wb") as console:
         began = time.monotonic()
         kernel = subprocess.Popen(
@@ -105,7 +102,8 @@ def run(world: World) -> Ended:
             reason, turns_ended = _watch(world, kernel)
         finally:
             _end(kernel)
-            shutil.rmtree(world.dir / _UMID, ignore_errors=True)
+            for name in (_UMID, _LINKS):
+                shutil.rmtree(world.dir / name, ignore_errors=True)
         real_s = time.monotonic() - began
     status = _read(world.dir / "status")
     if not reason and status != "0":
@@ -135,6 +133,20 @@ def run_all(worlds: Iterable[World], executor: Executor | None = None) -> list[E
 def virtual_s(world: World) -> float:
     """How much of its time has passed, to a second."""
     return float(_read(world.dir / "beat") or 0)
+
+
+def _give(world: World) -> None:
+    """Say which directories it gets, by links."""
+    links = world.dir / _LINKS
+    shutil.rmtree(links, ignore_errors=True)
+    links.mkdir()
+    lines = []
+    given = [("-r", of) for of in world.readable.items()] + [("-w", of) for of in world.writable.items()]
+    for number, (option, (within, outside)) in enumerate(given):
+        link = links / str(number)
+        link.symlink_to(outside.absolute())
+        lines.append(f"{option}\t{_OWN / _LINKS / link.name}\t{within}\n")
+    (world.dir / "mounts").write_text("".join(lines))
 
 
 @contextmanager
@@ -169,7 +181,7 @@ def _command_line(world: World) -> list[str]:
         "rootflags=/",
         "ro",
         f"init={world.init}",
-        f"world={world.dir}",
+        f"world={_OWN}",
         "time-travel=inf-cpu",
         f"time-travel-start={world.start_unix_ns}",
         f"rng_seed={sha256(world.seed.encode()).hexdigest()[:_SEED_DIGITS]}",
