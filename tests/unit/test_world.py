@@ -125,11 +125,22 @@ def test_a_world_does_what_it_is_told_and_says_how_long_it_took(tmp_path: Path) 
     ended = run(asked)
     assert (ended.status, ended.virtual_s, ended.reason) == (0, 12.5, "")
     assert (asked.dir / "command").read_text() == f"cd {tmp_path} && exec true 'a b'\n"
-    assert (asked.dir / "mounts").read_text() == (
-        f"-r\t{tmp_path.parent}\t/run/seen\n-w\t{tmp_path}\t/run/kept\n"
-    )
     said = (asked.dir / "console.log").read_text()
     assert "time-travel=inf-cpu time-travel-start=1000000000000000000 rng_seed=" in said
+
+
+def test_a_world_finds_what_it_is_given_and_no_path_of_it(tmp_path: Path) -> None:
+    script = """
+        printf '%s\\n' "$@" >$world/told
+        while read -r option outside at; do echo $option $(readlink $outside) $at; done <$world/mounts
+    """
+    asked = world(tmp_path, script)
+    run(asked)
+    found = (asked.dir / "console.log").read_text().splitlines()
+    assert found == [f"-r {tmp_path.parent} /run/seen", f"-w {tmp_path} /run/kept"]
+    assert str(tmp_path) not in (asked.dir / "mounts").read_text()
+    told = [word for word in (asked.dir / "told").read_text().splitlines() if not word.startswith("init=")]
+    assert all(str(tmp_path) not in word for word in told)
 
 
 def test_a_seed_is_all_that_tells_a_worlds_random_numbers(tmp_path: Path) -> None:
