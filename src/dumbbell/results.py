@@ -2,11 +2,13 @@
 
 ``python -m dumbbell.results lab=results/experiments "virtual time"=results/experiments_virtual`` renews each
 table, between its two marks; what is said about it is written by hand. Only valid points are in the tables.
+What each kind of testbed has found is kept in docs/results.json: one can be measured without the others.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import statistics
 import sys
@@ -28,7 +30,7 @@ from dumbbell.store.run import point_dirs
 from dumbbell.store.values import values
 from dumbbell.units import human
 
-DOCUMENT = Path("docs/results.md")
+DOCUMENT, FOUND = Path("docs/results.md"), Path("docs/results.json")
 _TABLE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 # Of the originals. Rates in Mbit/s, as printed there.
@@ -38,6 +40,12 @@ CUBIC_PAIRS = {  # RTT, pairs: flow1, flow2
     ("10ms", "different"): (206, 198),
     ("30ms", "different"): (154, 199),
 }
+TWO_FLOWS = [  # RTT, pairs, time between the starts
+    (rtt, pairs, every)
+    for every in ("0s", "10s")
+    for rtt in ("shortest", "10ms", "30ms")
+    for pairs in ("different", "same")
+]
 LONG_TRANSFER = {
     "time": "8 h",
     "mean throughput": "918 Mbit/s",
@@ -92,43 +100,21 @@ class Source:
         return rows.with_columns(**levels).with_columns(pl.col("every").fill_null("0s"))
 
 
-def udp_alone(sources: Sequence[Source]) -> Iterator[Cells]:
+def udp_alone(source: Source) -> Iterator[Cells]:
     """UDP without TCP: asked and achieved, rank by rank of the original's five rates."""
-    ours = [f"{source.name}: {what}" for source in sources for what in ("asked", "achieved")]
-    yield ["original asked", "achieved", *ours]
-    alone = {s.name: _by_load(s, "") for s in sources}
-    for rank, (asked, actual) in enumerate(UDP_ALONE):
-        cells = [f"{asked} Mbit/s", f"{actual} Mbit/s, {actual / asked - 1:+.1%}"]
-        for source in sources:
-            rows = alone[source.name]
-            if rank >= len(rows):
-                cells += ["-", "-"]
-                continue
-            wanted, numbers = rows[rank]
-            got = _median(numbers, "udp_bps")
-            cells += [human(wanted, "bps"), f"{human(got, 'bps')}, {got / wanted - 1:+.2%}"]
-        yield cells
+    yield [f"{source.name}: {what}" for what in ("asked", "achieved")]
+    for wanted, numbers in _by_load(source, ""):
+        got = _median(numbers, "udp_bps")
+        yield [human(wanted, "bps"), f"{human(got, 'bps')}, {got / wanted - 1:+.2%}"]
 
 
-def tcp_beside_udp(sources: Sequence[Source]) -> Iterator[Cells]:
+def tcp_beside_udp(source: Source) -> Iterator[Cells]:
     """One flow beside UDP, by rates as shares of the bottleneck's."""
-    yield ["where", "TCP", "UDP asked", "UDP, beside TCP", "UDP lost", "TCP, UDP on", "TCP, UDP off"]
-    for source in sources:
-        controls = sorted({row.congestion_control for row in source.on_off} - {""})
-        for control in controls:
-            for wanted, numbers in _by_load(source, control):
-                yield [
-                    source.name,
-                    control,
-                    human(wanted, "bps"),
-                    *(
-                        human(_median(numbers, name), unit)
-                        for name, unit in (
-                            *(("udp_bps", "bps"), ("loss", "share")),
-                            *(("tcp_on_bps", "bps"), ("tcp_off_bps", "bps")),
-                        )
-                    ),
-                ]
+    for control in sorted({row.congestion_control for row in source.on_off} - {""}):
+        for wanted, numbers in _by_load(source, control):
+            shown = {"udp_bps": "bps", "loss": "share", "tcp_on_bps": "bps", "tcp_off_bps": "bps"}
+            medians = [human(_median(numbers, name), unit) for name, unit in shown.items()]
+            yield [control, human(wanted, "bps"), *medians]
 
 
 def _by_load(source: Source, control: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
@@ -140,16 +126,17 @@ def _by_load(source: Source, control: str) -> list[tuple[float, list[Mapping[str
     return sorted(found.items())
 
 
-def two_flows(sources: Sequence[Source]) -> Iterator[Cells]:
+def two_flows(source: Source) -> Iterator[Cells]:
     """Two cubic flows: what each got, Jain's index, and the time in recovery."""
-    yield ["RTT", "pairs", "start", "original", *(s.name for s in sources)]
-    for every in ("0s", "10s"):
-        for rtt in ("shortest", "10ms", "30ms"):
-            for pairs in ("different", "same"):
-                original = CUBIC_PAIRS.get((rtt, pairs)) if every == "0s" else None
-                told = f"{original[0]} / {original[1]}, {_jain(original):.2f}" if original else "-"
-                start = "together" if every == "0s" else "10 s apart"
-                yield [rtt, pairs, start, told, *(_two(s, rtt, pairs, every) for s in sources)]
+    yield [source.name]
+    for case in TWO_FLOWS:
+        yield [_two(source, *case)]
+
+
+def _original(rtt: str, pairs: str, every: str) -> Cells:
+    rates = CUBIC_PAIRS.get((rtt, pairs)) if every == "0s" else None
+    told = f"{rates[0]} / {rates[1]}, {_jain(rates):.2f}" if rates else "-"
+    return [rtt, pairs, "together" if every == "0s" else "10 s apart", told]
 
 
 def _two(source: Source, rtt: str, pairs: str, every: str) -> str:
@@ -170,16 +157,14 @@ def _two(source: Source, rtt: str, pairs: str, every: str) -> str:
     return f"{first / 1e6:.4g} / {second / 1e6:.4g}, {jain:.2f}; in recovery {told}"
 
 
-def long_transfer(sources: Sequence[Source]) -> Iterator[Cells]:
+def long_transfer(source: Source) -> Iterator[Cells]:
     """One flow for long, each direction: what the original says in words or figures."""
     found = [
-        (f"{source.name}, {transfer.flow.direction}", dict(_of_transfer(transfer)))
-        for source in sources
+        {"": f"{source.name}, {transfer.flow.direction}"} | dict(_of_transfer(transfer))
         for transfer in source.points("eight_hour_transfer", Transfer)
     ]
-    yield ["", "original, UCL to Manchester", *(name for name, _ in found)]
-    for name, original in LONG_TRANSFER.items():
-        yield [name, original, *(numbers.get(name, "-") for _, numbers in found)]
+    if found:
+        yield from ([numbers.get(name, "-") for numbers in found] for name in ("", *LONG_TRANSFER))
 
 
 def _of_transfer(transfer: Transfer) -> Iterator[tuple[str, str]]:
@@ -201,59 +186,49 @@ def _of_transfer(transfer: Transfer) -> Iterator[tuple[str, str]]:
     yield "RTT, 1 % to 99 %", " to ".join(human(_percentile(rows["srtt_ns"], p), "ns") for p in (1, 99))
 
 
-def udp_loss(sources: Sequence[Source]) -> Iterator[Cells]:
+def udp_loss(source: Source) -> Iterator[Cells]:
     """UDP at nearly the path's rate."""
-    yield ["", "asked", "achieved", "lost"]
-    yield ["original", "81 100 packets/s", "-", "0.014 %"]
-    for source in sources:
-        for point in source.points("udp_loss", Beside):
-            if row := point.row:
-                asked, got = row.numbers["asked_bps"] or 0, row.numbers["udp_bps"] or 0
-                told = f"{human(got, 'bps')}, {got / asked - 1:+.2%}"
-                yield [source.name, human(asked, "bps"), told, human(row.numbers["loss"], "share")]
+    for point in source.points("udp_loss", Beside):
+        if row := point.row:
+            asked, got = row.numbers["asked_bps"] or 0, row.numbers["udp_bps"] or 0
+            told = f"{human(got, 'bps')}, {got / asked - 1:+.2%}"
+            yield [human(asked, "bps"), told, human(row.numbers["loss"], "share")]
 
 
-def web_fetches(sources: Sequence[Source]) -> Iterator[Cells]:
+def web_fetches(source: Source) -> Iterator[Cells]:
     """Times of fetches with and without a retransmission, by what the server's kernel counted."""
-    head = ["where", "loss", "body", "fetches", "with segments sent again"]
-    yield [*head, "mean of those without", "mean of those with", "median of all"]
-    for source in sources:
-        for recovery in source.points("web_fetches", Recovery):
-            path, (flow,) = recovery.plan.path, recovery.plan.phase("measurement").flows
-            assert path is not None
-            told = analysis.latency(analysis.fetches(recovery.table("http_fetch")))
-            loss = human(path.forward.loss, "share") + " each way" * bool(path.reverse.loss)
-            half = told.percentiles[50]
-            yield [
-                source.name,
-                loss,
-                f"{flow.fetch_bytes} B",
-                str(told.fetches),
-                human(told.retransmitted.value if told.retransmitted else None, "share"),
-                human(told.clean.mean(), "ns"),
-                human(told.lossy.mean(), "ns"),
-                human(half.value if half else None, "ns"),
-            ]
+    for recovery in source.points("web_fetches", Recovery):
+        path, (flow,) = recovery.plan.path, recovery.plan.phase("measurement").flows
+        assert path is not None
+        told = analysis.latency(analysis.fetches(recovery.table("http_fetch")))
+        loss = human(path.forward.loss, "share") + " each way" * bool(path.reverse.loss)
+        half = told.percentiles[50]
+        yield [
+            loss,
+            f"{flow.fetch_bytes} B",
+            str(told.fetches),
+            human(told.retransmitted.value if told.retransmitted else None, "share"),
+            human(told.clean.mean(), "ns"),
+            human(told.lossy.mean(), "ns"),
+            human(half.value if half else None, "ns"),
+        ]
 
 
-def queue_and_cwnd(sources: Sequence[Source]) -> Iterator[Cells]:
+def queue_and_cwnd(source: Source) -> Iterator[Cells]:
     """Recoveries of the flow that fills a slow path's queue."""
-    yield ["where", "queue", "recoveries", "cwnd before", "cwnd after", "ratio", "median length", "timeouts"]
-    for source in sources:
-        for recovery in source.points("one_flow_and_its_queue", Recovery):
-            path, found = recovery.plan.path, recovery.found.drop_nulls("end_ns")
-            assert path is not None
-            before, after = (_percentile(found[name], 50) for name in ("cwnd_before", "cwnd_after"))
-            yield [
-                source.name,
-                f"{path.forward.queue.limit_packets} packets",
-                str(found.height),
-                f"{before:g}",
-                f"{after:g}",
-                f"{after / before:.2f}",
-                human(_percentile(found["end_ns"] - found["begin_ns"], 50), "ns"),
-                str(found["kind"].str.contains("Loss").sum()),
-            ]
+    for recovery in source.points("one_flow_and_its_queue", Recovery):
+        path, found = recovery.plan.path, recovery.found.drop_nulls("end_ns")
+        assert path is not None
+        before, after = (_percentile(found[name], 50) for name in ("cwnd_before", "cwnd_after"))
+        yield [
+            f"{path.forward.queue.limit_packets} packets",
+            str(found.height),
+            f"{before:g}",
+            f"{after:g}",
+            f"{after / before:.2f}",
+            human(_percentile(found["end_ns"] - found["begin_ns"], 50), "ns"),
+            str(found["kind"].str.contains("Loss").sum()),
+        ]
 
 
 def _percentile(values: pl.Series, percent: float) -> float:
@@ -270,29 +245,80 @@ def _median(numbers: Sequence[Mapping[str, Any]], name: str) -> float:
     return statistics.median(known) if known else float("nan")
 
 
-TABLES: dict[str, Callable[[Sequence[Source]], Iterator[Cells]]] = {
-    "udp_alone": udp_alone,
-    "tcp_beside_udp": tcp_beside_udp,
-    "two_flows": two_flows,
-    "udp_loss": udp_loss,
-    "long_transfer": long_transfer,
-    "web_fetches": web_fetches,
-    "queue_and_cwnd": queue_and_cwnd,
+@dataclass(frozen=True)
+class Table:
+    """What is always there, head first; and what a source has found, its own columns or rows of its own."""
+
+    first: list[Cells]
+    found: Callable[[Source], Iterator[Cells]]
+    beside: bool = False
+
+    def composed(self, parts: Mapping[str, list[Cells]]) -> list[Cells]:
+        """All rows, of the parts by source."""
+        if not self.beside:
+            return [*self.first, *([name, *cells] for name, part in parts.items() for cells in part)]
+        rows = [[*row] for row in self.first]
+        for part in parts.values():
+            for i, row in enumerate(rows):
+                row.extend(part[i] if i < len(part) else ["-"] * len(part[0]))
+        return rows
+
+
+_UDP_ALONE = [[f"{asked} Mbit/s", f"{got} Mbit/s, {got / asked - 1:+.1%}"] for asked, got in UDP_ALONE]
+_FETCHED = ["fetches", "with segments sent again", "mean of those without", "mean of those with"]
+_RECOVERED = ["recoveries", "cwnd before", "cwnd after", "ratio", "median length", "timeouts"]
+TABLES = {
+    "udp_alone": Table([["original asked", "achieved"], *_UDP_ALONE], udp_alone, beside=True),
+    "tcp_beside_udp": Table(
+        [["where", "TCP", "UDP asked", "UDP, beside TCP", "UDP lost", "TCP, UDP on", "TCP, UDP off"]],
+        tcp_beside_udp,
+    ),
+    "two_flows": Table(
+        [["RTT", "pairs", "start", "original"], *(_original(*case) for case in TWO_FLOWS)],
+        two_flows,
+        beside=True,
+    ),
+    "udp_loss": Table(
+        [["", "asked", "achieved", "lost"], ["original", "81 100 packets/s", "-", "0.014 %"]], udp_loss
+    ),
+    "long_transfer": Table(
+        [["", "original, UCL to Manchester"], *([name, told] for name, told in LONG_TRANSFER.items())],
+        long_transfer,
+        beside=True,
+    ),
+    "web_fetches": Table([["where", "loss", "body", *_FETCHED, "median of all"]], web_fetches),
+    "queue_and_cwnd": Table([["where", "queue", *_RECOVERED]], queue_and_cwnd),
 }
 
+Found = dict[str, dict[str, list[Cells]]]  # by table and source
 
-def markdown(rows: Iterator[Cells]) -> str:
+
+def measured(sources: Sequence[Source], before: Found) -> Found:
+    """What all sources have found; of what they have no valid run, what they had found before."""
+    found = {name: dict(before.get(name, {})) for name in TABLES}
+    for name, table in TABLES.items():
+        for source in sources:
+            part = [*table.found(source)]
+            if any({*cells} != {"-"} for cells in part[table.beside :]):  # columns have a head
+                found[name][source.name] = part
+    return found
+
+
+def markdown(rows: Sequence[Cells]) -> str:
     """A table; its first row is the head."""
     head, *body = rows
     if not body:
         return "\nNo valid run yet.\n\n"
-    lines = [head, ["---"] * len(head), *body]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ["---"] * len(head), *body))
 
 
-def renewed(text: str, sources: Sequence[Source]) -> str:
+def renewed(text: str, found: Found) -> str:
     """A document with its tables of today. KeyError of a table that is not known."""
-    return _TABLE.sub(lambda match: f"{match[1]}{markdown(TABLES[match[2]](sources))}{match[3]}", text)
+
+    def table(match: re.Match[str]) -> str:
+        return f"{match[1]}{markdown(TABLES[match[2]].composed(found[match[2]]))}{match[3]}"
+
+    return _TABLE.sub(table, text)
 
 
 def main() -> int:
@@ -305,7 +331,9 @@ def main() -> int:
     for word in parser.parse_args().sources:
         name, _, results = word.partition("=")
         sources.append(Source(name, Path(results)))
-    DOCUMENT.write_text(renewed(DOCUMENT.read_text(), sources))
+    found = measured(sources, json.loads(FOUND.read_text()))
+    FOUND.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    DOCUMENT.write_text(renewed(DOCUMENT.read_text(), found))
     return 0
 
 

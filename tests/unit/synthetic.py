@@ -412,11 +412,22 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
                 tags = f"dev={dev},handle={handle},host={host},kind={kind},parent={parent},{common}"
                 rows.append(f"qdisc,{tags} " + ",".join(f"{k}={v}i" for k, v in fields.items()) + f",{stamp}")
             rows += _settings(planned, at, host, common, stamp)
+    if phase.hosts[host].sample.cpu:
+        rows += _cpu(phase, host, common, t0)
     if phase.hosts[host].sample.snmp:
         rows += _netstat(phase, host, common, t0, fluid)
     if phase.hosts[host].sample.trace:
         rows += _ca_states(phase, host, common, t0, fluid)
     return rows
+
+
+def _cpu(phase: Phase, host: str, common: str, t0: int) -> Iterator[str]:
+    """Two cores, each second: the second is at rest."""
+    for second in range(phase.duration_ns // 10**9 + 1):
+        at = second * 10**9
+        for core, idle_ms in enumerate((400 * second, 1000 * second)):
+            times = f"user_ms={1000 * second - idle_ms}i,idle_ms={idle_ms}i,iowait_ms=0i"
+            yield f"cpu_core,cpu={core},host={host},{common} {times},mono_ns={at + 10**12}i {t0 + at}"
 
 
 def _netstat(phase: Phase, host: str, common: str, t0: int, fluid: Fluid) -> Iterator[str]:

@@ -111,3 +111,21 @@ def test_queue_tells_devices_apart_and_counts_drops_between_samples() -> None:
     found = analysis.queue(rows)
     assert found.filter(pl.col("dev") == "left")["dropped_packets"].to_list() == [0, 1, 2]
     assert found.filter(pl.col("dev") == "right")["dropped_packets"].to_list() == [0, 1, 2]
+
+
+def test_a_busy_core_is_not_hidden_by_idle_ones() -> None:
+    seconds = range(11)
+    busy_from_7_s = [min(second, 7) * 500 for second in seconds]  # 3 of 10 s without a moment left
+    cores = {"0": busy_from_7_s, "1": [second * 1000 for second in seconds]}
+    rows = [
+        {"host": "router", "cpu": cpu, "t_ns": second * 10**9, "idle_ms": idle[second], "iowait_ms": 0}
+        for cpu, idle in cores.items()
+        for second in seconds
+    ]
+    assert analysis.saturated(pl.DataFrame(rows)) == {"router": pytest.approx(0.3)}
+    assert analysis.saturated(pl.DataFrame(rows[:1])) == {}
+
+
+def test_a_core_that_waits_for_a_disk_has_time_left() -> None:
+    waits = {"host": "router", "cpu": "0", "t_ns": [0, 10**9], "idle_ms": [0, 0], "iowait_ms": [0, 900]}
+    assert analysis.saturated(pl.DataFrame(waits)) == {"router": 0}

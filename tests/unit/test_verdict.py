@@ -89,10 +89,15 @@ def edit_spool(
     run_dir: Path, host: str, field: str, change: Callable[[int], int], phase: str = "measurement"
 ) -> None:
     """Change an integer field in every row of a host's phase."""
+    pattern = re.compile(rf"(?<=[ ,]{field}=)\d+")
+    edit_rows(run_dir, host, phase, lambda row: pattern.sub(lambda n: str(change(int(n[0]))), row))
+
+
+def edit_rows(run_dir: Path, host: str, phase: str, change: Callable[[str], str]) -> None:
+    """Change the rows of a host's phase; what becomes empty is left out."""
     spool = run_dir / "raw" / host / phase / "spool.lp"
     rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
-    pattern = re.compile(rf"(?<=[ ,]{field}=)\d+")
-    write_spool(spool, [pattern.sub(lambda n: str(change(int(n[0]))), row) for row in rows])
+    write_spool(spool, filter(None, map(change, rows)))
 
 
 def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
@@ -102,7 +107,15 @@ def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
     manifest = read_json(run_dir / "manifest.json")
     assert manifest["run"] == RUN_ID
     assert manifest["rows"] == {
-        "spooled": {"tcp_info": 1100, "udp": 82, "http_fetch": 0, "qdisc": 1624, "snmp": 48, "web100": 8},
+        "spooled": {
+            "tcp_info": 1100,
+            "udp": 82,
+            "http_fetch": 0,
+            "qdisc": 1624,
+            "snmp": 48,
+            "web100": 8,
+            "cpu_core": 310,
+        },
         "lost": 0,
         "influxdb": None,
     }
@@ -294,6 +307,16 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
     "the sampler said nothing": (
         events("router", "sampler", event="x"),
         "router: share of samples missed not known",
+    ),
+    "a core had no time left": (
+        lambda run_dir: edit_spool(run_dir, "router", "idle_ms", lambda _: 0),
+        "router: share of the time in which a core had no time left is 100 %, more than 5 %",
+    ),
+    "cores were not sampled": (
+        lambda run_dir: edit_rows(
+            run_dir, "router", "measurement", lambda row: re.sub("^cpu_core.*", "", row)
+        ),
+        "router: share of the time in which a core had no time left not known: its cores were not sampled",
     ),
     "the agent was killed": (
         events("router", "sampler", event="spool_mended"),

@@ -8,6 +8,7 @@ from dumbbell.analysis.connection import PIPE, SAMPLED_FROM, budget, samples, si
 from dumbbell.analysis.cross_traffic import beside, growth_by_period, on_off, periods
 from dumbbell.analysis.fairness import convergence_ns, fairness, jain_index
 from dumbbell.analysis.fetches import Latency, fetch_counters, fetch_summary, fetches, latency
+from dumbbell.analysis.processor import saturated
 from dumbbell.analysis.rates import (
     COUNTED_FROM,
     MIN_COVER,
@@ -81,6 +82,7 @@ __all__ = [
     "ratio_interval",
     "recoveries",
     "samples",
+    "saturated",
     "sender_counter",
     "share_interval",
     "signals",

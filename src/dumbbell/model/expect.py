@@ -48,6 +48,11 @@ class Validity(Strict):
         description="of a host's samples, and of the records of its trace",
         json_schema_extra={"default": "5%"},
     )
+    cpu_saturated: Ratio = Field(
+        default=0.05,
+        description="of the measurement's time, in which a core of a host had less than 1 % left",
+        json_schema_extra={"default": "5%"},
+    )
 
 
 class BaseExpectation(Strict):

@@ -117,6 +117,7 @@ class CaseResolver:
                 start_error_ns=validity.start_error,
                 unexpected_drops=validity.unexpected_drops,
                 missed_samples=validity.missed_samples,
+                cpu_saturated=validity.cpu_saturated,
             ),
             expect=expect,
         )

@@ -92,6 +92,7 @@ def judge(
     judge.clocks()
     judge.flows()
     judge.samples()
+    judge.cpus()
     judge.sources()
     judge.stored(stored or {})
     judge.expectations()
@@ -555,6 +556,23 @@ class _Judge:
                     unit="share",
                     what="share of samples missed",
                     missing="the agent did not report on its sampler",
+                )
+
+    def cpus(self) -> None:
+        """No host was held up by a core that had no time left, for longer than is allowed."""
+        rows = self.tables.get("cpu_core")
+        busy = {} if rows is None else analysis.saturated(rows.filter(IN_MEASUREMENT))
+        for host, part in self.measurement.hosts.items():
+            if part.sample.cpu:
+                self.close(
+                    "CPU saturated",
+                    host,
+                    0,
+                    busy.get(host),
+                    tolerance=self.point.validity.cpu_saturated,
+                    unit="share",
+                    what="share of the time in which a core had no time left",
+                    missing="its cores were not sampled",
                 )
 
     def killed(self, host: str) -> bool:

@@ -1,0 +1,35 @@
+"""Whether processors kept up."""
+
+from __future__ import annotations
+
+import polars as pl
+
+IDLE_SHARE = 0.01  # of an interval between two samples; less is no time left
+
+
+def saturated(cpu_core: pl.DataFrame) -> dict[str, float]:
+    """Share of the sampled time in which a host's busiest core had less than 1 % idle, by host.
+
+    ``cpu_core`` has the kernel's counters ``idle_ms`` and ``iowait_ms`` of each core, and ``t_ns``. A virtual
+    machine's kernel takes most of the time in which it waited for the machine's core for its own work. Hosts
+    with fewer than two samples are absent.
+    """
+    idle_ns = (pl.col("idle_ms") + pl.col("iowait_ms")) * 1_000_000
+    intervals = (
+        cpu_core.sort("t_ns")
+        .select(
+            "host",
+            "cpu",
+            *(
+                now.diff().over("host", "cpu").alias(name)
+                for name, now in (
+                    ("idle_ns", idle_ns),
+                    ("dt_ns", pl.col("t_ns")),
+                )
+            ),
+        )
+        .drop_nulls()
+    )
+    busy_ns = pl.col("dt_ns").filter(pl.col("idle_ns") < IDLE_SHARE * pl.col("dt_ns")).sum()
+    cores = intervals.group_by("host", "cpu").agg(share=busy_ns / pl.col("dt_ns").sum())
+    return dict(cores.group_by("host").agg(pl.col("share").max()).iter_rows())
