@@ -32,6 +32,7 @@ NOT_RUN = "not run"
 POINT_NS = 75 * 10**9  # that preparing, fetching and judging a point take in the virtual lab
 STATUS = {"passed": 0, "failed": 1}  # what else became of a run is no statement about TCP
 NO_STATEMENT = 2
+INTERRUPTED = 130  # as shells say it of a program that SIGINT has ended
 
 
 class Entry(Strict):
@@ -185,9 +186,13 @@ def run_entry(
     playbook = Path(sys.executable).with_name("ansible-playbook")
     words = [f"{key}={value}" for key, value in asked.items() if value is not None]
     extra = [word for variable in words for word in ("-e", variable)]
-    subprocess.run(
-        [str(playbook), "--inventory", str(inventory), f"playbooks/{name}.yml", *extra], check=False
-    )
+    command = [str(playbook), "--inventory", str(inventory), f"playbooks/{name}.yml", *extra]
+    with subprocess.Popen(command) as running:
+        try:
+            running.wait()
+        except KeyboardInterrupt:
+            running.wait()  # it has heard that too, and may ask whether to stop its agents
+            raise
 
 
 def _outcome(entry: Entry, run: RunDir | None) -> Outcome:
@@ -217,12 +222,20 @@ def main() -> int:
     except (ScenarioError, InventoryError) as error:
         print(error, file=sys.stderr)
         return NO_STATEMENT
+    except KeyboardInterrupt:
+        return interrupted()
     for outcome in outcomes:
         profile = f" {outcome.entry.profile}" if outcome.entry.profile else ""
         print(f"{outcome.state:12}  {outcome.entry.scenario}{profile}  {outcome.run_dir or ''}")
         for reason in outcome.reasons:
             print(f"{'':14}{reason}")
     return max(STATUS.get(outcome.state, NO_STATEMENT) for outcome in outcomes)
+
+
+def interrupted() -> int:
+    """Say how to go on; the exit status."""
+    print("Interrupted. The same command goes on where it was.", file=sys.stderr)
+    return INTERRUPTED
 
 
 def told(suite: Suite, plans: Sequence[Plan]) -> Iterator[str]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -11,7 +16,7 @@ from synthetic import REPOSITORY, inventory
 from dumbbell.model import ScenarioError
 from dumbbell.plan import plan
 from dumbbell.rundir import RunDir
-from dumbbell.suite import NOT_RUN, Suite, find_run, load, planned, run_suite
+from dumbbell.suite import INTERRUPTED, NOT_RUN, Suite, find_run, load, planned, run_suite
 
 SCENARIOS = REPOSITORY / "scenarios"
 SUITES = sorted(REPOSITORY.glob("suites/*.yml"))
@@ -74,3 +79,39 @@ def test_what_would_not_end_within_the_budget_is_not_begun(tmp_path: Path) -> No
     assert (outcome.state, outcome.run_dir) == (NOT_RUN, None)
     assert outcome.reasons == ("it takes about 2 min, and 1 min are left of the budget of 1 min",)
     assert not (tmp_path / "results").exists()
+
+
+PLAYBOOK = """#!/bin/sh
+trap 'touch "$0.answered"; exit 1' INT
+echo begun
+while :; do sleep 0.05; done
+"""
+
+
+def test_an_interrupt_is_for_the_playbook_to_answer(tmp_path: Path) -> None:
+    for name in ("python", "ansible-inventory"):
+        (tmp_path / name).symlink_to(Path(sys.executable).with_name(name))
+    playbook = tmp_path / "ansible-playbook"
+    playbook.write_text(PLAYBOOK)
+    playbook.chmod(0o755)
+    command = [f"{tmp_path}/python", "-m", "dumbbell.suite", "suites/tiny.yml"]
+    command += ["--results", f"{tmp_path}/runs"]
+    packages = os.pathsep.join([str(REPOSITORY / "src"), sysconfig.get_path("purelib")])
+    with subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        env=os.environ | {"PYTHONPATH": packages},
+        start_new_session=True,  # a terminal sends the signal to all processes of its group
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as suite_process:
+        assert suite_process.stdout is not None
+        assert suite_process.stdout.readline() == "begun\n"
+        os.killpg(suite_process.pid, signal.SIGINT)
+        _, said = suite_process.communicate(timeout=30)
+    assert (suite_process.returncode, said) == (
+        INTERRUPTED,
+        "Interrupted. The same command goes on where it was.\n",
+    )
+    assert playbook.with_suffix(".answered").exists()

@@ -22,7 +22,7 @@ from dumbbell.nightly.night import Acknowledgement, NightError, run_night, summa
 from dumbbell.plan import InventoryError
 from dumbbell.rundir import write_json
 from dumbbell.store.influx import InfluxError, InfluxTarget
-from dumbbell.suite import NO_STATEMENT, Suite, load
+from dumbbell.suite import NO_STATEMENT, Suite, interrupted, load
 
 
 def main() -> int:
@@ -39,6 +39,8 @@ def main() -> int:
     except (ScenarioError, InventoryError, NightError) as error:
         print(error, file=sys.stderr)
         return NO_STATEMENT
+    except KeyboardInterrupt:
+        return interrupted()
     for outcome in night.outcomes:
         print(f"{outcome.state:12}  {outcome.entry.scenario} {outcome.entry.profile or ''}")
         print("".join(f"{'':14}{reason}\n" for reason in outcome.reasons), end="")
