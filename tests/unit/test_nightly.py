@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from synthetic import write_run
 
 from dumbbell.model import ScenarioError
 from dumbbell.nightly import page, tell
 from dumbbell.nightly.changes import changes, confirmed, fresh
 from dumbbell.nightly.history import History, Series
-from dumbbell.nightly.night import Acknowledgement, Finding, NightError, judge, run_night
+from dumbbell.nightly.night import Acknowledgement, Finding, NightError, judge, run_night, summary
+from dumbbell.plan import Inventory, plan
+from dumbbell.store.collect import collect
 from dumbbell.store.values import VALUES
 from dumbbell.suite import Entry, Suite, load
 from playbooks import REPOSITORY
@@ -296,3 +299,15 @@ def test_the_page_shows_a_boundary_between_testbeds(nights: Nights, tmp_path: Pa
     text = page.render(tmp_path, nights.history).read_text()
     assert text.count("<svg") == 1
     assert "Another testbed since 2026-01-04: sender1 kernel 6.12 to 6.18" in text
+
+
+def test_a_home_may_be_given_from_the_checkout_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = REPOSITORY / "scenarios" / "two_flow_fairness.yml"
+    run_dir = tmp_path / "home" / "nights" / night(1) / f"{night(1)}_two_flow_fairness"
+    write_run(run_dir, scenario)
+    (run_dir / "plan.json").write_bytes(plan(scenario, Inventory.read(INVENTORY)).to_json())
+    verdict = collect(run_dir, None)  # nothing of the night is left to run
+    monkeypatch.chdir(tmp_path)
+    suite = Suite(name="x", title="y", runs=[Entry(scenario=str(scenario))])
+    (told,) = summary(run_night(suite, INVENTORY, Path("home")))["runs"]
+    assert (told["directory"], told["state"]) == (run_dir.name, verdict.state)

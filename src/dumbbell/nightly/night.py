@@ -100,6 +100,7 @@ def run_night(
     ``home`` has ``history.sqlite`` and a directory for each night. One that was broken off goes on.
     NightError if another is under way; ScenarioError or InventoryError if nothing can be planned.
     """
+    home = home.resolve()  # as run directories are
     with _alone(home):
         planned(suite, Inventory.read(inventory))  # before there is a night to go on with
         (home / _UNDER_WAY).touch()
