@@ -113,10 +113,10 @@ type HostPlan struct {
 // An Action is something to start.
 type Action struct {
 	At       time.Duration `json:"at_ns"` // from t0
-	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, command_server, command_client, ping, tcp_ping, tcp_listen or path
+	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, command_server, command_client, ping, tcp_ping, tcp_listen, path or capture
 	Flow     string        `json:"flow,omitempty"`
 	Argv     []string      `json:"argv,omitempty"`     // only commands have it
-	Name     string        `json:"name,omitempty"`     // of what belongs to no flow
+	Name     string        `json:"name,omitempty"`     // of what belongs to no flow: of a capture, its interface
 	Commands [][]string    `json:"commands,omitempty"` // of tc, word by word; only path has them
 	Dst      netip.Addr    `json:"dst,omitzero"`
 	DstPort  uint16        `json:"dst_port,omitempty"` // only tcp_ping and tcp_listen have it
@@ -337,6 +337,9 @@ func (p *Plan) check() error {
 			require(fileName.MatchString(a.Name) && a.Name != "restore", key+".name", "%q is not a name of letters, digits, _ . and -, or is restore", a.Name)
 			require(len(a.Commands) > 0, key+".commands", "missing")
 			require(batchable(a.Commands), key+".commands", "a word is empty, or has blanks, quotes or #")
+		case "capture":
+			require(a.Flow == "" && len(a.Argv) == 0 && !a.Dst.IsValid(), key, "a capture has the name of an interface alone")
+			require(fileName.MatchString(a.Name), key+".name", "%q is no name of an interface: letters, digits, _ . and -", a.Name)
 		case "ping", "tcp_ping", "tcp_listen":
 			require((a.Kind != "ping") == (a.DstPort > 0), key+".dst_port", "a tcp_ping and a tcp_listen have one, and nothing else")
 			require(a.Flow == "" && len(a.Argv) == 0, key, "a %s has neither flow nor argv", a.Kind)
@@ -345,7 +348,7 @@ func (p *Plan) check() error {
 			require(a.Kind == "tcp_listen" || a.Count > 0, key+".count", "must be positive, is %d", a.Count)
 			require(a.Kind == "tcp_listen" || a.Interval > 0, key+".interval_ns", "must be positive, is %d", a.Interval)
 		default:
-			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, command_server, command_client, ping, tcp_ping, tcp_listen, path", a.Kind)
+			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, command_server, command_client, ping, tcp_ping, tcp_listen, path, capture", a.Kind)
 		}
 	}
 	require(batchable(p.Own().Restore), fmt.Sprintf("hosts[%q].restore", p.Host), "a word is empty, or has blanks, quotes or #")

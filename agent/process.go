@@ -53,6 +53,8 @@ func commandLine(p *Plan, a Action) (args []string, output string) {
 		return append(args, f.arguments()...), "iperf3-" + f.Name + "-client.json"
 	case "command_server", "command_client":
 		return a.Argv, strings.Replace(a.Kind, "_", "-"+a.Flow+"-", 1) + ".txt"
+	case "capture":
+		return captureCommand(a.Name), "capture-" + a.Name + ".pcap"
 	case "path":
 		return []string{"tc", "-batch", "-"}, "path-" + a.Name + ".txt"
 	case "ping":

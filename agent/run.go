@@ -198,6 +198,8 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 				r.fail(r.runEnd(ctx, a, ends[a.String()], rows))
 			case "path":
 				r.fail(r.runPath(ctx, a, samples))
+			case "capture":
+				r.fail(r.runCapture(ctx, a))
 			case "tcp_ping":
 				r.fail(r.runTCPPing(ctx, a))
 			case "tcp_listen":
@@ -283,6 +285,8 @@ func (r *run) preflight(ctx context.Context) error {
 			program = a.Argv[0]
 		case "path":
 			program = "tc"
+		case "capture":
+			program = "tcpdump"
 		}
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%s needs the program %s: %w", a.Kind, program, err)

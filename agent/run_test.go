@@ -201,6 +201,8 @@ type event struct {
 	Median  int64 `json:"achieved_interval_ns"`
 	Records int64
 	Lost    int64
+	Packets int
+	Dropped int
 }
 
 // events returns all events of a name so far.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from captures import Packet, packets
 from lab import Lab
 from runs import MS, Finished, S, run_in_time
 
@@ -15,6 +16,10 @@ pytestmark = pytest.mark.e2e
 
 SCENARIO = Path(__file__).with_name("fetches.yml")
 RTT_NS = 19.6 * MS  # of 20 ms, to the tolerance of a path
+
+
+def forward(packet: Packet) -> bool:
+    return packet.src.startswith("198.18.1.")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +76,25 @@ def test_lost_segments_are_counted_where_they_were_sent_again(
         counted = finished.table("snmp").filter(phase="measurement", host=host, name="TcpRetransSegs")
         assert int(flow["retransmits"].sum()) <= int(counted["delta"].sum())
     assert int(web["retransmits"].sum()) > 0
+
+
+def test_captures_have_every_packet_on_both_sides_of_the_bottleneck(
+    finished: Finished, fetched: pl.DataFrame
+) -> None:
+    assert finished.facts("packets not captured") == {"router vec1": 0, "router vec2": 0}
+    before, behind = (
+        [
+            packet
+            for packet in packets(finished.dir / f"raw/router/measurement/capture-{device}.pcap")
+            if forward(packet)
+        ]
+        for device in ("vec1", "vec2")
+    )
+    sent = fetched.filter(flow="web")["segments"].sum()
+    assert sum(packet.src == "198.18.1.11" and packet.payload > 0 for packet in before) == sent
+    drops = finished.table("qdisc").filter(pl.col("kind") != "htb", phase="measurement", dev="vec2")
+    counted = drops.group_by("handle").agg(pl.col("drops").max() - pl.col("drops").min())["drops"].sum()
+    assert len(before) - len(behind) == counted > 0
 
 
 def test_open_connections_are_sampled(finished: Finished, fetched: pl.DataFrame) -> None:

@@ -278,6 +278,10 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, rows: It
         events.append({"unix_ns": end, "event": "sampler"} | sampler | achieved)
         if own.sample.trace:
             events.append({"unix_ns": end, "event": "trace", "records": 1000, "lost": 0})
+    for action in own.actions:
+        if action.kind == "capture":
+            counts = {"name": action.name, "packets": 9_500, "dropped": 0}
+            events.append({"unix_ns": end, "event": "capture"} | counts)
     watched = {"steps": 0, "largest_step_ns": 0, "drift_ns": 12_000}
     events.append({"unix_ns": end, "event": "clock_watched"} | watched)
     events.append({"unix_ns": end + 1_000_000, "event": "done"})

@@ -15,7 +15,7 @@ from synthetic import REPOSITORY, inventory
 
 from dumbbell.model import NetworkPath, ScenarioError
 from dumbbell.plan import Direction, Flow, PingAction, Plan, Point, Sample, describe, plan
-from dumbbell.plan.document import CommandAction, TcpListenAction, TcpPingAction
+from dumbbell.plan.document import CaptureAction, CommandAction, TcpListenAction, TcpPingAction
 from dumbbell.plan.path import resolve_path
 from dumbbell.plan.ports import EPHEMERAL
 
@@ -163,6 +163,24 @@ def test_traces_are_of_every_host_and_ebpf_where_tcp_is_sampled(tmp_path: Path) 
     assert not any(
         part.sample.trace or part.sample.ebpf for part in point.phase("calibration").hosts.values()
     )
+
+
+def test_captures_are_of_both_sides_of_the_router(tmp_path: Path) -> None:
+    flows = {"udp": {"kind": "udp", "from": "senders[1]", "to": "receivers[1]", "rate": "1mbit"}}
+    point = only(tmp_path, scenario(flows, sampling={"capture": True}))
+    actions = {host: part.actions for host, part in point.phase("measurement").hosts.items()}
+    assert [(a.at_ns, a.kind, a.name) for a in actions["router"] if isinstance(a, CaptureAction)] == [
+        (-1_000_000_000, "capture", "vec1"),
+        (-1_000_000_000, "capture", "vec2"),
+    ]
+    assert "-1.000 s  capture vec2" in describe(plan(tmp_path / "x.yml", inventory()))
+    assert not any(
+        a.kind == "capture" for part in point.phase("calibration").hosts.values() for a in part.actions
+    )
+    without = inventory()
+    without.groups["routers"] = []
+    with pytest.raises(ScenarioError, match=r"sampling\.capture: needs a host in the group routers"):
+        plan(tmp_path / "x.yml", without)
 
 
 @pytest.mark.parametrize("source", ["trace", "ebpf"])

@@ -662,14 +662,14 @@ def test_loss_that_comes_within_a_run_excuses_no_drop_before_it(changing: Path, 
 def _traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("traced")
     text = (REPOSITORY / "scenarios/two_flow_fairness.yml").read_text()
-    (folder / "two_flow_fairness.yml").write_text(f"{text}\nsampling: {{trace: true}}\n")
+    (folder / "two_flow_fairness.yml").write_text(f"{text}\nsampling: {{trace: true, capture: true}}\n")
     write_run(folder / "run", folder / "two_flow_fairness.yml")
     return folder / "run"
 
 
 @pytest.fixture
 def traced(_traced: Path, tmp_path: Path) -> Path:
-    """A run that asked for traces and has them; a test may damage it."""
+    """A run that asked for traces and captures, and has them; a test may damage it."""
     return Path(shutil.copytree(_traced, tmp_path / "traced"))
 
 
@@ -680,6 +680,7 @@ def test_a_traced_run(traced: Path) -> None:
     assert found["source", "router"] == "trace"
     assert found["trace records lost", "sender1"] == 0
     assert found["connections traced", "flow1 sender1"] == found["connections traced", "flow1 receiver1"] == 1
+    assert found["packets not captured", "router vec1"] == found["packets not captured", "router vec2"] == 0
     probes = pl.read_parquet(traced / "tcp_probe.parquet")
     assert probes.height == read_json(traced / "manifest.json")["rows"]["spooled"]["tcp_probe"] == 1100
 
@@ -715,6 +716,18 @@ LACKING: dict[str, tuple[Callable[[Path], None], str]] = {
         "receiver2: share of trace records lost is 9.09 %, more than 5 %",
     ),
     "a connection": (untraced, "flow1 receiver1: 0 of 1 connections traced"),
+    "packets": (
+        text(
+            "raw/router/measurement/events.jsonl",
+            '"vec1", "packets": 9500, "dropped": 0',
+            '"vec1", "packets": 9500, "dropped": 9500',
+        ),
+        "router vec1: share of packets that the capture lost is 50 %, more than 5 %",
+    ),
+    "the capture's report": (
+        text("raw/router/measurement/events.jsonl", '"vec1", "packets"', '"vec3", "packets"'),
+        "router vec1: share of packets that the capture lost not known: the agent did not report on it",
+    ),
 }
 
 

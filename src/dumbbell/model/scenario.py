@@ -71,6 +71,9 @@ class Sampling(Strict):
     ebpf: bool = Field(
         default=False, description="what programs in the kernel count of TCP flows, beside tcp_info"
     )
+    capture: bool = Field(
+        default=False, description="headers of all packets at the router's interfaces, by tcpdump"
+    )
 
 
 class Scenario(Strict):

@@ -29,6 +29,7 @@ from dumbbell.plan.document import (
     SERVER_LEAD_NS,
     SERVER_SENDS,
     Action,
+    CaptureAction,
     CommandAction,
     Expectation,
     Flow,
@@ -50,6 +51,7 @@ from dumbbell.plan.schedule import periods_span, steps
 from dumbbell.words import listed
 
 CALIBRATION_INTERVAL_NS = 100_000_000  # in which the router's counters are read, at most
+CAPTURE_LEAD_NS = 1_000_000_000  # in which tcpdump gets ready
 
 Ends = tuple[str, str]
 Actions = list[tuple[str, Action]]
@@ -547,7 +549,11 @@ class CaseResolver:
         return start, end
 
     def _check_sources(self, flows: Sequence[Flow]) -> None:
-        """Traces and eBPF know connections by both of their ports."""
+        """Traces and eBPF know connections by both of their ports; captures are a router's."""
+        if self.scenario.sampling.capture and not self.inventory.groups.get("routers"):
+            self._refuse(
+                ("sampling", "capture"), "needs a host in the group routers, and the inventory has none"
+            )
         for source in ("trace", "ebpf"):
             for flow in flows:
                 if getattr(self.scenario.sampling, source) and flow.kind in CHOSEN_PORTS:
@@ -585,6 +591,8 @@ class CaseResolver:
         }
         changes = [(host, action) for host in routers for action in _changes(path)]
         actions: Actions = [*_ends(flows), *self.pings, *self.commands, *changes]
+        if self.scenario.sampling.capture:
+            actions += [(host, capture) for host in routers for capture in self._captures(host)]
         samples = {}
         for host in {*routers, *(host for host, _ in actions)}:
             tcp = [f.name for f in flows if f.name in sampled and host in (f.src_host, f.dst_host)]
@@ -606,6 +614,10 @@ class CaseResolver:
             actions=actions,
             samples=samples,
         )
+
+    def _captures(self, router: str) -> Iterator[CaptureAction]:
+        for interface in self.inventory.hosts[router].experiment_interfaces.values():
+            yield CaptureAction(at_ns=-CAPTURE_LEAD_NS, kind="capture", name=interface.device)
 
     def _phase(
         self,

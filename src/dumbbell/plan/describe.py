@@ -7,6 +7,7 @@ from typing import Any
 
 from dumbbell.plan.document import (
     Action,
+    CaptureAction,
     Flow,
     PathAction,
     Phase,
@@ -110,7 +111,7 @@ def _action(action: Action) -> str:
         return f"tcp_ping {action.dst}:{action.dst_port}, {action.count} times every {every}"
     if isinstance(action, TcpListenAction):
         return f"tcp_listen {action.dst_port}"
-    return f"{action.kind} {action.name if isinstance(action, PathAction) else action.flow}"
+    return f"{action.kind} {action.name if isinstance(action, PathAction | CaptureAction) else action.flow}"
 
 
 # --- flows over time ------------------------------------------------------------------------------

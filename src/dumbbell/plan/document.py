@@ -183,6 +183,14 @@ class PathAction(Part):
     name: str
 
 
+class CaptureAction(Part):
+    """Capture the headers of all packets at an interface until the phase ends, by tcpdump."""
+
+    at_ns: int
+    kind: Literal["capture"]
+    name: str  # of the interface
+
+
 class CommandAction(Part):
     """Start a program of one end of a flow."""
 
@@ -193,7 +201,7 @@ class CommandAction(Part):
 
 
 Action = Annotated[
-    FlowAction | PingAction | TcpPingAction | TcpListenAction | PathAction | CommandAction,
+    FlowAction | PingAction | TcpPingAction | TcpListenAction | PathAction | CaptureAction | CommandAction,
     Field(discriminator="kind"),
 ]
 

@@ -597,6 +597,9 @@ class _Judge:
         tcp_info = self.tables["tcp_info"].filter(pl.col("phase") == "measurement")
         counted = tcp_info.filter(pl.col("segs_seen").is_not_null()) if "segs_seen" in tcp_info else None
         for host, part in self.measurement.hosts.items():
+            for action in part.actions:
+                if action.kind == "capture":
+                    self.capture(host, action.name)
             if part.sample.trace and self.source(host, "trace"):
                 event = self.run.event("trace", host=host, phase="measurement") or {}
                 lost, records = event.get("lost"), event.get("records")
@@ -613,6 +616,21 @@ class _Judge:
                 self.connections("traced", host, self.tables.get("tcp_probe"))
             if part.sample.ebpf and self.source(host, "ebpf"):
                 self.connections("counted by eBPF", host, counted)
+
+    def capture(self, host: str, device: str) -> None:
+        """The kernel had room for the packets of an interface that were to be captured."""
+        event = self.run.event("capture", host=host, phase="measurement", name=device) or {}
+        packets, dropped = event.get("packets"), event.get("dropped")
+        self.close(
+            "packets not captured",
+            f"{host} {device}",
+            0,
+            None if packets is None or dropped is None else dropped / max(packets + dropped, 1),
+            tolerance=self.point.validity.missed_samples,
+            unit="share",
+            what="share of packets that the capture lost",
+            missing="the agent did not report on it",
+        )
 
     def source(self, host: str, source: str) -> bool:
         """Whether the agent of a host had a source with all that belongs to it."""
