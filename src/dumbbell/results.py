@@ -35,6 +35,11 @@ _TABLE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 # Of the originals. Rates in Mbit/s, as printed there.
 UDP_ALONE = ((50, 51), (100, 101), (300, 301), (500, 510), (800, 655))  # asked, actual
+REJECTS = (  # UDP asked, sent again, dropped by the router, of them UDP, rejected because of timestamps
+    ("50 Mbit/s", 23716, 415, "-", 22240),
+    ("500 Mbit/s", 29407, 2017, "-", 19694),
+    ("800 Mbit/s", 7892, 1282, "-", 5389),
+)
 CUBIC_PAIRS = {  # RTT, pairs: flow1, flow2
     ("shortest", "different"): (442, 499),
     ("10ms", "different"): (206, 198),
@@ -117,6 +122,24 @@ def tcp_beside_udp(source: Source) -> Iterator[Cells]:
             yield [control, human(wanted, "bps"), *medians]
 
 
+def rejects(source: Source) -> Iterator[Cells]:
+    """What TCP sent again beside UDP, and why."""
+    points = [point for point in source.points("on_off_udp", Beside) if point.has_both and point.row]
+    for point in sorted(points, key=_asked_bps):
+        (flow,), _ = point.ends
+        counts = point.repaired()
+        names = ("sent_again", "dropped", "dropped_udp", "rejected")
+        yield [
+            flow.congestion_control or "TCP",
+            human(_asked_bps(point), "bps"),
+            *(f"{counts[name]:.0f}" for name in names),
+        ]
+
+
+def _asked_bps(point: Beside) -> float:
+    return (point.row.numbers["asked_bps"] if point.row else None) or 0
+
+
 def _by_load(source: Source, control: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
     """Numbers of the points with this congestion control, '' for UDP alone, by the rate asked of UDP."""
     found: dict[float, list[Mapping[str, Any]]] = {}
@@ -197,7 +220,7 @@ def udp_loss(source: Source) -> Iterator[Cells]:
 
 def web_fetches(source: Source) -> Iterator[Cells]:
     """Times of fetches with and without a retransmission, by what the server's kernel counted."""
-    for recovery in source.points("web_fetches", Recovery):
+    for recovery in sorted(source.points("web_fetches", Recovery), key=_loss_and_size):
         path, (flow,) = recovery.plan.path, recovery.plan.phase("measurement").flows
         assert path is not None
         told = analysis.latency(analysis.fetches(recovery.table("http_fetch")))
@@ -214,9 +237,15 @@ def web_fetches(source: Source) -> Iterator[Cells]:
         ]
 
 
+def _loss_and_size(recovery: Recovery) -> tuple[float, float, int]:
+    path, (flow,) = recovery.plan.path, recovery.plan.phase("measurement").flows
+    assert path is not None
+    return path.reverse.loss, path.forward.loss, flow.fetch_bytes or 0
+
+
 def queue_and_cwnd(source: Source) -> Iterator[Cells]:
     """Recoveries of the flow that fills a slow path's queue."""
-    for recovery in source.points("one_flow_and_its_queue", Recovery):
+    for recovery in sorted(source.points("one_flow_and_its_queue", Recovery), key=_queue_packets):
         path, found = recovery.plan.path, recovery.found.drop_nulls("end_ns")
         assert path is not None
         before, after = (_percentile(found[name], 50) for name in ("cwnd_before", "cwnd_after"))
@@ -229,6 +258,12 @@ def queue_and_cwnd(source: Source) -> Iterator[Cells]:
             human(_percentile(found["end_ns"] - found["begin_ns"], 50), "ns"),
             str(found["kind"].str.contains("Loss").sum()),
         ]
+
+
+def _queue_packets(recovery: Recovery) -> int:
+    path = recovery.plan.path
+    assert path is not None
+    return path.forward.queue.limit_packets or 0
 
 
 def _percentile(values: pl.Series, percent: float) -> float:
@@ -272,6 +307,13 @@ TABLES = {
     "tcp_beside_udp": Table(
         [["where", "TCP", "UDP asked", "UDP, beside TCP", "UDP lost", "TCP, UDP on", "TCP, UDP off"]],
         tcp_beside_udp,
+    ),
+    "rejects": Table(
+        [
+            ["where", "TCP", "UDP", "sent again", "dropped by the router", "of them UDP", "rejected"],
+            *(["original", "rapid", *map(str, counts)] for counts in REJECTS),
+        ],
+        rejects,
     ),
     "two_flows": Table(
         [["RTT", "pairs", "start", "original"], *(_original(*case) for case in TWO_FLOWS)],

@@ -130,21 +130,35 @@ class Beside(Report):
             "(TCP_INFO), of UDP by its receiver. What UDP lacks of what is asked of it was lost on the way.",
         )
 
-    @part
-    def netstat(self) -> str:
-        """Counters of netstat in each period, of the hosts at both ends of TCP's flows, and drops."""
+    @cached_property
+    def grown(self) -> pl.DataFrame:
+        """:func:`analysis.growth_by_period` of netstat's counters, by ``name`` and ``side``, or Missing."""
         tcp, _ = self.ends
         if not tcp:
             raise Missing("There is no TCP flow whose hosts would count.")
-        snmp = self.table("snmp").rename({"delta": "growth"})
-        grown = analysis.growth_by_period(snmp, self.spans, ["host", "name"], "growth")
-        rows = []
-        for side, names, hosts in (
-            ("receiver", RECEIVER, [flow.dst_host for flow in tcp]),
-            ("sender", SENDER, [flow.src_host for flow in tcp]),
-        ):
-            own = grown.filter(pl.col("host").is_in(hosts))
-            rows += [[f"{name}, {side}", *self._cells(own.filter(name=name))] for name in names]
+        sides = {flow.dst_host: "receiver" for flow in tcp} | {flow.src_host: "sender" for flow in tcp}
+        own = self.table("snmp").filter(pl.col("host").is_in(sides)).rename({"delta": "growth"})
+        own = own.with_columns(side=pl.col("host").replace_strict(sides))
+        return analysis.growth_by_period(own, self.spans, ["host", "name", "side"], "growth")
+
+    def repaired(self) -> dict[str, float]:
+        """Segments that TCP sent again, those rejected by PAWS, packets the router dropped, of them UDP."""
+        counted = {
+            "sent_again": self.grown.filter(name="TcpRetransSegs", side="sender"),
+            "rejected": self.grown.filter(name="TcpExtPAWSEstab", side="receiver"),
+            "dropped": self._dropped(),
+        }
+        totals = {name: float(rows["growth"].sum()) for name, rows in counted.items()}
+        return totals | {"dropped_udp": float(self.beside["lost_packets"].sum())}
+
+    @part
+    def netstat(self) -> str:
+        """Counters of netstat in each period, of the hosts at both ends of TCP's flows, and drops."""
+        rows = [
+            [f"{name}, {side}", *self._cells(self.grown.filter(name=name, side=side))]
+            for side, names in (("receiver", RECEIVER), ("sender", SENDER))
+            for name in names
+        ]
         try:
             rows.append(["dropped by the router", *self._cells(self._dropped())])
         except Missing as missing:
