@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"time"
 )
 
 const (
@@ -30,33 +29,19 @@ var captureCounts = regexp.MustCompile(`(?m)^(\d+) packets? captured$(?s:.*)^(\d
 // runCapture captures until the phase ends, and records how many packets there
 // are and how many the kernel had no room for.
 func (r *run) runCapture(ctx context.Context, a Action) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	over := time.AfterFunc(time.Until(r.t0.Add(r.plan.Duration)), cancel)
-	defer over.Stop()
-	p, err := r.newProcess(ctx, a)
-	if err != nil {
+	said, err := r.runUntil(ctx, a, r.plan.Duration)
+	if err != nil || said == nil { // it failed, or the run was aborted before it began
 		return err
 	}
-	defer p.close()
-	if sleepUntil(ctx, r.t0.Add(a.At)) != nil {
-		return nil
-	}
-	if err := p.start(); err != nil {
-		return err
-	}
-	if err := p.wait(); err != nil {
-		return err
-	}
-	counts := captureCounts.FindStringSubmatch(string(p.stderr))
+	counts := captureCounts.FindSubmatch(said)
 	if counts == nil {
-		return fmt.Errorf("%s: tcpdump did not tell how many packets it has: %s", a, p.stderr)
+		return fmt.Errorf("%s: tcpdump did not tell how many packets it has: %s", a, said)
 	}
-	packets, err := strconv.ParseInt(counts[1], 10, 64)
+	packets, err := strconv.ParseInt(string(counts[1]), 10, 64)
 	if err != nil {
 		return fmt.Errorf("%s: %w", a, err)
 	}
-	dropped, err := strconv.ParseInt(counts[2], 10, 64)
+	dropped, err := strconv.ParseInt(string(counts[2]), 10, 64)
 	if err != nil {
 		return fmt.Errorf("%s: %w", a, err)
 	}

@@ -205,16 +205,19 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 			case "tcp_listen":
 				r.fail(r.runTCPListen(ctx, a))
 			case "command_server":
-				r.fail(r.runUntil(ctx, a, r.plan.Duration))
+				_, err := r.runUntil(ctx, a, r.plan.Duration)
+				r.fail(err)
 			case "command_client":
 				f := r.plan.Flow(a.Flow)
 				end := f.Start + f.Duration
 				if f.NDT() {
 					end += ndtDrain
 				}
-				r.fail(r.runUntil(ctx, a, end))
+				_, err := r.runUntil(ctx, a, end)
+				r.fail(err)
 			default:
-				r.fail(r.runPlain(ctx, a))
+				_, err := r.runPlain(ctx, a)
+				r.fail(err)
 			}
 		})
 	}
@@ -233,8 +236,8 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 }
 
 // runUntil runs a process that may end on its own, and ends it when its time is
-// over, which is no failure.
-func (r *run) runUntil(ctx context.Context, a Action, end time.Duration) error {
+// over, which is no failure. It returns what runPlain does.
+func (r *run) runUntil(ctx context.Context, a Action, end time.Duration) (said tail, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	over := time.AfterFunc(time.Until(r.t0.Add(end)), cancel)
@@ -242,20 +245,22 @@ func (r *run) runUntil(ctx context.Context, a Action, end time.Duration) error {
 	return r.runPlain(ctx, a)
 }
 
-// runPlain runs a process from its planned time until it ends.
-func (r *run) runPlain(ctx context.Context, a Action) error {
+// runPlain runs a process from its planned time until it ends, and returns its
+// last words on standard error.
+func (r *run) runPlain(ctx context.Context, a Action) (said tail, err error) {
 	p, err := r.newProcess(ctx, a)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer p.close()
 	if sleepUntil(ctx, r.t0.Add(a.At)) != nil {
-		return nil
+		return nil, nil
 	}
 	if err := p.start(); err != nil {
-		return err
+		return nil, err
 	}
-	return p.wait()
+	err = p.wait()
+	return p.stderr, err
 }
 
 // fail remembers a failure that makes the run's final state "failed".
