@@ -310,7 +310,7 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a core had no time left": (
         lambda run_dir: edit_spool(run_dir, "router", "idle_ms", lambda _: 0),
-        "router: share of the time in which a core had no time left is 100 %, more than 5 %",
+        "router: share of the time in which a core had no time left is 100 %, more than 10 %",
     ),
     "cores were not sampled": (
         lambda run_dir: edit_rows(

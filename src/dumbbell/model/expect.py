@@ -49,9 +49,9 @@ class Validity(Strict):
         json_schema_extra={"default": "5%"},
     )
     cpu_saturated: Ratio = Field(
-        default=0.05,
+        default=0.1,
         description="of the measurement's time, in which a core of a host had less than 1 % left",
-        json_schema_extra={"default": "5%"},
+        json_schema_extra={"default": "10%"},
     )
 
 

@@ -263,7 +263,7 @@ class Validity(Part):
     start_error_ns: int
     unexpected_drops: float
     missed_samples: float
-    cpu_saturated: float = 0.05  # of plans that are older than it
+    cpu_saturated: float = 0.1  # of plans that are older than it
 
 
 class Expectation(Part):
