@@ -338,17 +338,13 @@ func (s *Sender) duplicate(now time.Duration, a *Ack) {
 
 func (s *Sender) enterRecovery(now time.Duration) {
 	s.stats.Dup3s++
-	before := s.recover
-	if s.config.SACK { // the original printed the new one there
-		before = s.max
-	}
-	if s.config.SACK || s.config.NewReno {
+	if s.config.SACK { // the original told the new end of the recovery here, but without SACK the last one
 		s.recover = s.max
 	}
-	after := s.recover
-	s.recover = before
 	s.observe(DupRxmit, now, s.una, 0)
-	s.recover = after
+	if s.config.NewReno {
+		s.recover = s.max
+	}
 	s.reduce(s.cwnd)
 	s.recovering, s.urgent, s.halving = true, true, false
 	switch {
