@@ -83,8 +83,8 @@ const (
 
 var rttKinds = []string{"min", "last", "max", "avg"}
 
-// DefaultSender has the values of the original's sample. RTTAvg is what ns
-// does, and explains the window at which the original left slow start.
+// DefaultSender has the values of the original's sample; RTTAvg is what ns
+// takes.
 func DefaultSender() Sender {
 	return Sender{
 		Port: 7890, Debug: 1, MaxTime: 10 * time.Second,

@@ -64,6 +64,9 @@ func (r *Receiver) Data(now time.Duration, d *Data) (ack bool) {
 	r.cause, r.arrived = *d, now
 	if seg < r.cum || r.got.has(seg) {
 		r.stats.Duplicates++
+		if seg > r.cum {
+			r.report(seg)
+		}
 		return true
 	}
 	r.stats.Received++
