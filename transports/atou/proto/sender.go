@@ -63,7 +63,7 @@ func NewSender(c config.Sender) *Sender {
 		config: c, drops: slices.Clone(c.DropList),
 		timer:    timer{least: c.Timeout, tick: c.Tick},
 		board:    newScoreboard(c.RcvrWin),
-		ssthresh: c.ThreshInit * float64(c.RcvrWin),
+		ssthresh: max(2, c.ThreshInit*float64(c.RcvrWin)),
 	}
 	if c.ThreshInit == 0 {
 		s.ssthresh = math.Inf(1)
