@@ -67,7 +67,7 @@ lint: setup .build/bin/staticcheck ## check style and types of everything
 	mypy
 	yamllint --strict .
 	ansible-lint --offline --profile production
-	test -z "$$(gofmt -l agent cmd collectors traffic)"
+	test -z "$$(gofmt -l agent cmd collectors traffic transports)"
 	go vet ./... && staticcheck ./...
 
 .PHONY: docs

@@ -12,6 +12,7 @@ require (
 	github.com/mdlayher/socket v0.6.0
 	golang.org/x/net v0.55.0
 	golang.org/x/sys v0.49.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -1,0 +1,230 @@
+package config
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseSender reads a sender's configuration over the defaults. The error
+// names, for each thing wrong, name and line, the key, what was found and what
+// is allowed.
+func ParseSender(r io.Reader, name string) (Sender, error) {
+	c, other := DefaultSender(), Receiver{}
+	if err := parse(r, name, c.fields(), other.fields(), "receiver"); err != nil {
+		return Sender{}, err
+	}
+	if err := c.Check(); err != nil {
+		return Sender{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return c, nil
+}
+
+// ParseReceiver reads a receiver's configuration as ParseSender does.
+func ParseReceiver(r io.Reader, name string) (Receiver, error) {
+	c, other := DefaultReceiver(), Sender{}
+	if err := parse(r, name, c.fields(), other.fields(), "sender"); err != nil {
+		return Receiver{}, err
+	}
+	return c, nil
+}
+
+// AppendText appends all keys with their values, as ParseSender reads them.
+func (c Sender) AppendText(b []byte) ([]byte, error) { return appendText(b, c.fields()), nil }
+
+// AppendText appends all keys with their values, as ParseReceiver reads them.
+func (c Receiver) AppendText(b []byte) ([]byte, error) { return appendText(b, c.fields()), nil }
+
+func appendText(b []byte, fields []field) []byte {
+	for _, f := range fields {
+		if value := f.get(); value != "" {
+			b = fmt.Appendf(b, "%s %s\n", f.key, value)
+		}
+	}
+	return b
+}
+
+// A field is a key with its place in a configuration.
+type field struct {
+	key     string
+	allowed string             // in words
+	set     func(string) error // any error means: not allowed
+	get     func() string      // "" if there is nothing to print
+}
+
+func parse(r io.Reader, name string, fields, others []field, other string) error {
+	var problems []error
+	lines := map[string]int{} // where a key has been set
+	scanner := bufio.NewScanner(r)
+	for line := 1; scanner.Scan(); line++ {
+		content, _, _ := strings.Cut(scanner.Text(), "#")
+		key, value, _ := strings.Cut(strings.Join(strings.Fields(content), " "), " ")
+		if key == "" {
+			continue
+		}
+		wrong := func(format string, args ...any) {
+			problems = append(problems, fmt.Errorf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
+		}
+		named := func(f field) bool { return f.key == key }
+		i := slices.IndexFunc(fields, named)
+		switch {
+		case i < 0 && slices.ContainsFunc(others, named):
+			wrong("%s is a key of the %s", key, other)
+		case i < 0:
+			wrong("%q is no key; allowed are %s", key, keys(fields))
+		case lines[key] > 0:
+			wrong("%s stands in line %d already", key, lines[key])
+		case value == "":
+			wrong("%s has no value; allowed is %s", key, fields[i].allowed)
+		case fields[i].set(value) != nil:
+			wrong("%s: found %q; allowed is %s", key, value, fields[i].allowed)
+		}
+		if i >= 0 && lines[key] == 0 {
+			lines[key] = line
+		}
+	}
+	if err := scanner.Err(); err != nil {
+		problems = append(problems, fmt.Errorf("reading %s: %w", name, err))
+	}
+	return errors.Join(problems...)
+}
+
+func keys(fields []field) string {
+	var all []string
+	for _, f := range fields {
+		all = append(all, f.key)
+	}
+	return strings.Join(all, ", ")
+}
+
+var errRange = errors.New("out of range")
+
+func text(key string, p *string) field {
+	return field{key, "one word",
+		func(s string) error {
+			if strings.Contains(s, " ") {
+				return errRange
+			}
+			*p = s
+			return nil
+		},
+		func() string { return *p }}
+}
+
+func number[T int | uint64](key string, p *T, low, high int64) field {
+	return field{key, fmt.Sprintf("a whole number from %d to %d", low, high),
+		func(s string) error {
+			v, err := strconv.ParseInt(s, 10, 64)
+			if err != nil {
+				return err
+			}
+			if v < low || v > high {
+				return errRange
+			}
+			*p = T(v)
+			return nil
+		},
+		func() string { return strconv.FormatInt(int64(*p), 10) }}
+}
+
+func real(key string, p *float64, low, high float64) field {
+	return field{key, fmt.Sprintf("a number from %v to %v", low, high),
+		func(s string) error {
+			v, err := strconv.ParseFloat(s, 64)
+			if err != nil {
+				return err
+			}
+			if !(v >= low && v <= high) {
+				return errRange
+			}
+			*p = v
+			return nil
+		},
+		func() string { return strconv.FormatFloat(*p, 'g', -1, 64) }}
+}
+
+func seconds(key string, p *time.Duration, low, high float64) field {
+	return duration(key, p, low, high, "s", time.Second)
+}
+
+func milliseconds(key string, p *time.Duration, low, high float64) field {
+	return duration(key, p, low, high, "ms", time.Millisecond)
+}
+
+func duration(key string, p *time.Duration, low, high float64, unit string, one time.Duration) field {
+	var v float64
+	f := real(key, &v, low, high)
+	set := f.set
+	f.allowed += " in " + unit
+	f.set = func(s string) error {
+		if err := set(s); err != nil {
+			return err
+		}
+		*p = time.Duration(v*float64(one) + 0.5) // to the nearest ns
+		return nil
+	}
+	f.get = func() string { return strconv.FormatFloat(float64(*p)/float64(one), 'g', -1, 64) }
+	return f
+}
+
+func flag(key string, p *bool) field {
+	return field{key, "0 or 1",
+		func(s string) error {
+			if s != "0" && s != "1" {
+				return errRange
+			}
+			*p = s == "1"
+			return nil
+		},
+		func() string {
+			if *p {
+				return "1"
+			}
+			return "0"
+		}}
+}
+
+func choice[T ~int](key string, p *T, names []string) field {
+	return field{key, "one of " + strings.Join(names, ", "),
+		func(s string) error {
+			i := slices.Index(names, s)
+			if i < 0 {
+				return errRange
+			}
+			*p = T(i)
+			return nil
+		},
+		func() string { return names[*p] }}
+}
+
+func segments(key string, p *[]uint64) field {
+	return field{key, "numbers of segments, from 0, with commas or spaces between them",
+		func(s string) error {
+			var all []uint64
+			for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' }) {
+				v, err := strconv.ParseUint(part, 10, 63)
+				if err != nil {
+					return err
+				}
+				all = append(all, v)
+			}
+			if len(all) == 0 {
+				return errRange
+			}
+			slices.Sort(all)
+			*p = all
+			return nil
+		},
+		func() string {
+			var all []string
+			for _, v := range *p {
+				all = append(all, strconv.FormatUint(v, 10))
+			}
+			return strings.Join(all, ",")
+		}}
+}

@@ -1,0 +1,399 @@
+// Package proto is the protocol of atou, TCP's congestion control in whole
+// segments: the datagrams, a sender and a receiver. It has no sockets and no
+// clock; both ends are told the time, since the start of the transfer, and
+// allocate nothing once made.
+//
+// The sender's loop is
+//
+//	for !s.Done(now) {
+//		for seg, ok := s.Next(now); ok; seg, ok = s.Next(now) {
+//			transmit it, unless seg.Drop
+//			s.Sent(now, seg) // or s.Refused() and stop, when the kernel has no room
+//		}
+//		wait for an ACK or s.Deadline()
+//		s.Ack(now, ack) or s.Timeout(now)
+//	}
+package proto
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"dumbbell/transports/atou/config"
+)
+
+// A Segment is what a sender wants to transmit.
+type Segment struct {
+	Seg    uint64
+	Resent bool
+	Last   bool // no segment will follow this one
+	Drop   bool // the drop list suppresses it: count it as sent, but do not transmit it
+}
+
+// A Sender is the sending end. Segments are numbered from 0 (the original's
+// from 1, so that its good bytes count one segment that it never sent).
+type Sender struct {
+	// Observe, unless nil, is called with each event. It must not call the sender.
+	Observe func(*Event)
+
+	config config.Sender
+	drops  []uint64 // of the drop list, those still to come
+	stats  Stats
+	event  Event // reused: an event does not escape to the heap
+	timer  timer
+	vegas  vegas
+	board  scoreboard
+
+	una, nxt, max  uint64
+	cwnd, ssthresh float64
+	slowFrom       float64 // cwnd at which limited slow start begins; 0: nowhere
+	dups           uint64  // duplicate ACKs that count, since una advanced
+	recovering     bool
+	recover        uint64 // max at the begin of the recovery, or at the last time-out
+	urgent         bool   // una is to be resent whatever the window
+	halving        bool   // rampdown: the next ACK lowers cwnd
+	burst          uint64 // segments sent since the last ACK or time-out
+	sentAt         time.Duration
+}
+
+// NewSender makes a sender at time 0 of its clock.
+func NewSender(c config.Sender) *Sender {
+	s := &Sender{
+		config: c, drops: slices.Clone(c.DropList),
+		timer:    timer{least: c.Timeout, tick: c.Tick},
+		board:    newScoreboard(c.RcvrWin),
+		ssthresh: max(2, c.ThreshInit*float64(c.RcvrWin)),
+	}
+	if c.ThreshInit == 0 {
+		s.ssthresh = math.Inf(1)
+	}
+	s.setCwnd(float64(c.InitSegs))
+	s.resetSlowFrom()
+	return s
+}
+
+func (s *Sender) resetSlowFrom() {
+	s.slowFrom = 0
+	if s.config.Floyd {
+		s.slowFrom = float64(s.config.MaxSSThresh)
+	}
+}
+
+// Stats returns counts and state.
+func (s *Sender) Stats() Stats {
+	st := s.stats
+	st.SRTT, st.RTTVar = s.timer.srtt, s.timer.rttvar
+	st.Nxt, st.Una, st.Max = s.nxt, s.una, s.max
+	st.Cwnd, st.Ssthresh = int(s.cwnd), printedSsthresh(s.ssthresh)
+	return st
+}
+
+func printedSsthresh(v float64) int { return int(min(v, InfiniteSsthresh)) }
+
+// Done reports whether the transfer has ended.
+func (s *Sender) Done(now time.Duration) bool {
+	return s.config.MaxPkts > 0 && s.una >= s.config.MaxPkts || s.config.MaxTime > 0 && now >= s.config.MaxTime
+}
+
+// Deadline is when to call Timeout, or when the transfer ends; false if
+// neither is in sight.
+func (s *Sender) Deadline() (at time.Duration, ok bool) {
+	switch end := s.config.MaxTime; {
+	case s.timer.armed && end > 0:
+		return min(s.timer.due, end), true
+	case s.timer.armed:
+		return s.timer.due, true
+	default:
+		return end, end > 0
+	}
+}
+
+// observe tells of an event, with the values of now.
+func (s *Sender) observe(kind Kind, now time.Duration, seg uint64, rtt time.Duration) {
+	if s.Observe == nil {
+		return
+	}
+	s.event = Event{
+		Kind: kind, At: now, Seg: seg, RTT: rtt, Una: s.una, Nxt: s.nxt, Max: s.max, Recover: s.recover,
+		Cwnd: int(s.cwnd), Ssthresh: printedSsthresh(s.ssthresh),
+	}
+	if s.config.SACK && s.recover > 0 { // the original named the last segment of the recovery there
+		s.event.Recover--
+	}
+	s.Observe(&s.event)
+}
+
+// Next tells what to send now. Until Sent, it tells the same.
+func (s *Sender) Next(now time.Duration) (Segment, bool) {
+	if s.Done(now) {
+		return Segment{}, false
+	}
+	if s.urgent {
+		return s.segment(s.una, true), true
+	}
+	if s.config.BurstLimit > 0 && s.burst >= uint64(s.config.BurstLimit) {
+		return Segment{}, false
+	}
+	fresh := s.config.MaxPkts == 0 || s.max < s.config.MaxPkts
+	if s.recovering && s.config.SACK { // NextSeg of RFC 6675; its rule (4), which is optional, is not here
+		if s.board.pipe(s.max-s.una) >= uint64(s.cwnd) {
+			return Segment{}, false
+		}
+		if seg, ok := s.board.nextHole(s.board.edge); ok {
+			return s.segment(seg, true), true
+		}
+		if fresh && s.max < s.una+s.config.RcvrWin {
+			return s.segment(s.max, false), true
+		}
+		seg, ok := s.board.nextHole(s.board.fack)
+		return s.segment(seg, true), ok
+	}
+	s.restartIdle(now)
+	window := uint64(s.cwnd)
+	if !s.recovering { // limited transmit, RFC 3042, on each duplicate ACK that is not enough
+		window += min(s.dups, uint64(s.config.DupThresh)-1)
+	}
+	end := s.una + min(window, s.config.RcvrWin)
+	if s.nxt < s.max { // after a time-out; what is SACKed need not go again
+		s.nxt = s.board.sacked.unset(s.nxt, s.max)
+	}
+	if s.nxt >= end || s.nxt == s.max && !fresh {
+		return Segment{}, false
+	}
+	return s.segment(s.nxt, s.nxt < s.max), true
+}
+
+func (s *Sender) segment(seg uint64, resent bool) Segment {
+	return Segment{
+		Seg: seg, Resent: resent, Last: seg+1 == s.config.MaxPkts,
+		Drop: !resent && len(s.drops) > 0 && s.drops[0] == seg,
+	}
+}
+
+// restartIdle closes cwnd when nothing has been outstanding for long (RFC
+// 2861): old ACKs no longer pace what is sent.
+func (s *Sender) restartIdle(now time.Duration) {
+	idle := time.Duration(s.config.MaxIdle * float64(s.timer.rto()))
+	if s.config.MaxIdle == 0 || s.una < s.max || s.max == 0 || now-s.sentAt <= idle {
+		return
+	}
+	s.ssthresh = max(s.ssthresh, 0.75*s.cwnd)
+	s.setCwnd(min(s.cwnd, float64(s.config.InitSegs)))
+	s.sentAt = now
+}
+
+// Refused counts a segment that the kernel had no room for. Next tells it
+// again.
+func (s *Sender) Refused() { s.stats.Enobufs++ }
+
+// Sent takes note that a segment that Next told has left.
+func (s *Sender) Sent(now time.Duration, seg Segment) {
+	kind := Xmt
+	switch {
+	case seg.Drop:
+		kind = Drop
+	case seg.Resent:
+		kind = Rxt
+	}
+	s.observe(kind, now, seg.Seg, 0)
+	switch {
+	case s.recovering && seg.Resent:
+		if s.config.SACK {
+			if !s.urgent {
+				s.stats.Packs++
+				s.observe(PackRxmit, now, seg.Seg, 0)
+			}
+			s.board.resend(seg.Seg)
+		}
+		if s.urgent {
+			s.urgent = false
+			s.timer.restart(now)
+		}
+	default:
+		s.nxt++
+		s.max = max(s.max, s.nxt)
+	}
+	if seg.Resent {
+		s.stats.Rxmts++
+	}
+	if seg.Drop {
+		s.drops = s.drops[1:]
+	}
+	s.stats.Out++
+	s.burst++
+	s.stats.MaxBurst = max(s.stats.MaxBurst, s.burst)
+	s.sentAt = now
+	if !s.timer.armed {
+		s.timer.restart(now)
+	}
+}
+
+// Ack takes an ACK. Afterwards Next tells what it lets go.
+func (s *Sender) Ack(now time.Duration, a *Ack) {
+	s.stats.In++
+	s.burst = 0
+	if a.Cum < s.una || a.Cum > s.max {
+		s.stats.BadAcks++
+		s.observe(BadAck, now, a.Cum, 0)
+		return
+	}
+	rtt := now - a.Sent
+	if rtt > 0 { // otherwise no segment of this sender
+		s.sample(rtt)
+	}
+	if s.config.SACK {
+		for _, block := range a.Blocks[:a.NumBlocks] {
+			if block.Start >= a.Cum && block.End <= s.max {
+				s.board.sack(Block{max(block.Start, s.una), block.End})
+			}
+		}
+	}
+	if a.Cum > s.una {
+		s.advance(now, a.Cum)
+	} else if s.una < s.max {
+		s.duplicate(now, a)
+	}
+	s.observe(AckIn, now, a.Cum, rtt)
+}
+
+func (s *Sender) sample(rtt time.Duration) {
+	s.timer.sample(rtt)
+	s.vegas.sample(rtt)
+	if s.stats.RTTs == 0 || rtt < s.stats.MinRTT {
+		s.stats.MinRTT = rtt
+	}
+	s.stats.MaxRTT = max(s.stats.MaxRTT, rtt)
+	s.stats.SumRTT += rtt
+	s.stats.RTTs++
+}
+
+// advance takes an ACK of new segments.
+func (s *Sender) advance(now time.Duration, to uint64) {
+	n := to - s.una
+	s.stats.MaxAck = max(s.stats.MaxAck, n)
+	full := !s.recovering || to >= s.recover || !s.config.NewReno && !s.config.SACK
+	if !full && !s.config.SACK {
+		s.stats.Packs++
+		s.observe(PackRxmit, now, to, 0)
+	}
+	s.board.advance(s.una, to)
+	s.una, s.nxt = to, max(s.nxt, to)
+	s.dups, s.timer.backoff = 0, 0
+	if s.timer.armed = s.una < s.max; s.timer.armed {
+		s.timer.restart(now)
+	}
+	switch {
+	case !s.recovering:
+		s.grow(n)
+	case full: // RFC 6582: no more than a segment above the flight, so that no burst follows
+		s.recovering, s.urgent = false, false
+		s.setCwnd(min(s.ssthresh, float64(s.max-s.una)+1))
+	case s.config.SACK:
+		s.ramp()
+		s.board.markLost(s.una, uint64(s.config.DupThresh), s.config.FACK)
+		if s.board.numSacked == 0 { // nothing tells but the partial ACK
+			s.board.lose(s.una)
+			s.board.edge = max(s.board.edge, s.una+1)
+		}
+	default:
+		s.setCwnd(s.cwnd - float64(n) + 1)
+		s.urgent = true
+	}
+	if s.una >= s.vegas.end {
+		if s.config.Vegas && s.vegas.n > 0 && !s.recovering {
+			s.vegasRound()
+		}
+		s.vegas.next(s.max)
+	}
+}
+
+// duplicate takes an ACK of nothing new while segments are outstanding.
+func (s *Sender) duplicate(now time.Duration, a *Ack) {
+	s.stats.Dups++
+	if a.Seg < s.una { // a second copy of something old caused it: it says nothing of a loss
+		return
+	}
+	s.dups++
+	if s.recovering {
+		if !s.config.SACK {
+			s.setCwnd(s.cwnd + 1)
+			return
+		}
+		s.ramp()
+		s.board.markLost(s.una, uint64(s.config.DupThresh), s.config.FACK)
+		return
+	}
+	threshold := uint64(s.config.DupThresh)
+	enough := s.dups >= threshold
+	if s.config.SACK {
+		s.board.markLost(s.una, threshold, false)
+		enough = enough || s.board.lost.has(s.una) || s.config.FACK && s.board.fack-s.una > threshold
+	}
+	// Duplicates of what was outstanding at a time-out are no news (RFC 6582, 4).
+	if enough && s.una >= s.recover {
+		s.enterRecovery(now)
+	}
+}
+
+func (s *Sender) enterRecovery(now time.Duration) {
+	s.stats.Dup3s++
+	if s.config.SACK { // the original told the new end of the recovery here, but without SACK the last one
+		s.recover = s.max
+	}
+	s.observe(DupRxmit, now, s.una, 0)
+	if s.config.NewReno {
+		s.recover = s.max
+	}
+	s.reduce(s.cwnd)
+	s.recovering, s.urgent, s.halving = true, true, false
+	switch {
+	case !s.config.SACK:
+		s.setCwnd(s.ssthresh + float64(s.config.DupThresh))
+		return
+	case !s.config.Rampdown:
+		s.setCwnd(s.ssthresh)
+	}
+	s.board.markLost(s.una, uint64(s.config.DupThresh), s.config.FACK)
+	s.board.lose(s.una)
+	s.board.hole = s.una
+}
+
+// reduce sets ssthresh after a loss at a window of w segments.
+func (s *Sender) reduce(w float64) {
+	s.ssthresh = s.decrease(w)
+	s.resetSlowFrom()
+}
+
+// ramp lowers cwnd by a segment at every second ACK of a recovery.
+func (s *Sender) ramp() {
+	if !s.config.Rampdown {
+		return
+	}
+	if s.halving {
+		s.setCwnd(max(s.ssthresh, s.cwnd-1))
+	}
+	s.halving = !s.halving
+}
+
+// Timeout looks at the timer. Unless it is due, nothing happens.
+func (s *Sender) Timeout(now time.Duration) {
+	if !s.timer.armed || now < s.timer.due {
+		return
+	}
+	s.stats.Timeouts++
+	s.observe(TimerRxmit, now, s.una, 0)
+	if s.timer.backoff == 0 { // RFC 5681 (4): once for a segment
+		w := s.cwnd
+		if s.recovering { // without what duplicate ACKs have added
+			w = min(w, s.ssthresh)
+		}
+		s.reduce(w)
+	}
+	s.setCwnd(1)
+	s.nxt, s.recover = s.una, s.max
+	s.recovering, s.urgent, s.dups, s.burst = false, false, 0, 0
+	s.board.timeout(s.una)
+	s.timer.backoff++
+	s.timer.restart(now)
+}

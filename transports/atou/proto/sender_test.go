@@ -1,0 +1,293 @@
+package proto
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"dumbbell/transports/atou/config"
+)
+
+const ms = time.Millisecond
+
+// pump sends all that may go now, and returns the segments.
+func pump(s *Sender, now time.Duration) (all []uint64) {
+	for seg, ok := s.Next(now); ok; seg, ok = s.Next(now) {
+		s.Sent(now, seg)
+		all = append(all, seg.Seg)
+	}
+	return all
+}
+
+// rounds acknowledges each segment by itself for so many RTTs of 100 ms, and
+// returns cwnd after each.
+func rounds(s *Sender, n int) (cwnd []float64) {
+	now := 100 * ms
+	sent := pump(s, now)
+	for range n {
+		var next []uint64
+		now += 100 * ms
+		for _, seg := range sent {
+			s.Ack(now, &Ack{Cum: seg + 1, Seg: seg, Sent: now - 100*ms})
+			next = append(next, pump(s, now)...)
+		}
+		sent = next
+		cwnd = append(cwnd, s.cwnd)
+	}
+	return cwnd
+}
+
+func near(t *testing.T, what string, got, want, tolerance float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tolerance) {
+		t.Errorf("%s is %v, want %v within %v", what, got, want, tolerance)
+	}
+}
+
+func sender(change func(*config.Sender)) *Sender {
+	c := config.DefaultSender()
+	c.RcvrWin, c.MaxTime, c.MaxPkts = 100000, 0, 1e9
+	change(&c)
+	return NewSender(c)
+}
+
+func TestSlowStartDoubles(t *testing.T) {
+	for i, w := range rounds(sender(func(c *config.Sender) {}), 10) {
+		near(t, "cwnd", w, float64(int(4)<<i), 0)
+	}
+	// A virtual MSS of K multiplies all by K; ssincr multiplies the growth.
+	for i, w := range rounds(sender(func(c *config.Sender) { c.InitSegs = 10 }), 6) {
+		near(t, "cwnd of 10 initial segments", w, float64(int(20)<<i), 0)
+	}
+	for i, w := range rounds(sender(func(c *config.Sender) { c.SSIncr = 3 }), 6) {
+		near(t, "cwnd with ssincr 3", w, 2*math.Pow(4, float64(i+1)), 0)
+	}
+	// Up to ssthresh, not above.
+	w := rounds(sender(func(c *config.Sender) { c.RcvrWin, c.ThreshInit = 1000, 0.05 }), 6)
+	near(t, "cwnd at ssthresh 50", w[4], 50, 1)
+}
+
+func TestCongestionAvoidance(t *testing.T) {
+	begin := func(c *config.Sender) { c.RcvrWin, c.ThreshInit, c.InitSegs = 100000, 0.001, 200 }
+	growth := func(change func(*config.Sender)) float64 {
+		s := sender(func(c *config.Sender) { begin(c); change(c) })
+		w := rounds(s, 5)
+		return (w[4] - w[0]) / 4
+	}
+	near(t, "Reno's growth in an RTT", growth(func(c *config.Sender) {}), 1, 0.01)
+	near(t, "growth with increment 10", growth(func(c *config.Sender) { c.Increment = 10 }), 10, 0.5)
+	near(t, "Scalable's growth", growth(func(c *config.Sender) { c.Scalable = true }), 2, 0.1)
+	near(t, "HighSpeed's growth", growth(func(c *config.Sender) { c.HighSpeed = true }), highSpeedA(205), 0.1)
+	near(t, "Vegas's growth without a queue", growth(func(c *config.Sender) { c.Vegas = true }), 1, 0)
+}
+
+func TestLimitedSlowStart(t *testing.T) {
+	w := rounds(sender(func(c *config.Sender) { c.Floyd = true }), 40)
+	for i := 1; i < len(w); i++ {
+		switch grown := w[i] - w[i-1]; {
+		case w[i] <= 100:
+			near(t, "cwnd below max_ssthresh", w[i], 2*w[i-1], 0)
+		case grown > 50.5: // RFC 3742: at most max_ssthresh/2 per RTT; half a segment for rounds that grow
+			t.Errorf("cwnd grows from %v by %v", w[i-1], grown)
+		case w[i-1] > 200 && grown < 25:
+			t.Errorf("cwnd grows from %v by %v only", w[i-1], grown)
+		}
+	}
+}
+
+// TestHighSpeedTable compares with RFC 3649, appendix B: the windows at which
+// a(w) reaches the next whole number, and b(w) there.
+func TestHighSpeedTable(t *testing.T) {
+	for _, c := range []struct{ w, a, b float64 }{
+		{38, 1, 0.50}, {118, 2, 0.44}, {221, 3, 0.41}, {347, 4, 0.38}, {495, 5, 0.37}, {663, 6, 0.35}, {851, 7, 0.34},
+		{1058, 8, 0.33}, {1284, 9, 0.32}, {1529, 10, 0.31}, {1793, 11, 0.30}, {2076, 12, 0.29}, {2378, 13, 0.28},
+	} {
+		near(t, "a", highSpeedA(c.w), c.a, 0.02*c.a)
+		near(t, "b", highSpeedB(c.w), c.b, 0.006)
+	}
+	near(t, "b at 83000", highSpeedB(83000), 0.1, 1e-9)
+}
+
+func TestDecrease(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*config.Sender)
+		w      float64
+		want   float64
+	}{
+		{"Reno", func(c *config.Sender) {}, 100, 50},
+		{"Reno's least", func(c *config.Sender) {}, 3, 2},
+		{"multiplier", func(c *config.Sender) { c.Multiplier = 0.9 }, 100, 90},
+		{"Scalable", func(c *config.Sender) { c.Scalable = true }, 100, 87.5},
+		{"Scalable's Reno", func(c *config.Sender) { c.Scalable = true }, 16, 8},
+		{"HighSpeed", func(c *config.Sender) { c.HighSpeed = true }, 83000, 74700},
+		{"HighSpeed's Reno", func(c *config.Sender) { c.HighSpeed = true }, 38, 19},
+	} {
+		near(t, c.name, sender(c.change).decrease(c.w), c.want, 1e-6)
+	}
+}
+
+func TestTimer(t *testing.T) {
+	tm := timer{least: 500 * ms}
+	if tm.rto() != 500*ms {
+		t.Errorf("initial time-out %v", tm.rto())
+	}
+	tm.sample(400 * ms) // RFC 6298 (2.2): RTTVAR is R/2
+	if tm.rto() != 1200*ms {
+		t.Errorf("time-out %v after the first RTT", tm.rto())
+	}
+	tm.sample(800 * ms) // (2.3): RTTVAR = 3/4*200+1/4*400, SRTT = 7/8*400+1/8*800
+	if tm.srtt != 450*ms || tm.rttvar != 250*ms {
+		t.Errorf("srtt %v, rttvar %v", tm.srtt, tm.rttvar)
+	}
+	tm.backoff = 2
+	if tm.rto() != 5800*ms {
+		t.Errorf("time-out %v after two others", tm.rto())
+	}
+	tm.backoff = 60
+	if tm.rto() != 64*time.Second {
+		t.Errorf("time-out %v after many", tm.rto())
+	}
+	tm.backoff, tm.tick = 0, time.Second
+	if tm.restart(100 * ms); tm.due != 2*time.Second {
+		t.Errorf("a time-out of 1.45 s at 0.1 s is due at %v with a tick of 1 s", tm.due)
+	}
+}
+
+func TestTimeoutGoesBack(t *testing.T) {
+	s := sender(func(c *config.Sender) { c.InitSegs, c.Tick = 10, 0 })
+	pump(s, 0)
+	at, ok := s.Deadline()
+	if !ok || at != 500*ms {
+		t.Fatalf("deadline %v, %v", at, ok)
+	}
+	s.Timeout(at - 1)
+	if s.stats.Timeouts != 0 {
+		t.Error("a time-out before it is due")
+	}
+	s.Timeout(at)
+	if got := pump(s, at); len(got) != 1 || got[0] != 0 || s.cwnd != 1 || s.ssthresh != 5 {
+		t.Errorf("after a time-out %v go, cwnd %v, ssthresh %v", got, s.cwnd, s.ssthresh)
+	}
+	if at, _ = s.Deadline(); at != 1500*ms {
+		t.Errorf("the second time-out is due at %v", at)
+	}
+	s.Timeout(at)
+	if pump(s, at); s.ssthresh != 5 {
+		t.Errorf("ssthresh is %v after a second time-out of a segment", s.ssthresh)
+	}
+	// Duplicates of what was outstanding begin no recovery.
+	for seg := uint64(1); seg < 9; seg++ {
+		s.Ack(at, &Ack{Seg: seg})
+	}
+	if s.stats.Dup3s != 0 {
+		t.Error("old duplicate ACKs begin a recovery")
+	}
+	s.Ack(at+ms, &Ack{Cum: 10, Sent: at})
+	if got := pump(s, at+ms); len(got) != 2 || got[0] != 10 || s.stats.Rxmts != 2 {
+		t.Errorf("after all is acknowledged %v go; %d retransmissions", got, s.stats.Rxmts)
+	}
+}
+
+func TestLimitedTransmitBurstLimitRefusedAndDrops(t *testing.T) {
+	s := sender(func(c *config.Sender) { c.InitSegs, c.DropList = 10, []uint64{3, 4} })
+	for n := uint64(0); n < 10; n++ {
+		seg, _ := s.Next(0)
+		if seg.Seg != n || seg.Drop != (n == 3 || n == 4) {
+			t.Fatalf("segment %+v, want %d", seg, n)
+		}
+		s.Refused()
+		if again, _ := s.Next(0); again != seg {
+			t.Errorf("after a refusal %+v goes, not %+v", again, seg)
+		}
+		s.Sent(0, seg)
+	}
+	for dup := uint64(0); dup < 2; dup++ { // RFC 3042: a new segment at each of two
+		s.Ack(ms, &Ack{Seg: 1 + dup})
+		if got := pump(s, ms); len(got) != 1 || got[0] != 10+dup {
+			t.Errorf("at duplicate %d %v go", dup, got)
+		}
+	}
+	s.Ack(ms, &Ack{Seg: 5})
+	if got := pump(s, ms); len(got) != 1 || got[0] != 0 || s.stats.Enobufs != 10 {
+		t.Errorf("at the third %v go", got)
+	}
+
+	s = sender(func(c *config.Sender) { c.InitSegs, c.BurstLimit = 10, 4 })
+	if got := pump(s, 0); len(got) != 4 {
+		t.Errorf("%d go with burst_limit 4", len(got))
+	}
+	s.Ack(ms, &Ack{Cum: 1})
+	if got := pump(s, ms); len(got) != 4 || s.stats.MaxBurst != 4 {
+		t.Errorf("%d go at an ACK", len(got))
+	}
+}
+
+// TestDuplicateOfTheOldIsNoLoss: ACKs that needless retransmissions cause.
+func TestDuplicateOfTheOldIsNoLoss(t *testing.T) {
+	s := sender(func(c *config.Sender) { c.InitSegs = 10 })
+	pump(s, 0)
+	s.Ack(ms, &Ack{Cum: 5, Seg: 4})
+	for range 5 {
+		s.Ack(ms, &Ack{Cum: 5, Seg: 2})
+	}
+	if s.stats.Dups != 5 || s.stats.Dup3s != 0 {
+		t.Errorf("%d duplicates, %d recoveries", s.stats.Dups, s.stats.Dup3s)
+	}
+}
+
+func TestIdleRestart(t *testing.T) {
+	for _, c := range []struct {
+		maxidle float64
+		idle    time.Duration
+		want    float64
+	}{{0, time.Hour, 10}, {2, 900 * ms, 10}, {2, 1100 * ms, 2}} {
+		s := sender(func(s *config.Sender) { s.InitSegs, s.MaxIdle = 2, c.maxidle })
+		s.setCwnd(9)
+		pump(s, 0)
+		s.Ack(ms, &Ack{Cum: 9, Seg: 8, Sent: 0})
+		s.Next(c.idle)
+		near(t, "cwnd", s.cwnd, c.want, 0)
+	}
+}
+
+func TestBadAcks(t *testing.T) {
+	s := sender(func(c *config.Sender) { c.InitSegs = 10 })
+	pump(s, 0)
+	s.Ack(ms, &Ack{Cum: 5})
+	s.Ack(ms, &Ack{Cum: 4})
+	s.Ack(ms, &Ack{Cum: 16})
+	if s.stats.BadAcks != 2 || s.una != 5 {
+		t.Errorf("%d bad ACKs, una %d", s.stats.BadAcks, s.una)
+	}
+}
+
+func TestAllocatesNothing(t *testing.T) {
+	s := sender(func(c *config.Sender) { c.SACK, c.RcvrWin = true, 100 })
+	r := NewReceiver(config.Receiver{SACK: true}, 100)
+	s.Observe = func(*Event) {}
+	var now time.Duration
+	var a Ack
+	n := 0
+	allocations := testing.AllocsPerRun(1000, func() {
+		now += ms
+		for range 10 {
+			seg, ok := s.Next(now)
+			if !ok {
+				break
+			}
+			s.Sent(now, seg)
+			if n++; n%50 == 0 { // lost
+				continue
+			}
+			if r.Data(now, &Data{Seg: seg.Seg, Sent: now - ms}) {
+				r.Ack(&a)
+				s.Ack(now, &a)
+			}
+		}
+		s.Timeout(now)
+	})
+	if allocations != 0 || s.stats.Packs+s.stats.Dup3s+s.stats.Timeouts == 0 {
+		t.Errorf("%v allocations; %+v", allocations, s.stats)
+	}
+}

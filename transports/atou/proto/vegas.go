@@ -1,0 +1,71 @@
+package proto
+
+import (
+	"time"
+
+	"dumbbell/transports/atou/config"
+)
+
+// vegas measures rounds. A round ends when what was next at its begin is
+// acknowledged.
+type vegas struct {
+	base      time.Duration // least RTT ever
+	min, max  time.Duration // of the round, as all below
+	last, sum time.Duration
+	n         int
+	end       uint64
+	rounds    int
+}
+
+func (v *vegas) sample(rtt time.Duration) {
+	if v.base == 0 || rtt < v.base {
+		v.base = rtt
+	}
+	if v.n == 0 || rtt < v.min {
+		v.min = rtt
+	}
+	v.max = max(v.max, rtt)
+	v.last = rtt
+	v.sum += rtt
+	v.n++
+}
+
+// rtt of the round.
+func (v *vegas) rtt(kind config.RTTKind) time.Duration {
+	switch kind {
+	case config.RTTMin:
+		return v.min
+	case config.RTTMax:
+		return v.max
+	case config.RTTAvg:
+		return v.sum / time.Duration(v.n)
+	}
+	return v.last
+}
+
+func (v *vegas) next(end uint64) {
+	*v = vegas{base: v.base, end: end, rounds: v.rounds + 1}
+}
+
+// vegasRound ends a round. Delta, by how many segments the window is larger
+// than what base and the actual rate ask for, is what stands in the queue.
+func (s *Sender) vegasRound() {
+	rtt := s.vegas.rtt(s.config.VegasRTT)
+	delta := s.cwnd * float64(rtt-s.vegas.base) / float64(rtt)
+	switch {
+	case s.cwnd < s.ssthresh:
+		if delta <= float64(s.config.Gamma) {
+			break
+		}
+		if !s.config.VegasFloyd {
+			s.ssthresh = s.cwnd
+		} else if s.slowFrom == 0 { // gamma says where limited slow start begins, not max_ssthresh
+			s.slowFrom = s.cwnd
+		}
+	case delta < float64(s.config.Alpha):
+		s.setCwnd(s.cwnd + s.perRTT())
+	case delta > float64(s.config.Beta):
+		s.setCwnd(max(2, s.cwnd-1))
+		s.ssthresh = min(s.ssthresh, s.cwnd) // it is not slow start
+	}
+}
