@@ -292,9 +292,11 @@ func (s *Sender) advance(now time.Duration, to uint64) {
 	case s.config.SACK:
 		s.ramp()
 		s.board.markLost(s.una, uint64(s.config.DupThresh), s.config.FACK)
-		if s.board.numSacked == 0 { // nothing tells but the partial ACK
+		if s.board.numSacked == 0 && !s.board.resent.has(s.una) { // nothing but the partial ACK tells: as NewReno
+			s.stats.Packs++
+			s.observe(PackRxmit, now, s.una, 0)
 			s.board.lose(s.una)
-			s.board.edge = max(s.board.edge, s.una+1)
+			s.urgent = true
 		}
 	default:
 		s.setCwnd(s.cwnd - float64(n) + 1)
