@@ -15,21 +15,11 @@ def saturated(cpu_core: pl.DataFrame) -> dict[str, float]:
     with fewer than two samples are absent.
     """
     idle_ns = (pl.col("idle_ms") + pl.col("iowait_ms")) * 1_000_000
-    intervals = (
-        cpu_core.sort("t_ns")
-        .select(
-            "host",
-            "cpu",
-            *(
-                now.diff().over("host", "cpu").alias(name)
-                for name, now in (
-                    ("idle_ns", idle_ns),
-                    ("dt_ns", pl.col("t_ns")),
-                )
-            ),
-        )
-        .drop_nulls()
+    core = ("host", "cpu")
+    intervals = cpu_core.sort("t_ns").with_columns(
+        idle_ns=idle_ns.diff().over(core), dt_ns=pl.col("t_ns").diff().over(core)
     )
+    intervals = intervals.drop_nulls("dt_ns")
     busy_ns = pl.col("dt_ns").filter(pl.col("idle_ns") < IDLE_SHARE * pl.col("dt_ns")).sum()
-    cores = intervals.group_by("host", "cpu").agg(share=busy_ns / pl.col("dt_ns").sum())
+    cores = intervals.group_by(core).agg(share=busy_ns / pl.col("dt_ns").sum())
     return dict(cores.group_by("host").agg(pl.col("share").max()).iter_rows())

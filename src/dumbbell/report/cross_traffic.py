@@ -132,20 +132,23 @@ class Beside(Report):
 
     @cached_property
     def grown(self) -> pl.DataFrame:
-        """:func:`analysis.growth_by_period` of netstat's counters, by ``name`` and ``side``, or Missing."""
+        """:func:`analysis.growth_by_period` of netstat's counters, by host and name."""
+        snmp = self.table("snmp").rename({"delta": "growth"})
+        return analysis.growth_by_period(snmp, self.spans, ["host", "name"], "growth")
+
+    def counted(self, name: str, side: str) -> pl.DataFrame:
+        """Rows of ``grown`` of the hosts that send TCP's data, or receive it, or Missing."""
         tcp, _ = self.ends
         if not tcp:
             raise Missing("There is no TCP flow whose hosts would count.")
-        sides = {flow.dst_host: "receiver" for flow in tcp} | {flow.src_host: "sender" for flow in tcp}
-        own = self.table("snmp").filter(pl.col("host").is_in(sides)).rename({"delta": "growth"})
-        own = own.with_columns(side=pl.col("host").replace_strict(sides))
-        return analysis.growth_by_period(own, self.spans, ["host", "name", "side"], "growth")
+        hosts = {flow.src_host if side == "sender" else flow.dst_host for flow in tcp}
+        return self.grown.filter(pl.col("host").is_in(hosts), name=name)
 
     def repaired(self) -> dict[str, float]:
         """Segments that TCP sent again, those rejected by PAWS, packets the router dropped, of them UDP."""
         counted = {
-            "sent_again": self.grown.filter(name="TcpRetransSegs", side="sender"),
-            "rejected": self.grown.filter(name="TcpExtPAWSEstab", side="receiver"),
+            "sent_again": self.counted("TcpRetransSegs", "sender"),
+            "rejected": self.counted("TcpExtPAWSEstab", "receiver"),
             "dropped": self._dropped(),
         }
         totals = {name: float(rows["growth"].sum()) for name, rows in counted.items()}
@@ -155,7 +158,7 @@ class Beside(Report):
     def netstat(self) -> str:
         """Counters of netstat in each period, of the hosts at both ends of TCP's flows, and drops."""
         rows = [
-            [f"{name}, {side}", *self._cells(self.grown.filter(name=name, side=side))]
+            [f"{name}, {side}", *self._cells(self.counted(name, side))]
             for side, names in (("receiver", RECEIVER), ("sender", SENDER))
             for name in names
         ]
