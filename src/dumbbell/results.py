@@ -110,7 +110,11 @@ def udp_alone(source: Source) -> Iterator[Cells]:
     yield [f"{source.name}: {what}" for what in ("asked", "achieved")]
     for wanted, numbers in _by_load(source, ""):
         got = _median(numbers, "udp_bps")
-        yield [human(wanted, "bps"), f"{human(got, 'bps')}, {got / wanted - 1:+.2%}"]
+        yield [human(wanted, "bps"), _achieved(wanted, got)]
+
+
+def _achieved(asked_bps: float, got_bps: float) -> str:
+    return f"{human(got_bps, 'bps')}, {got_bps / asked_bps - 1:+.2%}"
 
 
 def tcp_beside_udp(source: Source) -> Iterator[Cells]:
@@ -214,8 +218,7 @@ def udp_loss(source: Source) -> Iterator[Cells]:
     for point in source.points("udp_loss", Beside):
         if row := point.row:
             asked, got = row.numbers["asked_bps"] or 0, row.numbers["udp_bps"] or 0
-            told = f"{human(got, 'bps')}, {got / asked - 1:+.2%}"
-            yield [human(asked, "bps"), told, human(row.numbers["loss"], "share")]
+            yield [human(asked, "bps"), _achieved(asked, got), human(row.numbers["loss"], "share")]
 
 
 def web_fetches(source: Source) -> Iterator[Cells]:

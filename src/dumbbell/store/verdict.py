@@ -607,7 +607,7 @@ class _Judge:
                     "trace records lost",
                     host,
                     0,
-                    None if lost is None or records is None else lost / max(lost + records, 1),
+                    _lost_share(lost, records),
                     tolerance=self.point.validity.missed_samples,
                     unit="share",
                     what="share of trace records lost",
@@ -625,7 +625,7 @@ class _Judge:
             "packets not captured",
             f"{host} {device}",
             0,
-            None if packets is None or dropped is None else dropped / max(packets + dropped, 1),
+            _lost_share(dropped, packets),
             tolerance=self.point.validity.missed_samples,
             unit="share",
             what="share of packets that the capture lost",
@@ -693,6 +693,10 @@ class _Judge:
                     reason=reason,
                     kind=kind,
                 )
+
+
+def _lost_share(lost: int | None, kept: int | None) -> float | None:
+    return None if lost is None or kept is None else lost / max(lost + kept, 1)
 
 
 def _why_no_start(run: Run, flow: Flow) -> str:
