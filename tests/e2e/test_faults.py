@@ -26,7 +26,7 @@ HOSTS = ("sender1", "sender2", "receiver1", "receiver2", "router")
 
 RUNS = "/var/lib/dumbbell/runs"
 FAULTS = {
-    "sender1": "kill -KILL $(pgrep --newest --exact iperf3)",
+    "sender1": "timeout 30 sh -c 'until pkill -KILL --newest --exact iperf3; do sleep 0.1; done'",
     "sender2": "date +%s%N; systemctl kill --signal=KILL 'dumbbell-agent@*measurement*'",
     "receiver1": f"head --bytes=2M /dev/zero > {RUNS}/filler || true",
     "receiver2": "systemctl --no-block reboot --force",
@@ -54,8 +54,10 @@ def run_with(folder: Path, fault: Callable[[], object], *extra: str) -> Met:
     """Runs the scenario with a fault while it measures."""
 
     def meet(playbook: subprocess.Popen[str]) -> None:
-        fault()
-        playbook.wait(timeout=TIMEOUT_S)
+        try:
+            fault()
+        finally:  # also after a fault that failed: its end gives the hosts back
+            playbook.wait(timeout=TIMEOUT_S)
 
     run_dir, said, _ = run_until_measuring(SCENARIO, folder, meet, "-e", "profile=often", *extra)
     assert "Traceback" not in said
