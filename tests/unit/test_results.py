@@ -29,6 +29,14 @@ def test_the_tables_are_those_of_what_was_found() -> None:
     assert renewed(text, json.loads(KEPT.read_text())) == text
 
 
+def test_what_was_found_has_as_many_cells_in_each_row() -> None:
+    for name, parts in json.loads(KEPT.read_text()).items():
+        for where, part in parts.items():
+            beside, head = TABLES[name].beside, TABLES[name].first[0]
+            wanted = len(part[0]) if beside else len(head) - 1
+            assert {len(cells) for cells in part} == {wanted} != {0}, (name, where)
+
+
 def test_what_is_said_about_the_tables_stays() -> None:
     text = DOCUMENT.read_text()
     without = renewed(text, NOTHING)
