@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,16 +52,16 @@ class Kernel:
 
 
 @cache
-def lab_kernel() -> Kernel:
-    """The one of kernels/lab.yml, which is built the first time."""
-    if not (KERNELS / "lab").exists():
+def own_kernel(name: str = "lab") -> Kernel:
+    """The one of kernels/NAME.yml, which is built the first time."""
+    if not (KERNELS / name).exists():
         code, said = ansible_playbook(
-            "playbooks/kernel_build.yml", "-e", "kernel=kernels/lab.yml", timeout_s=BUILD_S
+            "playbooks/kernel_build.yml", "-e", f"kernel=kernels/{name}.yml", timeout_s=BUILD_S
         )
         assert code == 0, said[-3000:]
-    (package,) = (KERNELS / "lab").glob("linux-image-*.deb")
+    (package,) = (KERNELS / name).glob("linux-image-*.deb")
     release = package.name.removeprefix("linux-image-").partition("_")[0]
-    root = REPOSITORY / ".build" / "uml" / (KERNELS / "lab").resolve().name
+    root = REPOSITORY / ".build" / "uml" / (KERNELS / name).resolve().name
     if not root.exists():
         part = root.with_name(root.name + ".part")
         shutil.rmtree(part, ignore_errors=True)
@@ -74,11 +75,11 @@ def lab_kernel() -> Kernel:
     return Kernel(root / "usr/bin/linux.uml", root / "lib" / "modules" / release, release)
 
 
-def build_module(source: Path, into: Path) -> Path:
-    """The module of a directory, built for that kernel as the role `modules` builds it."""
+def build_module(source: Path, into: Path, kernel: str = "lab") -> Path:
+    """The module of a directory, built for a kernel as the role `modules` builds it."""
     built = into / f"{source.name}.ko"
     done = subprocess.run(
-        ["sh", BUILD, source, lab_kernel().release, built, KERNELS],
+        ["sh", BUILD, source, own_kernel(kernel).release, built, KERNELS],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -89,28 +90,39 @@ def build_module(source: Path, into: Path) -> Path:
     return built
 
 
-def run(script: str, work: Path, *, virtual: bool, memory: str = "512M", timeout_s: float = 300) -> str:
+def run(
+    script: str,
+    work: Path,
+    *,
+    virtual: bool,
+    kernel: str = "lab",
+    seed: str = "",
+    memory: str = "512M",
+    timeout_s: float = 300,
+) -> str:
     """What a script for `sh -eu` said, which has come to a good end; `work` is its working directory.
 
-    In virtual time (docs/virtual-time.md) nothing may wait by looking at the clock. `timeout_s` is real time.
+    In virtual time (docs/virtual-time.md) nothing may wait by looking at the clock. With a seed all that the
+    kernel draws at random comes from it. `timeout_s` is real time.
     The console is left in `work` as console.log.
     """
-    kernel = lab_kernel()
+    own = own_kernel(kernel)
     work = work.resolve()
     (work / "script").write_text(script)
     for name in ("said", "status"):
         (work / name).unlink(missing_ok=True)
     init = work / "init"
-    init.write_text(INIT.format(release=kernel.release, modules=kernel.modules, work=work))
+    init.write_text(INIT.format(release=own.release, modules=own.modules, work=work))
     init.chmod(0o755)
     command = [
         # Its processes wake each other, which is dear between cores.
         *("taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))),
         *("setpriv", "--pdeathsig", "KILL", "setarch", "--addr-no-randomize"),
-        *(str(kernel.image), f"mem={memory}", "umid=kernel", f"uml_dir={work}"),
+        *(str(own.image), f"mem={memory}", "umid=kernel", f"uml_dir={work}"),
         *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", f"init={init}"),
         *("con=null", "con0=null,fd:1", "panic=-1"),
         *(("time-travel=inf-cpu",) if virtual else ()),
+        *((f"rng_seed={seed}",) if seed else ()),
     ]
     with (work / "console.log").open("wb") as console:
         process = subprocess.Popen(
@@ -121,14 +133,13 @@ def run(script: str, work: Path, *, virtual: bool, memory: str = "512M", timeout
         except subprocess.TimeoutExpired:
             pytest.fail(f"no end within {timeout_s} s of {shlex.join(command)}\n{_last(work)}", pytrace=False)
         finally:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # whatever of it is left
-            except ProcessLookupError:
-                pass
             process.wait()
             shutil.rmtree(work / "kernel", ignore_errors=True)
     status = work / "status"
-    assert status.exists() and status.read_text() == "0\n", _last(work)
+    assert status.exists(), _last(work)
+    assert status.read_text() == "0\n", _last(work)
     console_said = (work / "console.log").read_text(errors="replace")
     for trouble in ("WARNING:", "BUG:", "Oops", "Call Trace:"):
         assert trouble not in console_said, _last(work)

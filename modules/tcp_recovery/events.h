@@ -9,7 +9,7 @@
 #include <net/tcp.h>
 #include <trace/events/net_probe_common.h>
 
-/* An ACK, when it has been processed: windows in packets, addresses and ports as of tcp:tcp_probe. */
+/* An ACK, when the window has been set and nothing is sent yet. Windows are in packets, srtt is in us. */
 TRACE_EVENT(ack,
 	TP_PROTO(const struct sock *sk, const struct rate_sample *rs),
 	TP_ARGS(sk, rs),
@@ -31,6 +31,7 @@ TRACE_EVENT(ack,
 		__field(__u32, prr_out)
 		__field(__u32, delivered)
 		__field(__u32, lost)
+		__field(__u32, srtt)
 	),
 
 	TP_fast_assign(
@@ -54,12 +55,13 @@ TRACE_EVENT(ack,
 		__entry->prr_out = tp->prr_out;
 		__entry->delivered = rs->acked_sacked;
 		__entry->lost = rs->losses;
+		__entry->srtt = tp->srtt_us >> 3;
 	),
 
-	TP_printk("src=%pISpc dest=%pISpc ca_state=%u snd_una=%u snd_nxt=%u snd_cwnd=%u snd_ssthresh=%u pipe=%u prior_cwnd=%u prr_delivered=%u prr_out=%u delivered=%u lost=%u",
+	TP_printk("src=%pISpc dest=%pISpc ca_state=%u snd_una=%u snd_nxt=%u snd_cwnd=%u snd_ssthresh=%u pipe=%u prior_cwnd=%u prr_delivered=%u prr_out=%u delivered=%u lost=%u srtt=%u",
 		  __entry->saddr, __entry->daddr, __entry->ca_state, __entry->snd_una, __entry->snd_nxt, __entry->snd_cwnd,
 		  __entry->snd_ssthresh, __entry->pipe, __entry->prior_cwnd, __entry->prr_delivered, __entry->prr_out,
-		  __entry->delivered, __entry->lost)
+		  __entry->delivered, __entry->lost, __entry->srtt)
 );
 
 #endif
