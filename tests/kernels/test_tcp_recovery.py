@@ -26,13 +26,13 @@ SENDER = {"flow": "0", "side": "sender", "stream": "0"}
 
 
 def booted(work: Path, script: str, kernel: str, **given: object) -> str:
-    """What a script of this directory said over the path of path.sh, in a kernel with the module at hand."""
+    """What a script of this directory said over the path of recovery_path.sh, in a kernel with the module at hand."""
     work.mkdir(parents=True)
     uml.build_module(MODULE, work, kernel)
     lines = [
         f"{name}={shlex.quote(str(value))}" for name, value in ({"loss": "", "queue": 40} | given).items()
     ]
-    lines += [(HERE / name).read_text() for name in ("path.sh", script)]
+    lines += [(HERE / name).read_text() for name in ("recovery_path.sh", script)]
     return uml.run("\n".join(lines), work, virtual=True, kernel=kernel, seed="1", timeout_s=1800)
 
 
