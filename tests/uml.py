@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -121,14 +122,13 @@ def run(script: str, work: Path, *, virtual: bool, memory: str = "512M", timeout
         except subprocess.TimeoutExpired:
             pytest.fail(f"no end within {timeout_s} s of {shlex.join(command)}\n{_last(work)}", pytrace=False)
         finally:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # whatever of it is left
-            except ProcessLookupError:
-                pass
             process.wait()
             shutil.rmtree(work / "kernel", ignore_errors=True)
     status = work / "status"
-    assert status.exists() and status.read_text() == "0\n", _last(work)
+    assert status.exists(), _last(work)
+    assert status.read_text() == "0\n", _last(work)
     console_said = (work / "console.log").read_text(errors="replace")
     for trouble in ("WARNING:", "BUG:", "Oops", "Call Trace:"):
         assert trouble not in console_said, _last(work)
