@@ -79,6 +79,7 @@ enum rapid_verdict {
 	RAPID_LOST,	/* less than 3/4 of it can be compared */
 	RAPID_SLOW,	/* sent at less than half its rate: there was no data, or no window */
 	RAPID_CLOCK,	/* the receiver's timestamps are no microseconds */
+	RAPID_BURSTS,	/* fq paces the socket: many packets are sent at the rate of one */
 };
 
 /* A p-stream on its way: sequence numbers before its first and after its last byte, how it was planned. */
@@ -248,10 +249,12 @@ static void set_cwnd(struct sock *sk, const struct rapid_state *st)
 	tcp_snd_cwnd_set(tp, (u32)clamp_t(u64, in_flight, 4 * asked_plan(st).packets, tp->snd_cwnd_clamp));
 }
 
-static enum rapid_verdict judge(const struct rapid_state *st, const struct rapid_stream *of)
+static enum rapid_verdict judge(const struct sock *sk, const struct rapid_state *st, const struct rapid_stream *of)
 {
 	u64 planned_ns = div64_u64((u64)of->plan.packets * of->segment * NSEC_PER_SEC, of->rate);
 
+	if (READ_ONCE(sk->sk_pacing_status) == SK_PACING_FQ)
+		return RAPID_BURSTS;
 	if (of->broken || !st->n || st->bytes * 4 < (u64)(of->end - of->start) * 3)
 		return RAPID_LOST;
 	if (st->received_ns < st->sent_ns / 8)
@@ -278,7 +281,7 @@ static void take_estimate(struct sock *sk, struct rapid_state *st, const struct 
 static void end_samples(struct sock *sk, struct rapid_state *st)
 {
 	const struct rapid_stream *of = stream_of(st, st->head++);
-	enum rapid_verdict verdict = judge(st, of);
+	enum rapid_verdict verdict = judge(sk, st, of);
 	bool slow_start = st->slow_start;
 	struct rapid_found found = {};
 

@@ -14,7 +14,7 @@
 
 /* What became of a p-stream. The numbers are rapid_verdict's of main.c. */
 #define show_verdict(verdict) \
-	__print_symbolic(verdict, { 0, "estimated" }, { 1, "lost" }, { 2, "slow" }, { 3, "clock" })
+	__print_symbolic(verdict, { 0, "estimated" }, { 1, "lost" }, { 2, "slow" }, { 3, "clock" }, { 4, "bursts" })
 
 /* A p-stream that is acknowledged wholly. Rates in bit/s of payload: those that it was planned with, what it found, and what
  * the rate has become.
