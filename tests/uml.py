@@ -28,10 +28,12 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/t
 trap 'systemctl --force --force poweroff' EXIT
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
-mount -t devtmpfs devtmpfs /dev
 mount -t tracefs tracefs /sys/kernel/tracing
-for of in /run /mnt /lib/modules; do mount -t tmpfs tmpfs $of; done
-mkdir -p /mnt/work /lib/modules/{release}
+for of in /run /mnt; do mount -t tmpfs tmpfs $of; done
+# A machine without modules has no directory for them.
+mkdir -p /mnt/work /mnt/upper /mnt/overlay
+mount -t overlay -o lowerdir=/usr/lib,upperdir=/mnt/upper,workdir=/mnt/overlay overlay /usr/lib
+mkdir -p /lib/modules/{release}
 mount -t hostfs -o {modules} hostfs /lib/modules/{release}
 mount -t hostfs -o {work} hostfs /mnt/work
 mount -t tmpfs tmpfs /tmp
