@@ -6,7 +6,7 @@ fi
 insmod ./tcp_recovery.ko
 ip netns exec r iperf3 --server --one-off >server.txt 2>&1 &
 server=$!
-$collect trace --tuple 10.0.1.1:40001,10.0.3.2:5201 --interval 100ms --spool traced &
+$collect trace --tuple 10.0.1.1:40001,10.0.3.2:5201 --interval 100ms --spool traced.lp &
 collector=$!
 sleep 1
 ip netns exec s iperf3 --client 10.0.3.2 --time 10 --congestion $control --bind 10.0.1.1 --cport 40001 --json >iperf3.json

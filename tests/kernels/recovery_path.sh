@@ -20,7 +20,7 @@ ip -n m route add 10.0.3.0/24 via 10.0.2.2
 ip -n d route add 10.0.1.0/24 via 10.0.2.1
 ip -n r route add default via 10.0.3.1
 tc -n m qdisc add dev m1 root handle 1: htb default 1
-tc -n m class add dev m1 parent 1: classid 1:1 htb rate 20mbit
+tc -n m class add dev m1 parent 1: classid 1:1 htb rate 20mbit quantum 1514
 tc -n m qdisc add dev m1 parent 1:1 handle 2: pfifo limit $queue
 tc -n d qdisc add dev d1 root netem delay 25ms $loss limit 10000
 tc -n d qdisc add dev d0 root netem delay 25ms limit 10000
