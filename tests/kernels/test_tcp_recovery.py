@@ -37,14 +37,29 @@ def booted(work: Path, script: str, kernel: str, **given: object) -> str:
 
 
 def traced(
-    work: Path, control: str, *, kernel: str = "lab", mode: int | None = None, loss: str = ""
+    work: Path,
+    control: str,
+    *,
+    kernel: str = "lab",
+    mode: int | None = None,
+    loss: str = "",
+    seconds: int = 10,
 ) -> dict[str, pl.DataFrame]:
     """What was traced of a flow of a control."""
     own = work / re.sub(r"[^a-z0-9]+", "_", f"{kernel} {control} {mode} {loss}")
     if not own.exists():
         collect = REPOSITORY / ".build/bin/dumbbell-collect"
         mode_set = "" if mode is None else mode
-        booted(own, "recovery.sh", kernel, loss=loss, control=control, mode=mode_set, collect=collect)
+        booted(
+            own,
+            "recovery.sh",
+            kernel,
+            loss=loss,
+            control=control,
+            mode=mode_set,
+            seconds=seconds,
+            collect=collect,
+        )
     read = spool.read(own / "traced.lp")
     assert not read.damage
     same = {name: pl.lit(value) for name, value in SENDER.items()}
@@ -92,7 +107,7 @@ def test_only_rfc_3517_falls_silent(work: Path, parent: str) -> None:
     assert all(share < 0.1 for share in silent.values()), silent
 
 
-LOSSES = ["", "loss 1%", "loss 3%", BURSTS]
+LOSSES = ["", "loss 2%", BURSTS]
 
 
 def acks(table: pl.DataFrame) -> pl.DataFrame:
@@ -115,10 +130,10 @@ def test_the_module_does_what_the_kernel_does(work: Path, parent: str, rule: str
     """ACK by ACK, with the same losses: a socket with the rule, and the parent in a namespace with it."""
     arms = ((f"{parent}_{rule}", 0), (parent, MODES[rule]))
     module, kernel = (
-        acks(traced(work, control, mode=mode, kernel="recovery", loss=loss)["tcp_probe"])
+        acks(traced(work, control, mode=mode, kernel="recovery", loss=loss, seconds=5)["tcp_probe"])
         for control, mode in arms
     )
-    assert module.height > 5000
+    assert module.height > 500
     assert module.rows() == kernel.rows()
 
 
