@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,8 +90,11 @@ func begin(ports []uint16) (t *tracing, err error) {
 		return nil, err
 	}
 	t = &tracing{by: i}
-	for _, name := range events {
+	for _, name := range slices.Concat(events, moduleEvents) {
 		format, err := i.enable(name, ports)
+		if errors.Is(err, fs.ErrNotExist) && slices.Contains(moduleEvents, name) {
+			continue
+		}
 		d := described{Name: name, Format: string(format)}
 		if errors.Is(err, fs.ErrNotExist) {
 			d.Unavailable = "this kernel does not have it"

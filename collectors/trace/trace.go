@@ -42,6 +42,12 @@ var events = []string{
 	"skb/kfree_skb",
 }
 
+// moduleEvents are those of modules. They are followed where their module is
+// loaded, and missed nowhere else.
+var moduleEvents = []string{
+	"recovery/ack", // modules/tcp_recovery
+}
+
 // An Event tells whether one of the events that are followed can be.
 type Event struct {
 	Name        string
@@ -268,6 +274,7 @@ const (
 	Retransmit = "retransmit"
 	CAState    = "ca_state"
 	State      = "state"
+	Ack        = "ack"
 )
 
 // connectionEvents are the events of a connection: their rows, and what is
@@ -281,6 +288,9 @@ var connectionEvents = map[string]struct {
 	"tcp/tcp_retransmit_skb":   {"tcp_event", Retransmit, []string{"state", "err"}},
 	"tcp/tcp_cong_state_set":   {"tcp_event", CAState, []string{"cong_state:ca_state"}},
 	"sock/inet_sock_set_state": {"tcp_event", State, []string{"oldstate:old_state", "newstate:state"}},
+	"recovery/ack": {"recovery", Ack,
+		[]string{"ca_state", "snd_una", "snd_nxt", "snd_cwnd", "snd_ssthresh", "pipe", "prior_cwnd",
+			"prr_delivered", "prr_out", "delivered", "lost", "srtt:srtt_us"}},
 }
 
 // A Record is what was traced of a connection at one moment.

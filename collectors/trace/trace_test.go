@@ -328,6 +328,19 @@ func TestReasonsAreFoundByName(t *testing.T) {
 	}
 }
 
+// TestModuleEvents has all that is taken of the events of modules, as these define them.
+func TestModuleEvents(t *testing.T) {
+	for _, name := range moduleEvents {
+		text, err := os.ReadFile(recorded + "6.12/" + filepath.Base(name) + ".format")
+		check(t, err)
+		f, err := parseFormat(text)
+		check(t, err)
+		if asked := connectionEvents[name].fields; len(f.pick(asked...)) != len(asked) {
+			t.Errorf("%s has %v, asked for %v", name, f.fields, asked)
+		}
+	}
+}
+
 func FuzzPage(f *testing.F) {
 	page, err := os.ReadFile(newest + "page.bin")
 	check(f, err)

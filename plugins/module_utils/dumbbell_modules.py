@@ -81,6 +81,11 @@ def module_files(modules_dep: str) -> dict[str, str]:
     return {match["name"].replace("-", "_"): match[0] for match in matches}
 
 
+def control_aliases(modules_alias: str) -> list[str]:
+    """Names by which modprobe finds congestion controls of which a module has several."""
+    return re.findall(r"^alias (tcp_(?!ulp_)\w+) \w+$", modules_alias, re.MULTILINE)
+
+
 def build_id(notes: bytes) -> str | None:
     """Hexadecimal build id in a module's notes, or anywhere in its file."""
     match = BUILD_ID.search(notes)

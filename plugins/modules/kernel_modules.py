@@ -88,6 +88,7 @@ from ansible.module_utils.dumbbell_modules import (
     Modules,
     build_id,
     canonical,
+    control_aliases,
     control_of,
     describe,
     mismatches,
@@ -130,12 +131,13 @@ def read(asked):
     modules, built_in = (
         module_files(read_or(folder / name, b"").decode()) for name in ("modules.dep", "modules.builtin")
     )
+    aliases = control_aliases(read_or(folder / "modules.alias", b"").decode())
     # A module compressed in a way that Python cannot read says nothing of itself.
     files = {name: folder / modules[name] for name in asked.names if name in modules}
     return Modules(
         available,
         allowed,
-        sorted(modules),
+        sorted({*modules, *aliases}),
         {
             name: loaded(name)
             for name in asked.names

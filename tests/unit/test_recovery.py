@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 from pathlib import Path
@@ -9,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 from synthetic import REPOSITORY, write_run
-from test_connection import LOSS, MS, OPEN, RECOVERY, events, sampled
+from test_connection import CWR, LOSS, MS, OPEN, RECOVERY, events, sampled
 
 from dumbbell import analysis
-from dumbbell.report.recovery import Fetches, Recovery
+from dumbbell.report.recovery import Fetches, Recovery, Reductions
 from dumbbell.store.collect import collect
 
 
@@ -114,6 +115,52 @@ def test_a_threshold_is_null_while_it_is_infinite() -> None:
     assert analysis.windows(SAMPLES)["snd_ssthresh"].to_list()[:2] == [None, 28]
 
 
+def acks(*rows: tuple[int, int, int, int, int, int]) -> pl.DataFrame:
+    """A log of ACKs, each of which delivered one segment: ms, state, cwnd, pipe, prr_delivered, prr_out."""
+    names = ("t_ns", "ca_state", "snd_cwnd", "pipe", "prr_delivered", "prr_out")
+    key = {"flow": "f", "stream": "0", "side": "sender"}
+    same = {"prior_cwnd": 40, "snd_ssthresh": 20, "delivered": 1, "lost": 0, "srtt_us": 50_000}
+    return pl.DataFrame([key | same | dict(zip(names, (row[0] * MS, *row[1:]), strict=True)) for row in rows])
+
+
+def test_reductions_by_the_log_of_acks() -> None:
+    found = analysis.reductions(
+        acks(
+            (0, OPEN, 40, 39, 0, 0),
+            (10, RECOVERY, 37, 36, 1, 0),  # one is sent
+            (11, RECOVERY, 36, 36, 2, 1),
+            (12, RECOVERY, 36, 35, 3, 1),  # one
+            (30, RECOVERY, 20, 17, 4, 2),  # three
+            (31, RECOVERY, 20, 20, 5, 5),
+            (40, OPEN, 21, 19, 5, 5),
+            (50, CWR, 20, 20, 1, 0),
+            (51, RECOVERY, 20, 18, 2, 0),
+            (60, LOSS, 1, 0, 2, 2),
+            (70, RECOVERY, 5, 4, 1, 0),
+        )
+    )
+    assert found.drop("flow", "stream").rows() == [
+        *((10 * MS, 40 * MS, "Recovery", "Open", 50 * MS, 40, 20, 36, 17, 19, 21, 5, 5, 5, 3, 18 * MS),),
+        *((50 * MS, 60 * MS, "CWR, Recovery", "Loss", 50 * MS, 40, 20, 20, 18, 0, 1, 2, 2, 0, 0, None),),
+        *((70 * MS, None, "Recovery", None, 50 * MS, 40, 20, 4, 4, None, None, 1, 1, 0, 0, None),),
+    ]
+
+
+def test_an_ack_that_ends_a_reduction_and_begins_another() -> None:
+    found = analysis.reductions(
+        acks((0, RECOVERY, 20, 19, 7, 5), (1, RECOVERY, 20, 19, 8, 6), (2, RECOVERY, 18, 17, 1, 0))
+    )
+    assert found.select("begin_ns", "end_ns", "next_state", "sent").rows() == [
+        (0, 2 * MS, "Recovery", 6),
+        (2 * MS, None, None, 0),
+    ]
+
+
+def test_no_reduction() -> None:
+    assert analysis.reductions(acks((0, OPEN, 20, 19, 0, 0))).is_empty()
+    assert analysis.reductions(acks((0, OPEN, 20, 19, 0, 0))[:0]).is_empty()
+
+
 def fetches(*rows: tuple[float | None, int | None]) -> pl.DataFrame:
     """Completion times in ms (None of a fetch that was not done) and retransmits."""
     times = [None if ms is None else round(ms * MS) for ms, _ in rows]
@@ -179,6 +226,37 @@ def test_a_traced_flow(traced: Path) -> None:
     assert '"name":"Recovery"' in figure
     assert "pipe, at samples" in figure
     assert "There is no recovery 1000" in recovery.around(1000).data
+
+
+@pytest.fixture
+def logged(traced: Path, tmp_path: Path) -> Path:
+    """A run with a log of ACKs: of flow1 a reduction to its end, of flow2 one to a timeout."""
+    shutil.copytree(traced, tmp_path / "logged")
+    done = acks((900, OPEN, 40, 39, 0, 0), (1000, RECOVERY, 30, 29, 1, 0), (1010, RECOVERY, 20, 20, 9, 1))
+    done = pl.concat([done, acks((1050, RECOVERY, 20, 19, 20, 4), (1100, OPEN, 20, 18, 20, 4))])
+    lost = acks((1000, RECOVERY, 30, 10, 1, 0), (1500, LOSS, 1, 0, 2, 2))
+    parts = [done.with_columns(flow=pl.lit("flow1")), lost.with_columns(flow=pl.lit("flow2"))]
+    rows = pl.concat(parts).with_columns(phase=pl.lit("measurement"))
+    rows.write_parquet(tmp_path / "logged/recovery.parquet")
+    return tmp_path / "logged"
+
+
+def test_reductions_of_a_run(logged: Path) -> None:
+    found = Reductions(logged)
+    cubic, reno = cells(found.table().data)
+    #                 loss, TCP, number, pipe below, at, above ssthresh
+    assert cubic[:6] == ["0", "cubic", "1", "0", "0", "100 %"]
+    # Between the first and the third ACK: 50 ms, 1 RTT. What was sent after the third: 3.
+    assert cubic[6:] == ["0<br>0 to 0", "100 ms", "0.200", "3", "0"]
+    assert reno == ["0", "reno", "1", "100 %", "0", "0", "-<br>- to -", "-", "-", "0", "100 %"]
+    assert '"name":"cubic"' in found.figure().data
+    assert '"name":"reno"' in found.figure("0").data
+    assert "No path loses 1 %; there are 0." in found.figure("1 %").data
+    assert "pipe, at each ACK" in Recovery(logged, "flow1").around().data
+
+
+def test_a_run_without_a_log_of_acks(traced: Path) -> None:
+    assert "where <code>sampling.trace</code>" in html.unescape(Reductions(traced).table().data)
 
 
 def test_another_flow(traced: Path) -> None:

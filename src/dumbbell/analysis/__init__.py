@@ -21,7 +21,7 @@ from dumbbell.analysis.rates import (
     unwrap_u32,
     utilisation,
 )
-from dumbbell.analysis.recovery import LOSING, ca_states, recoveries, windows
+from dumbbell.analysis.recovery import LOSING, ca_states, recoveries, reductions, windows
 from dumbbell.analysis.router import queue
 from dumbbell.analysis.statistics import (
     Interval,
@@ -81,6 +81,7 @@ __all__ = [
     "queue",
     "ratio_interval",
     "recoveries",
+    "reductions",
     "samples",
     "saturated",
     "sender_counter",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dumbbell.analysis.connection import CA_STATES, KEY, LOSS, RECOVERY, SSTHRESH, senders
+from dumbbell.analysis.connection import CA_STATES, CWR, KEY, LOSS, RECOVERY, SSTHRESH, senders
 from dumbbell.analysis.rates import unwrap_u32
 
 LOSING = [RECOVERY, LOSS]
@@ -18,6 +18,25 @@ RECOVERIES = {
     "ssthresh_after": pl.Int64,
     "retransmits": pl.Int64,
     "source": pl.String,
+}
+REDUCTIONS = {
+    **dict.fromkeys(KEY, pl.String),
+    "begin_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "kind": pl.String,
+    "next_state": pl.String,
+    "srtt_ns": pl.Int64,
+    "prior_cwnd": pl.Int64,
+    "ssthresh": pl.Int64,
+    "pipe_before": pl.Int64,
+    "least_pipe": pl.Int64,
+    "pipe_after": pl.Int64,
+    "cwnd_after": pl.Int64,
+    "acks": pl.Int64,
+    "delivered": pl.Int64,
+    "sent": pl.Int64,
+    "most_sent": pl.Int64,
+    "silence_ns": pl.Int64,
 }
 
 
@@ -40,8 +59,8 @@ def ca_states(tcp_info: pl.DataFrame, tcp_event: pl.DataFrame | None = None) -> 
 def windows(tcp_info: pl.DataFrame, tcp_probe: pl.DataFrame | None = None) -> pl.DataFrame:
     """Window and threshold of each sender, in segments: ``[flow, stream, t_ns, snd_cwnd, snd_ssthresh]``.
 
-    At each segment that arrived where the trace has the flow, else at each sample. The threshold is null
-    while it is infinite.
+    At each segment that arrived where the trace has the flow (``tcp_probe``, or the table ``recovery`` in
+    its place), else at each sample. The threshold is null while it is infinite.
     """
     columns = [*KEY, "t_ns", "snd_cwnd", "snd_ssthresh"]
     rows = senders(tcp_info).select(columns)
@@ -88,6 +107,67 @@ def recoveries(
     found = _at(found, "end_ns", after, strategy="forward")
     found = _retransmits(found, tcp_info, tcp_event)
     return found.select(RECOVERIES.keys()).cast(RECOVERIES).sort(*KEY, "begin_ns")  # type: ignore[arg-type]
+
+
+def reductions(acks: pl.DataFrame) -> pl.DataFrame:
+    """Each reduction of a sender's window, by the log of its ACKs (table ``recovery``), in order of time.
+
+    Windows and counts are in segments, and of the moment after an ACK has set the window, before anything is
+    sent. A reduction lasts from the first ACK in CWR or Recovery (``kind`` names both in their order) to the
+    first that is in neither, or ``end_ns``, ``next_state``, ``cwnd_after`` and ``pipe_after`` are null where
+    the log ends before it. ``cwnd_after`` is of that ACK: in slow start it is more by what the ACK delivered.
+    ``ssthresh`` is the last of the reduction, and ``pipe_before`` the first. ``sent`` counts segments,
+    ``most_sent`` those after one ACK, and ``silence_ns`` is the longest time between ACKs after which
+    something was sent, null where that was but once.
+    """
+    if acks.is_empty():
+        return pl.DataFrame(schema=REDUCTIONS)
+    reducing = pl.col("ca_state").is_in([CWR, RECOVERY])
+    again = (pl.col("prr_delivered") < pl.col("prr_delivered").shift()).over(KEY)
+    begins = reducing & (~reducing.shift(fill_value=False).over(KEY) | again)
+    out = pl.col("prr_out").cast(pl.Int64)
+    rows = senders(acks).with_columns(reducing=reducing, number=begins.cast(pl.Int64).cum_sum().over(KEY))
+    rows = rows.filter(pl.col("number") > 0)
+    following = rows.select(
+        *KEY,
+        "number",
+        "reducing",
+        end_ns=pl.col("t_ns"),
+        next_state=pl.col("ca_state").replace_strict(CA_STATES, return_dtype=pl.String),
+        cwnd_after="snd_cwnd",
+        pipe_after="pipe",
+    )
+    # The ACK that ends a reduction may begin the next one.
+    ends = pl.concat(
+        [
+            following.filter(~pl.col("reducing")),
+            following.filter("reducing").with_columns(pl.col("number") - 1),
+        ]
+    )
+    ends = ends.group_by(*KEY, "number", maintain_order=True).agg(
+        pl.col("end_ns", "next_state", "cwnd_after", "pipe_after").sort_by("end_ns").first()
+    )
+    stays = rows.filter("reducing").with_columns(
+        sent=(out.shift(-1) - out).over(*KEY, "number").fill_null(0).clip(lower_bound=0)
+    )
+    sends = stays.filter(pl.col("sent") > 0)
+    gaps = sends.group_by(*KEY, "number").agg(silence_ns=pl.col("t_ns").diff().max())
+    found = stays.group_by(*KEY, "number", maintain_order=True).agg(
+        begin_ns=pl.col("t_ns").first(),
+        kind=pl.col("ca_state").replace_strict(CA_STATES).unique(maintain_order=True).str.join(", "),
+        srtt_ns=1000 * pl.col("srtt_us").first(),
+        prior_cwnd=pl.col("prior_cwnd").last(),
+        ssthresh=pl.col("snd_ssthresh").last(),
+        pipe_before=pl.col("pipe").first(),
+        least_pipe=pl.col("pipe").min(),
+        acks=pl.len(),
+        delivered=pl.col("delivered").sum(),
+        sent=pl.col("prr_out").last(),
+        most_sent=pl.col("sent").max(),
+    )
+    for more in (ends, gaps):
+        found = found.join(more, on=[*KEY, "number"], how="left", maintain_order="left")
+    return found.select(REDUCTIONS.keys()).cast(REDUCTIONS).sort(*KEY, "begin_ns")  # type: ignore[arg-type]
 
 
 def _retransmits(stays: pl.DataFrame, tcp_info: pl.DataFrame, tcp_event: pl.DataFrame | None) -> pl.DataFrame:

@@ -16,13 +16,15 @@ point = ""  # directory below points whose recoveries are shown; by default the 
 flow = ""  # by default the first of TCP that was in recovery
 number = 1  # of the recovery that is drawn
 around_s = 2.0  # what is drawn before it and after
+loss = ""  # of the paths on which reductions are drawn, as the table has it; by default its first
 
 # %%
 from dumbbell.report import setup
-from dumbbell.report.recovery import Fetches, Recovery
+from dumbbell.report.recovery import Fetches, Recovery, Reductions
 
 recovery = Recovery(run_dir, flow, point)
 fetches = Fetches(run_dir)
+reductions = Reductions(run_dir)
 setup()
 
 # %%
@@ -39,6 +41,15 @@ recovery.around(number, around_s)
 
 # %%
 recovery.recoveries()
+
+# %% [markdown]
+# ## Reductions by each control
+
+# %%
+reductions.table()
+
+# %%
+reductions.figure(loss)
 
 # %% [markdown]
 # ## Latency of fetches

@@ -1,5 +1,7 @@
 """How senders recover from loss: the window around one recovery, all of them, and what loss costs fetches.
 
+Where modules/tcp_recovery has logged every ACK also how windows came down, by which rule.
+
 After a page on proportional rate reduction (CS244, 2013): cwnd in fast recovery, and the latency of fetches
 with and without retransmissions.
 """
@@ -13,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.plan import Flow
+from dumbbell.plan import Flow, Point
 from dumbbell.report import Missing, Report, figures, html, part, show
 from dumbbell.store.run import point_dirs
 from dumbbell.units import human
@@ -115,12 +117,19 @@ class Recovery(Report):
         since_ns, until_ns = chosen["begin_ns"] - around_s * 1e9, end_ns + around_s * 1e9
         near = pl.col("t_ns").is_between(since_ns, until_ns)
         stream = {"stream": chosen["stream"]}
-        windows = analysis.windows(self._tcp_info, self._of_flow("tcp_probe")).filter(near, **stream)
-        samples = self._tcp_info.filter(near, side="sender", **stream).sort("t_ns")
+        acks = self._of_flow("recovery")
+        traced = self._of_flow("tcp_probe") if acks is None else acks
+        windows = analysis.windows(self._tcp_info, traced).filter(near, **stream)
+        if acks is None:
+            samples = self._tcp_info.filter(near, side="sender", **stream).sort("t_ns")
+            pipe = {"pipe, at samples": samples.select("t_ns", y=analysis.PIPE)}
+        else:
+            logged = acks.filter(near, side="sender", **stream).sort("t_ns")
+            pipe = {"pipe, at each ACK": logged.select("t_ns", y="pipe")}
         figure = figures.lines(
             {
                 # In this order, since pipe is often as large as cwnd.
-                "pipe, at samples": samples.select("t_ns", y=analysis.PIPE),
+                **pipe,
                 "ssthresh": windows.select("t_ns", y="snd_ssthresh"),
                 "cwnd": windows.select("t_ns", y="snd_cwnd"),
             },
@@ -136,6 +145,120 @@ class Recovery(Report):
             f"Recovery {number} of {self.found.height}, at {chosen['begin_ns'] / 1e9:.3f} s. The background "
             f"is the congestion state, {SOURCES[chosen['source']]}. Pipe is what the kernel takes to be on "
             "the way: <code>unacked</code> - <code>sacked</code> - <code>lost</code> + <code>retrans</code>.",
+        )
+
+
+class Reductions:
+    """How windows came down, by the logs of ACKs of a run directory of one point, or of many."""
+
+    def __init__(self, run_dir: Path | str) -> None:
+        self.points = [Report(path) for path in point_dirs(run_dir)]
+
+    @cached_property
+    def _logs(self) -> list[tuple[Flow, str, pl.DataFrame]]:
+        """Of each flow that has one, in valid points: the flow, what its path loses, and its log."""
+        found = []
+        for point in self.points:
+            if len(self.points) > 1 and point.verdict.get("state") not in analysis.VALID:
+                continue
+            try:
+                plan, rows = point.plan, point.table("recovery")
+            except Missing:
+                continue
+            for flow in plan.phase("measurement").flows:
+                of_flow = rows.filter(pl.col("flow") == flow.name)
+                if flow.congestion_control and of_flow.height:
+                    found.append((flow, _loss(plan, flow), of_flow))
+        if not found:
+            raise Missing(
+                "No valid point has a log of ACKs: the controls of modules/tcp_recovery write it where "
+                "<code>sampling.trace</code> is asked for."
+            )
+        return sorted(found, key=lambda of: (of[1], of[0].congestion_control))
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """:func:`analysis.reductions` of all of them, with ``congestion_control`` and ``loss``."""
+        parts = [
+            analysis.reductions(log).with_columns(
+                congestion_control=pl.lit(flow.congestion_control), loss=pl.lit(loss)
+            )
+            for flow, loss, log in self._logs
+        ]
+        if (found := pl.concat(parts)).is_empty():
+            raise Missing("No sender reduced its window.")
+        return found
+
+    @cached_property
+    def _groups(self) -> list[tuple[list[str], pl.DataFrame]]:
+        by = ["loss", "congestion_control"]
+        groups = self.rows.group_by(by, maintain_order=True)
+        return [([str(name) for name in key], rows) for key, rows in groups]
+
+    @part
+    def table(self) -> str:
+        """Where reductions began and ended, how long they took, and how they sent."""
+        body = []
+        for names, rows in self._groups:
+            ended = rows.filter(pl.col("next_state").is_in(["Open", "Disorder"]))
+            excess = ended["cwnd_after"] - ended["ssthresh"]
+            over = rows["pipe_before"] - rows["ssthresh"]
+            length = ended["end_ns"] - ended["begin_ns"]
+            silence = (rows["silence_ns"] / rows["srtt_ns"]).drop_nulls()
+            body.append(
+                html.row(
+                    [
+                        *map(escape, names),
+                        str(rows.height),
+                        *(human(share, "share") for share in _signs(over)),
+                        _spread(excess),
+                        human(analysis.percentile(length, 50), "ns"),
+                        human(analysis.percentile(silence, 50)),
+                        human(rows["most_sent"].max()),
+                        human(rows.filter(next_state="Loss").height / rows.height, "share"),
+                    ]
+                )
+            )
+        head = ["loss", "TCP", "reductions", "pipe below ssthresh", "at it", "above it"]
+        head += ["cwnd - ssthresh at the end", "length", "silence (RTTs)", "most at once", "timeouts"]
+        return (
+            f"{html.table(head, body)}"
+            '<p class="note">Pipe is that of the ACK with which a reduction began. The window at the end is '
+            "that of the first ACK after it, which in slow start has grown by what it acknowledged: the "
+            "median, and from the 5th to the 95th percentile, of reductions that did not end with a timeout. "
+            "Length and silence are medians; silence is the longest time between two ACKs after which "
+            "something was sent. Most at once is the largest number of segments sent after one ACK.</p>"
+        )
+
+    @part
+    def figure(self, loss: str = "") -> str:
+        """The longest reduction of each control on the paths of one loss: what it had on the way."""
+        losses = list(dict.fromkeys(self.rows["loss"]))
+        chosen = loss or losses[0]
+        if chosen not in losses:
+            raise Missing(f"No path loses {loss}; there are {', '.join(losses)}.")
+        series: dict[str, pl.DataFrame] = {}
+        last_s = 0.0
+        for flow, lost, log in self._logs:
+            found = analysis.reductions(log).filter(pl.col("end_ns").is_not_null())
+            control = str(flow.congestion_control)
+            if lost != chosen or found.is_empty() or control in series:
+                continue
+            longest = found.sort("delivered").row(-1, named=True)
+            near = pl.col("t_ns").is_between(longest["begin_ns"], longest["end_ns"])
+            rows = log.filter(near, side="sender", stream=longest["stream"]).sort("t_ns")
+            began = pl.col("t_ns") - longest["begin_ns"]
+            pipe = pl.col("pipe") / pl.col("snd_ssthresh")
+            series[control] = rows.select(t_ns=began, y=pipe)
+            last_s = max(last_s, (longest["end_ns"] - longest["begin_ns"]) / 1e9)
+        if not series:
+            raise Missing(f"No reduction on a path that loses {chosen} came to its end.")
+        figure = figures.lines(series, last_s, title="pipe / ssthresh", unit="of ssthresh")
+        figure.update_xaxes(title_text="time since the reduction began (s)")
+        return show(
+            figure,
+            f"Of each control the reduction that delivered most, where the path loses {escape(chosen)}: what "
+            "was on the way when an ACK came, of what should be at the end.",
         )
 
 
@@ -257,6 +380,23 @@ def _losing(run_dir: Path) -> list[str]:
         return rows.select(pl.col("flow").unique(maintain_order=True)).collect()["flow"].to_list()
     except (OSError, pl.exceptions.PolarsError):
         return []
+
+
+def _loss(plan: Point, flow: Flow) -> str:
+    """What a flow's path is asked to lose."""
+    way = plan.path.way(flow.direction) if plan.path else None
+    share = human(1 - way.arriving if way else 0.0, "share")
+    return f"{share} in bursts" if way and way.loss_gemodel else share
+
+
+def _signs(values: pl.Series) -> list[float]:
+    """Shares of values below, at, and above 0."""
+    return [(values < 0).mean() or 0.0, (values == 0).mean() or 0.0, (values > 0).mean() or 0.0]  # type: ignore[list-item]
+
+
+def _spread(values: pl.Series) -> str:
+    low, middle, high = (human(analysis.percentile(values, percent)) for percent in (5, 50, 95))
+    return f"{middle}<br>{low} to {high}"
 
 
 def _interval(found: analysis.Interval | None, unit: str) -> str:
