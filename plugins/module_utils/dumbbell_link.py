@@ -10,7 +10,7 @@ State = dict[str, Any]
 Command = list[str]
 
 DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
-QDISCS = ("pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq")
+QDISCS = ("pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq", "rapid")
 ETH_HLEN = 14  # include/uapi/linux/if_ether.h
 
 

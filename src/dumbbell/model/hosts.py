@@ -44,7 +44,9 @@ class HostState(Strict):
     mtu: Annotated[int, Field(ge=576, le=9216)] | None = Field(
         default=None, description="bytes; of the experiment interfaces"
     )
-    qdisc: Literal["pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq"] | None = Field(
-        default=None, description="root qdisc of the experiment interfaces; of hosts that are not routers"
+    qdisc: Literal["pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq", "rapid"] | None = Field(
+        default=None,
+        description="root qdisc of the experiment interfaces; of hosts that are not routers. Parameters of "
+        "`rapid` are those of the module `sch_rapid`",
     )
     sysctls: dict[str, int | str] = Field(default={}, examples=[{"net.ipv4.tcp_no_metrics_save": 1}])
