@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils import dumbbell_baseline as baseline
+from ansible.module_utils import dumbbell_link as link
 
 State = dict[str, Any]
 Command = list[str]
@@ -21,6 +23,18 @@ def run(module: Any, command: Command) -> str:
     if code:
         module.fail_json(msg=f"`{shlex.join(command)}` failed: {(err or out).strip()}", rc=code)
     return str(out)
+
+
+def execute(module: Any, command: Command) -> None:
+    """Execute a command that changes the host, also one that this host's iproute2 does not know."""
+    if not link.needs_netlink(command):
+        run(module, command)
+        return
+    device = command[command.index("dev") + 1]
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
+        netlink.send(link.route_request(command, socket.if_nametoindex(device)))
+        if reason := link.refusal(netlink.recv(65536)):
+            module.fail_json(msg=f"`{shlex.join(command)}` failed: {reason}")
 
 
 def read_json(module: Any, command: Command) -> Any:
@@ -62,7 +76,7 @@ def converge(
     elif commands:
         record(module, commands, loaded)
         for command in commands:
-            (perform or (lambda argv: run(module, argv)))(command)
+            perform(command) if perform else execute(module, command)
         found = read()
         after = report(found)
         wrong = mismatches(found)

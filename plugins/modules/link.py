@@ -51,6 +51,14 @@ options:
         description: Address of the gateway.
         type: str
         required: true
+      quickack:
+        description: Whether every segment that comes by this route is acknowledged at once.
+        type: bool
+      tcp_usec_ts:
+        description:
+          - Whether TCP's timestamps are microseconds, from Linux 6.7 on. Older kernels refuse it before any
+            change.
+        type: bool
 attributes:
   check_mode:
     support: full
@@ -100,14 +108,19 @@ commands:
   elements: str
 """
 
+import os
+import re
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import converge, read_json, require_devices
 from ansible.module_utils.dumbbell_link import (
     QDISCS,
+    ROUTE_OPTIONS,
+    USEC_TS_SINCE,
     canonical,
     mismatches,
+    needs_netlink,
     parse,
     parse_qdisc,
     plan,
@@ -127,6 +140,13 @@ def read(module, name):
 
 def refuse_what_the_kernel_lacks(module, commands):
     for command in commands:
+        release = os.uname().release
+        version = tuple(int(number) for number in re.findall("[0-9]+", release)[:2])
+        if needs_netlink(command) and version < USEC_TS_SINCE:
+            module.fail_json(
+                msg=f"asked for tcp_usec_ts of the route to {command[3]}, which Linux has from 6.7 on; "
+                f"this host runs {release}"
+            )
         if command[0] != "tc":
             continue
         name, kind = command[command.index("dev") + 1], command[command.index("root") + 1]
@@ -142,6 +162,7 @@ def refuse_what_the_kernel_lacks(module, commands):
 
 def main():
     route = {"to": {"type": "str", "required": True}, "via": {"type": "str", "required": True}}
+    route |= {option: {"type": "bool"} for option in ROUTE_OPTIONS}
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},

@@ -51,7 +51,7 @@ import shlex
 
 from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import run
+from ansible.module_utils.dumbbell_host import execute
 
 
 def main():
@@ -86,7 +86,7 @@ def main():
             if command[0] == "modprobe":  # one that others use by now stays
                 module.run_command(command)
             else:
-                run(module, command)
+                execute(module, command)
         left = differing(was, read(was))
         baseline.save({setting: was[setting] for setting in left})
         if left:

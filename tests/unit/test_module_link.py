@@ -60,11 +60,19 @@ def test_the_scenario_language_and_the_module_know_the_same_qdiscs() -> None:
 addresses = st.builds(
     lambda ip, length: str(IPv4Interface((ip, length))), st.ip_addresses(v=4), st.integers(8, 32)
 )
+options = st.fixed_dictionaries(
+    {}, optional={option: st.none() | st.booleans() for option in link.ROUTE_OPTIONS}
+)
 routes = st.builds(
-    lambda ip, length, via: {"to": str(IPv4Network((ip, length), strict=False)), "via": str(via)},
+    lambda ip, length, via, options: {
+        "to": str(IPv4Network((ip, length), strict=False)),
+        "via": str(via),
+        **options,
+    },
     st.ip_addresses(v=4),
     st.integers(0, 32),
     st.ip_addresses(v=4),
+    options,
 )
 wishes = st.fixed_dictionaries(
     {"name": st.just("vec1")},
@@ -99,10 +107,12 @@ def execute(
         case ["ip", "route", "del", to, "via", _, "dev", _]:
             bare = {"0.0.0.0/0": "default"}.get(to, to.removesuffix("/32"))
             table[:] = [route for route in table if route["dst"] != bare]
-        case ["ip", "route", "replace", to, "via", via, "dev", _]:
+        case ["ip", "route", "replace", to, "via", via, "dev", _, *options]:
             bare = {"0.0.0.0/0": "default"}.get(to, to.removesuffix("/32"))
             table[:] = [route for route in table if route["dst"] != bare]
-            table.append({"dst": bare, "gateway": via})
+            words = {"quickack": {"quickack": 1}, "features": {"features": "0x10"}}
+            metrics = [word for option in options[::2] for word in words[option].items()]
+            table.append({"dst": bare, "gateway": via} | ({"metrics": [dict(metrics)]} if metrics else {}))
         case ["tc", "qdisc", "replace", "dev", _, "root", kind, *limit] if root:
             if root["kind"] != kind or root["handle"] == "0:":  # else it changes what it is told
                 root.update(kind=kind, handle="8001:", options={})
@@ -140,6 +150,51 @@ def test_what_has_come_is_removed_again(wish: dict[str, Any]) -> None:
     for command in link.undo(was, link.parse(dump, table)):
         execute(command, dump, table)
     assert link.parse(dump, table) == was
+
+
+ROUTE = {"to": "198.18.9.0/24", "via": "198.18.1.9"}
+
+
+def test_an_option_of_a_route_is_set_and_taken_back() -> None:
+    has = link.parse(LEFT, DUMP["routes"])
+    asked = link.canonical({"routes": [ROUTE | {"quickack": True, "tcp_usec_ts": True}]})
+    (command,) = link.plan(asked, has)
+    make = ["ip", "route", "replace", "198.18.9.0/24", "via", "198.18.1.9", "dev", "left"]
+    assert command == [*make, "quickack", "1", "features", "tcp_usec_ts"]
+    will = link.predict(asked, has)
+    assert link.mismatches(asked, will) == {}
+    assert link.plan(link.canonical({"routes": [ROUTE]}), will) == []
+    less = link.canonical({"routes": [ROUTE | {"tcp_usec_ts": False}]})
+    assert link.plan(less, will) == [[*make, "quickack", "1"]]
+    assert link.undo(has, will) == [make]
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"features": "0x10", "quickack": 1},  # iproute2 6.1
+        {"tcp_usec_ts": None, "quickack": 1},  # from 6.8 on
+    ],
+)
+def test_options_are_read_in_the_words_of_any_iproute2(metrics: dict[str, Any]) -> None:
+    assert link.route_options({"metrics": [metrics]}) == {"quickack": True, "tcp_usec_ts": True}
+
+
+# Linux 6.18 took it, and iproute2 6.1 then told `features 0x10 quickack 1` of the route.
+REQUEST = (
+    "48000000180005050100000000000000"  # length, RTM_NEWROUTE, request with answer that makes or replaces
+    "02100000fe03000100000000"  # IPv4, 16 bits of prefix, table main
+    "080001000a080000" "080005000a090002" "0800040003000000"  # destination, gateway, device
+    "14000800" "08000f0001000000" "08000c0010000000"  # metrics: quickack, features
+)  # fmt: skip
+
+
+def test_the_request_is_what_a_kernel_took() -> None:
+    command = ["ip", "route", "replace", "10.8.0.0/16", "via", "10.9.0.2", "dev", "d0"]
+    command += ["quickack", "1", "features", "tcp_usec_ts"]
+    assert link.needs_netlink(command)
+    assert link.route_request(command, ifindex=3).hex() == REQUEST
+    assert not link.needs_netlink(command[:-2])
 
 
 def test_the_queue_length_is_set_first_and_routes_last() -> None:

@@ -272,6 +272,7 @@ def test_all_that_a_host_can_be_asked_for(tmp_path: Path) -> None:
         "mtu": 9000,
         "qdisc": "fq",
         "sysctls": {"net.ipv4.tcp_sack": 0},
+        "routes": {"quickack": True},
     }
     ends = {"from": "left", "to": "receivers[0]", "kind": "iperf3_tcp", "congestion_control": "bbr"}
     text = scenario({"flow": ends}, roles={"left": "senders[1]"}, hosts={"left": asked})
@@ -282,6 +283,17 @@ def test_all_that_a_host_can_be_asked_for(tmp_path: Path) -> None:
         "congestion_controls": ["bbr"],
     }
     assert hosts["sender1"].state.kernel is None
+
+
+def test_rapid_has_the_routes_that_tell_its_gaps(tmp_path: Path) -> None:
+    flow = {"from": "senders[0]", "to": "receivers[0]", "kind": "iperf3_tcp", "congestion_control": "rapid"}
+    hosts = only(tmp_path, scenario({"flow": flow})).hosts
+    routes = {host: of.state.routes for host, of in hosts.items()}
+    needed = {"quickack": True, "tcp_usec_ts": True}
+    assert (routes["sender1"], routes["receiver1"], routes["router"]) == (needed, needed, None)
+    otherwise = scenario({"flow": flow}, hosts={"receiver1": {"routes": {"quickack": False}}})
+    assert only(tmp_path, otherwise).hosts["receiver1"].state.routes == needed | {"quickack": False}
+    assert "routes" not in hosts["router"].state.model_dump()
 
 
 def test_hosts_that_take_no_part_are_brought_to_their_state_and_then_left_alone() -> None:

@@ -313,6 +313,18 @@ profiles:
             ],
         ),
         (
+            "hosts: {senders: {qdisc: fq}}",
+            (
+                "rate: 2mbit",
+                "rate: 3mbit\n  more:\n    from: senders[0]\n    to: receivers[0]\n    kind: iperf3_tcp\n"
+                "    congestion_control: rapid",
+            ),
+            [
+                "x.yml:4:19: hosts.senders.qdisc: rapid (more, on sender1) sets each gap itself, "
+                "which fq overrules: ask pfifo_fast"
+            ],
+        ),
+        (
             "hosts: {receivers: {kernel: 6.1.0}, senders: {kernel: [6.1.0, 6.12.9]}}",
             ("rate: 2mbit", "rate: 3mbit"),
             [

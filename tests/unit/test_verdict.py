@@ -62,6 +62,12 @@ def expectation(metric: str, **bound: float) -> Callable[[Path], None]:
     return lambda run_dir: edit(run_dir / "plan.json", lambda plan: plan["points"][0].update(expect=expected))
 
 
+def routes(**options: bool) -> Callable[[Path], None]:
+    """The one that the first sender has to the other side."""
+    there = [{"to": "198.18.2.0/24", "via": "198.18.1.1"} | options]
+    return state("sender1", lambda s: s["nic"]["vec1"].update(routes=there))
+
+
 def forget_t0(run_dir: Path) -> None:
     for file in run_dir.glob("raw/*/measurement/start.json"):
         file.unlink()
@@ -350,6 +356,14 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         together(asked("sender2", qdisc="fq"), state("sender2", lambda s: s["nic"]["vec1"].pop("qdisc"))),
         "sender2 vec1: qdisc not known",
     ),
+    "an option of a route differs": (
+        together(asked("sender1", routes={"quickack": True, "tcp_usec_ts": True}), routes(quickack=True)),
+        "sender1: options of the route to 198.18.2.0/24: asked quickack on, tcp_usec_ts on, found ",
+    ),
+    "the routes were not read": (
+        asked("sender1", routes={"quickack": True}),
+        "sender1: options of the routes to the other side not known",
+    ),
     "the MSS differs": (option(mss_bytes=1400), "flow1: MSS: asked 1"),
     "the socket's buffer was capped": (option(socket_buffer_bytes=10**6), "flow1: send buffer: asked 2"),
     "the DSCP differs": (option(dscp=34), "flow1: DSCP: asked 34, found 46"),
@@ -413,6 +427,16 @@ def test_kernel_modules_and_qdisc_as_asked(run_dir: Path) -> None:
     found = {check.name: check.measured for check in verdict.checks if check.subject.startswith("sender1")}
     assert wanted.items() <= found.items()
     assert found["module tcp_cubic"] == {"hystart": "1", "fast": "1"}
+
+
+def test_options_of_routes_as_asked(run_dir: Path) -> None:
+    together(asked("sender1", routes={"quickack": True, "tcp_usec_ts": False}), routes(quickack=True))(
+        run_dir
+    )
+    verdict = collect(run_dir, None)
+    assert verdict.state == "passed", verdict.reasons
+    (check,) = (check for check in verdict.checks if check.name == "route")
+    assert check.measured == {"quickack": True, "tcp_usec_ts": False}
 
 
 def test_drops_are_expected_where_loss_is(run_dir: Path) -> None:

@@ -12,6 +12,10 @@ from dumbbell.model.quantities import Strict
 SUPER_PACKETS = ("tso", "gso", "gro")
 # Which qdiscs take their limit from txqueuelen: net/sched/sch_{generic,fifo}.c
 READ_TXQUEUELEN = ("pfifo_fast", "pfifo", "bfifo")
+# Congestion controls that set the gap after each packet, and read the gaps with which it arrived from the
+# timestamps of its acknowledgements: modules/tcp_rapid/README.md
+READ_GAPS = ("rapid",)
+GAPS_NEED = {"quickack": True, "tcp_usec_ts": True}  # of the routes at both ends
 
 ModuleName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,56}$")]
 
@@ -48,5 +52,11 @@ class HostState(Strict):
         default=None,
         description="root qdisc of the experiment interfaces; of hosts that are not routers. Parameters of "
         "`rapid` are those of the module `sch_rapid`",
+    )
+    routes: dict[Literal["quickack", "tcp_usec_ts"], bool] = Field(
+        default={},
+        description="options of the routes between the sides: `quickack`, every segment that comes is "
+        "acknowledged at once; `tcp_usec_ts`, TCP's timestamps are microseconds, from Linux 6.7 on",
+        examples=[{"quickack": True, "tcp_usec_ts": True}],
     )
     sysctls: dict[str, int | str] = Field(default={}, examples=[{"net.ipv4.tcp_no_metrics_save": 1}])

@@ -21,7 +21,7 @@ from dumbbell.model import (
 from dumbbell.model.expand import text
 from dumbbell.model.flows import NDT_NS, NdtFlow
 from dumbbell.model.flows import Flow as AskedFlow
-from dumbbell.model.hosts import READ_TXQUEUELEN, SUPER_PACKETS
+from dumbbell.model.hosts import GAPS_NEED, READ_GAPS, READ_TXQUEUELEN, SUPER_PACKETS
 from dumbbell.plan import ndt, virtual
 from dumbbell.plan.calibration import Calibration, Pair
 from dumbbell.plan.document import (
@@ -396,6 +396,7 @@ class CaseResolver:
         }
         self._check_qdisc(hosts)
         self._check_txqueuelen(hosts)
+        self._check_pacing(hosts, flows)
         return hosts
 
     def _state(self, host: str, flows: Sequence[Flow]) -> State:
@@ -419,6 +420,8 @@ class CaseResolver:
                 }
             ),
         )
+        if set(READ_GAPS) & set(state.congestion_controls):
+            state.routes = dict(GAPS_NEED)
         for name in names:
             asked = self.scenario.hosts[name]
             for key in ("kernel", "txqueuelen", "mtu", "qdisc"):
@@ -426,6 +429,8 @@ class CaseResolver:
                     setattr(state, key, value)
             state.offloads |= {str(feature): on for feature, on in asked.offloads.items()}
             state.sysctls |= {key: str(value) for key, value in asked.sysctls.items()}
+            if asked.routes:
+                state.routes = (state.routes or {}) | {str(option): on for option, on in asked.routes.items()}
             for module, parameters in asked.modules.items():
                 state.modules.setdefault(module, {}).update({k: _parameter(v) for k, v in parameters.items()})
         for key in ("modules", "offloads", "sysctls"):
@@ -439,6 +444,18 @@ class CaseResolver:
             if asked.qdisc and routers:
                 reason = f"{routers[0]} is a router, which has the path there: ask groups without routers"
                 self._refuse(("hosts", name, "qdisc"), reason)
+
+    def _check_pacing(self, hosts: Mapping[str, Host], flows: Sequence[Flow]) -> None:
+        """The qdisc fq would take the pacing of a connection's packets from its congestion control."""
+        for name, asked in self.scenario.hosts.items():
+            for host in self._members(name) if asked.qdisc == "fq" else []:
+                for flow in flows:
+                    if flow.src_host == host and flow.congestion_control in READ_GAPS:
+                        reason = f"{flow.congestion_control} ({flow.name}, on {host}) sets each gap itself"
+                        self._refuse(
+                            ("hosts", name, "qdisc"), f"{reason}, which fq overrules: ask pfifo_fast"
+                        )
+                        return
 
     def _check_txqueuelen(self, hosts: Mapping[str, Host]) -> None:
         """A sweep of txqueuelen over a qdisc that never reads it would be the same run again and again."""

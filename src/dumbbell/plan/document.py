@@ -27,6 +27,7 @@ class State(Part):
     qdisc: str | None
     sysctls: dict[str, str]
     congestion_controls: list[str]
+    routes: dict[str, bool] | None = optional()
 
 
 class Host(Part):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import polars as pl
@@ -196,6 +196,10 @@ class _Judge:
                 for name in ("txqueuelen", "mtu", "qdisc"):
                     if (wanted := getattr(asked, name)) is not None:
                         self.same(name, subject, wanted, dig(nic, name), what=name)
+            if asked.routes and "routers" not in planned.groups:
+                self.routes(
+                    host, asked.routes, [r for nic in devices.values() for r in dig(nic, "routes") or []]
+                )
             for name, value in asked.sysctls.items():
                 found = dig(state, "sysctl", name)
                 found = None if found is None else " ".join(str(found).split())
@@ -210,6 +214,14 @@ class _Judge:
                     found,
                     what="congestion controls available",
                 )
+
+    def routes(self, host: str, asked: Mapping[str, bool], routes: Sequence[Mapping[str, Any]]) -> None:
+        """Options of all that lead to another network; a host without one has none of what is asked."""
+        for route in routes:
+            found = {option: route.get(option, False) for option in asked}
+            self.same("route", host, asked, found, what=f"options of the route to {route['to']}")
+        if not routes:
+            self.same("route", host, asked, None, what="options of the routes to the other side")
 
     def clocks(self) -> None:
         for host in self.point.hosts:
