@@ -227,6 +227,23 @@ static struct rapid_flow *flow_of(struct rapid *q, const struct rapid_key *key)
 	return flow;
 }
 
+/* As fq does: TCP leaves it to the queue to pace, and sends all that its window allows at once. The congestion control is asked
+ * for a rate once for all of it. Here it is asked for each packet: TCP is about to send it, and then sets the departure of the
+ * next one by the rate.
+ */
+static void pace(struct sock *sk, const struct rapid_segment *segment)
+{
+	const struct tcp_congestion_ops *control;
+
+	if (smp_load_acquire(&sk->sk_pacing_status) != SK_PACING_FQ)
+		smp_store_release(&sk->sk_pacing_status, SK_PACING_FQ);
+	if (segment->end == segment->seq || segment->seq != READ_ONCE(tcp_sk(sk)->snd_nxt))
+		return;
+	control = inet_csk(sk)->icsk_ca_ops;
+	if (control->min_tso_segs)
+		control->min_tso_segs(sk);
+}
+
 static int rapid_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
 {
 	struct rapid *q = qdisc_priv(sch);
@@ -261,9 +278,7 @@ static int rapid_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff 
 		q->stats.retrans += again;
 	}
 	if (READ_ONCE(gap) && segment.key.protocol && sk && sk_fullsock(sk)) {
-		/* As fq does: TCP leaves it to the queue to pace. */
-		if (smp_load_acquire(&sk->sk_pacing_status) != SK_PACING_FQ)
-			smp_store_release(&sk->sk_pacing_status, SK_PACING_FQ);
+		pace(sk, &segment);
 		m->paced = true;
 	}
 	if (READ_ONCE(orphan))
