@@ -28,10 +28,12 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/t
 trap 'systemctl --force --force poweroff' EXIT
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
-mount -t devtmpfs devtmpfs /dev
 mount -t tracefs tracefs /sys/kernel/tracing
-for of in /run /mnt /lib/modules; do mount -t tmpfs tmpfs $of; done
-mkdir -p /mnt/work /lib/modules/{release}
+for of in /run /mnt; do mount -t tmpfs tmpfs $of; done
+# A machine without modules has no directory for them.
+mkdir -p /mnt/work /mnt/upper /mnt/overlay
+mount -t overlay -o lowerdir=/usr/lib,upperdir=/mnt/upper,workdir=/mnt/overlay overlay /usr/lib
+mkdir -p /lib/modules/{release}
 mount -t hostfs -o {modules} hostfs /lib/modules/{release}
 mount -t hostfs -o {work} hostfs /mnt/work
 mount -t tmpfs tmpfs /tmp
@@ -52,16 +54,16 @@ class Kernel:
 
 
 @cache
-def lab_kernel() -> Kernel:
-    """The one of kernels/lab.yml, which is built the first time."""
-    if not (KERNELS / "lab").exists():
+def own_kernel(name: str = "lab") -> Kernel:
+    """The one of kernels/NAME.yml, which is built the first time."""
+    if not (KERNELS / name).exists():
         code, said = ansible_playbook(
-            "playbooks/kernel_build.yml", "-e", "kernel=kernels/lab.yml", timeout_s=BUILD_S
+            "playbooks/kernel_build.yml", "-e", f"kernel=kernels/{name}.yml", timeout_s=BUILD_S
         )
         assert code == 0, said[-3000:]
-    (package,) = (KERNELS / "lab").glob("linux-image-*.deb")
+    (package,) = (KERNELS / name).glob("linux-image-*.deb")
     release = package.name.removeprefix("linux-image-").partition("_")[0]
-    root = REPOSITORY / ".build" / "uml" / (KERNELS / "lab").resolve().name
+    root = REPOSITORY / ".build" / "uml" / (KERNELS / name).resolve().name
     if not root.exists():
         part = root.with_name(root.name + ".part")
         shutil.rmtree(part, ignore_errors=True)
@@ -75,11 +77,11 @@ def lab_kernel() -> Kernel:
     return Kernel(root / "usr/bin/linux.uml", root / "lib" / "modules" / release, release)
 
 
-def build_module(source: Path, into: Path) -> Path:
-    """The module of a directory, built for that kernel as the role `modules` builds it."""
+def build_module(source: Path, into: Path, kernel: str = "lab") -> Path:
+    """The module of a directory, built for a kernel as the role `modules` builds it."""
     built = into / f"{source.name}.ko"
     done = subprocess.run(
-        ["sh", BUILD, source, lab_kernel().release, built, KERNELS],
+        ["sh", BUILD, source, own_kernel(kernel).release, built, KERNELS],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -90,28 +92,39 @@ def build_module(source: Path, into: Path) -> Path:
     return built
 
 
-def run(script: str, work: Path, *, virtual: bool, memory: str = "512M", timeout_s: float = 300) -> str:
+def run(
+    script: str,
+    work: Path,
+    *,
+    virtual: bool,
+    kernel: str = "lab",
+    seed: str = "",
+    memory: str = "512M",
+    timeout_s: float = 300,
+) -> str:
     """What a script for `sh -eu` said, which has come to a good end; `work` is its working directory.
 
-    In virtual time (docs/virtual-time.md) nothing may wait by looking at the clock. `timeout_s` is real time.
+    In virtual time (docs/virtual-time.md) nothing may wait by looking at the clock. With a seed all that the
+    kernel draws at random comes from it. `timeout_s` is real time.
     The console is left in `work` as console.log.
     """
-    kernel = lab_kernel()
+    own = own_kernel(kernel)
     work = work.resolve()
     (work / "script").write_text(script)
     for name in ("said", "status"):
         (work / name).unlink(missing_ok=True)
     init = work / "init"
-    init.write_text(INIT.format(release=kernel.release, modules=kernel.modules, work=work))
+    init.write_text(INIT.format(release=own.release, modules=own.modules, work=work))
     init.chmod(0o755)
     command = [
         # Its processes wake each other, which is dear between cores.
         *("taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))),
         *("setpriv", "--pdeathsig", "KILL", "setarch", "--addr-no-randomize"),
-        *(str(kernel.image), f"mem={memory}", "umid=kernel", f"uml_dir={work}"),
+        *(str(own.image), f"mem={memory}", "umid=kernel", f"uml_dir={work}"),
         *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", f"init={init}"),
         *("con=null", "con0=null,fd:1", "panic=-1"),
         *(("time-travel=inf-cpu",) if virtual else ()),
+        *((f"rng_seed={seed}",) if seed else ()),
     ]
     with (work / "console.log").open("wb") as console:
         process = subprocess.Popen(

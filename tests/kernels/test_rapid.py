@@ -1,0 +1,142 @@
+"""TCP Rapid in a kernel of its own: its gaps, what it finds on a path, and that it can be unloaded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+import uml
+
+from playbooks import REPOSITORY
+
+pytestmark = pytest.mark.kernels
+
+HERE = Path(__file__).parent
+SOURCE = REPOSITORY / "modules" / "tcp_rapid"
+CAPACITY = 100e6 * 1448 / 1514  # of payload, bit/s, on Ethernet of 100 Mbit/s
+TRACED = re.compile(r" (pstream|sample): (.*)$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return uml.build_module(SOURCE, tmp_path_factory.mktemp("module"))
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What the module told: of each p-stream, and of each gap."""
+
+    streams: pl.DataFrame
+    samples: pl.DataFrame
+    said: str
+
+
+def transfer(
+    module: Path,
+    work: Path,
+    *,
+    seconds: int,
+    virtual: bool = True,
+    rate_mbit: int = 100,
+    cross_mbit: float = 0,
+    delay_ms: int = 20,
+    parameters: str = "",
+    samples: bool = False,
+) -> Traced:
+    """One flow over the path of path.sh."""
+    (work / module.name).write_bytes(module.read_bytes())
+    cross = f"ip netns exec router $within cbr 198.18.2.11 {cross_mbit} {seconds + 1} &" if cross_mbit else ""
+    said = uml.run(
+        f"""
+        HERE={HERE} RATE_MBIT={rate_mbit} QUEUE=200 BURST=1600 DELAY_MS={delay_ms}
+        . $HERE/path.sh
+        insmod ./{module.name} {parameters}
+        cd /sys/kernel/tracing
+        echo mono >trace_clock
+        echo {64_000 if samples else 8_000} >buffer_size_kb
+        echo 1 >events/rapid/pstream/enable
+        echo {int(samples)} >events/rapid/sample/enable
+        cd /mnt/work
+        {cross}
+        ip netns exec receiver iperf3 --server --one-off >/dev/null &
+        sleep 0.5
+        ip netns exec sender iperf3 -c 198.18.2.11 -C rapid -t {seconds} --json >iperf3.json &
+        client=$!
+        sleep {seconds / 2}
+        ip netns exec sender ss -tin dst 198.18.2.11
+        ip netns exec receiver ss -tin src 198.18.2.11
+        wait $client
+        cat /sys/kernel/tracing/trace >trace
+        tc -n router -s qdisc show dev right
+        """,
+        work,
+        virtual=virtual,
+        memory="768M",
+    )
+    trace = (work / "trace").read_text()
+    assert "entries-in-buffer" in trace
+    rows: dict[str, list[dict[str, object]]] = {"pstream": [], "sample": []}
+    for line in trace.splitlines():
+        if not (found := TRACED.search(line)):
+            continue
+        time_s = float(line.partition(":")[0].split()[-1])
+        words = dict(word.split("=") for word in found[2].split())
+        row = {key: int(value) if value.isdigit() else value for key, value in words.items()}
+        rows[found[1]].append({"time_s": time_s} | row)
+    return Traced(pl.DataFrame(rows["pstream"]), pl.DataFrame(rows["sample"]), said)
+
+
+def settled(traced: Traced) -> pl.DataFrame:
+    """P-streams after slow start and the rise: of the second half of the transfer."""
+    time_s = traced.streams["time_s"]
+    middle = (time_s.min() + time_s.max()) / 2  # type: ignore[operator]
+    return traced.streams.filter(pl.col("time_s") > middle)
+
+
+@pytest.fixture(scope="module")
+def idle(module: Path, tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    """Ten seconds alone on a path of 100 Mbit/s in virtual time."""
+    return transfer(module, tmp_path_factory.mktemp("idle"), seconds=10, samples=True)
+
+
+def test_gaps_are_sent_as_planned(idle: Traced) -> None:
+    """Exactly in virtual time, but that timestamps are whole microseconds."""
+    singles = idle.samples.filter(pl.col("bytes") == 1448)
+    assert len(singles) > 0.9 * len(idle.samples)
+    error_us = (singles["sent_ns"] - singles["planned_ns"]) / 1000
+    print(error_us.describe(percentiles=[0.05, 0.5, 0.95]))
+    assert -2 < error_us.quantile(0.05) <= error_us.quantile(0.95) < 2  # type: ignore[operator]
+
+
+def test_the_bandwidth_of_an_idle_path_is_found(idle: Traced) -> None:
+    streams = settled(idle)
+    print(streams.describe())
+    assert (streams["verdict"] == "estimated").mean() > 0.9  # type: ignore[operator]
+    assert streams["available_bps"].median() == pytest.approx(CAPACITY, rel=0.1)
+    assert streams["rate_bps"].median() == pytest.approx(CAPACITY, rel=0.1)
+
+
+def test_half_of_it_is_found_where_half_is_taken(module: Path, tmp_path: Path) -> None:
+    streams = settled(transfer(module, tmp_path, seconds=10, cross_mbit=50))
+    print(streams.describe())
+    assert streams["available_bps"].median() == pytest.approx(CAPACITY / 2, rel=0.1)
+    assert streams["rate_bps"].median() == pytest.approx(CAPACITY / 2, rel=0.1)
+
+
+def test_sockets_tell_the_estimate(idle: Traced) -> None:
+    assert re.search(r"rapid .* bbr:\(bw:\d+\.?\d*Mbps,mrtt:2\d", idle.said), idle.said
+
+
+def test_it_can_be_swapped_and_unloaded_under_traffic(module: Path, tmp_path: Path) -> None:
+    (tmp_path / module.name).write_bytes(module.read_bytes())
+    said = uml.run(
+        f"/usr/bin/python3 {HERE}/within.py swap ./{module.name} 1000",
+        tmp_path,
+        virtual=False,
+        timeout_s=900,
+    )
+    print(said)
+    assert int(said.split()[-1]) < 4096
