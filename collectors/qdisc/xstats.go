@@ -29,7 +29,8 @@ var extras = map[string][]extra{
 	"hhf":     layout("drop_overlimit hh_overlimit hh_tot_count hh_cur_count"),
 	"sfb":     layout("earlydrop penaltydrop bucketdrop queuedrop childdrop marked maxqlen maxprob avgprob"),
 	"dualpi2": layout("prob delay_c_us delay_l_us packets_in_c packets_in_l maxq ecn_mark step_marks -credit memory_used_bytes max_memory_used_bytes memory_limit_bytes"),
-	"htb":     layout("lends borrows . -tokens -ctokens"), // of a class; its qdisc has none
+	"rapid":   layout("retrans* jumped* ts_regressions* restamped* maxq flows"), // modules/sch_rapid
+	"htb":     layout("lends borrows . -tokens -ctokens"),                       // of a class; its qdisc has none
 }
 
 func layout(members string) (list []extra) {

@@ -14,7 +14,7 @@ Command = list[str]
 Route = dict[str, Any]
 
 DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
-QDISCS = ("pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq")
+QDISCS = ("pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq", "rapid")
 ETH_HLEN = 14  # include/uapi/linux/if_ether.h
 ROUTE_OPTIONS = ("quickack", "tcp_usec_ts")
 USEC_TS = 1 << 4  # RTAX_FEATURE_TCP_USEC_TS of include/uapi/linux/rtnetlink.h

@@ -33,7 +33,7 @@ options:
       - Kind of the root qdisc. A pfifo or bfifo has the limit that the kernel makes of O(txqueuelen).
       - One that this host's kernel does not have is refused before any change.
     type: str
-    choices: [pfifo_fast, pfifo, bfifo, fq, fq_codel, mq]
+    choices: [pfifo_fast, pfifo, bfifo, fq, fq_codel, mq, rapid]
   addresses:
     description: Addresses with prefix lengths.
     type: list

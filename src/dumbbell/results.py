@@ -131,12 +131,12 @@ def rejects(source: Source) -> Iterator[Cells]:
     points = [point for point in source.points("on_off_udp", Beside) if point.has_both and point.row]
     for point in sorted(points, key=_asked_bps):
         (flow,), _ = point.ends
-        counts = point.repaired()
-        names = ("sent_again", "dropped", "dropped_udp", "rejected")
+        budget, udp = point.budget, point.dropped_udp
+        counts = (budget.retransmits, budget.drops + udp, udp, budget.rejects)
         yield [
             flow.congestion_control or "TCP",
             human(_asked_bps(point), "bps"),
-            *(f"{counts[name]:.0f}" for name in names),
+            *(f"{count:.0f}" for count in counts),
         ]
 
 

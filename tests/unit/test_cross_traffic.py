@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from captures import Segment, frame, stamps, write
 from synthetic import REPOSITORY, write_points
 
 from dumbbell import analysis
@@ -224,6 +225,50 @@ def test_netstat_adds_up(on_off: Path) -> None:
     assert rows["TcpRetransSegs, sender"][-1] == str(total) != "0"
     assert rows["TcpExtPAWSEstab, receiver"] == ["0"] * 5
     assert rows["dropped by the router"][-1] == str(total)
+
+
+def test_the_budget_of_what_was_sent_again(on_off: Path) -> None:
+    """In this run nothing but the router's queue costs segments."""
+    shown = CrossTraffic(on_off).shown
+    rows = {row[0]: row[2:] for row in cells(shown.sent_again().data)}
+    total = pl.read_parquet(shown.dir / "snmp.parquet").filter(name="TcpRetransSegs")["total"].max()
+    assert shown.budget == analysis.Budget(total, total, 0, 0)
+    assert rows["sent again"] == rows["dropped on the way"] == [str(total), "100 %"]
+    assert rows["residual"] == ["0", "0"]
+    assert "Receivers rejected nothing" in shown.sent_again().data
+    assert shown.senders_queue().data == ""
+
+
+def test_captures_show_who_was_overtaken(on_off: Path, tmp_path: Path) -> None:
+    point = on_off / "points" / "001"
+    for path in point.iterdir():
+        if path.name != "raw":
+            (tmp_path / path.name).symlink_to(path)
+    assert cells(CrossTraffic(tmp_path).shown.overtaken().data) == [
+        [f"router {dev}", f"[Errno 2] No such file or directory: &#x27;{path}&#x27;", "", "", ""]
+        for dev in ("vec1", "vec2")
+        for path in [tmp_path / f"raw/router/measurement/capture-{dev}.pcap"]
+    ]
+    (folder := tmp_path / "raw/router/measurement").mkdir(parents=True)
+    segments = [
+        *(Segment(1, "198.18.2.11", 5201, "198.18.1.11", 40000, 9, 2000, options=stamps(1)),),
+        *(
+            Segment(2, "198.18.1.11", 40000, "198.18.2.11", 5201, seq, 9, 1000, options=stamps(tsval))
+            for seq, tsval in ((2000, 22), (4000, 10), (4000, 23))
+        ),
+    ]
+    write(folder / "capture-vec1.pcap", [(s.unix_ns, frame(s)) for s in segments])
+    write(folder / "capture-vec2.pcap", [(s.unix_ns, frame(s)) for s in segments[:3]])
+    page = CrossTraffic(tmp_path).shown.overtaken().data
+    assert cells(page) == [
+        ["router vec1", "3", "1", "1", "overtaken"],
+        ["router vec2", "2", "1", "0", "not overtaken"],
+        ["12", "1"],
+    ]
+    assert (
+        "seq 2000:3000, ack 9, win 229, options [nop,nop,TS val 22 ecr 0], length 1000\n0.000000002 IP"
+        in page
+    )
 
 
 def test_what_is_missing_is_said(on_off: Path, collected: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dumbbell.analysis.connection import PIPE, SAMPLED_FROM, budget, samples, si
 from dumbbell.analysis.cross_traffic import beside, growth_by_period, on_off, periods
 from dumbbell.analysis.fairness import convergence_ns, fairness, jain_index
 from dumbbell.analysis.fetches import Latency, fetch_counters, fetch_summary, fetches, latency
+from dumbbell.analysis.paws import Budget, Overtaken, Paws
 from dumbbell.analysis.processor import saturated
 from dumbbell.analysis.rates import (
     COUNTED_FROM,
@@ -47,9 +48,12 @@ __all__ = [
     "PIPE",
     "SAMPLED_FROM",
     "VALID",
+    "Budget",
     "Interval",
     "Kink",
     "Latency",
+    "Overtaken",
+    "Paws",
     "Slope",
     "beside",
     "beyond_two_sigma",

@@ -48,8 +48,10 @@ class HostState(Strict):
     mtu: Annotated[int, Field(ge=576, le=9216)] | None = Field(
         default=None, description="bytes; of the experiment interfaces"
     )
-    qdisc: Literal["pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq"] | None = Field(
-        default=None, description="root qdisc of the experiment interfaces; of hosts that are not routers"
+    qdisc: Literal["pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq", "rapid"] | None = Field(
+        default=None,
+        description="root qdisc of the experiment interfaces; of hosts that are not routers. Parameters of "
+        "`rapid` are those of the module `sch_rapid`",
     )
     routes: dict[Literal["quickack", "tcp_usec_ts"], bool] = Field(
         default={},

@@ -49,3 +49,15 @@ sharing.srtt()
 
 # %%
 sharing.variables()
+
+# %% [markdown]
+# ## Why segments were sent again
+
+# %%
+sharing.sent_again()
+
+# %%
+sharing.senders_queue()
+
+# %%
+sharing.overtaken()

@@ -50,6 +50,18 @@ shown.by_period()
 shown.netstat()
 
 # %% [markdown]
+# ## Why segments were sent again
+
+# %%
+shown.sent_again()
+
+# %%
+shown.senders_queue()
+
+# %%
+shown.overtaken()
+
+# %% [markdown]
 # ## Queue of the router
 
 # %%

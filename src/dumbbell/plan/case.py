@@ -109,7 +109,7 @@ class CaseResolver:
             baseline=self.baseline,
             path=path,
             hosts=hosts,
-            phases=[self._calibration(path, flows, list(hosts)), self._measurement(path, flows, list(hosts))],
+            phases=[self._calibration(path, flows, list(hosts)), self._measurement(path, flows, hosts)],
             validity=Validity(
                 rtt_tolerance=validity.rtt_tolerance,
                 rtt_wait_ns=validity.rtt_wait,
@@ -597,7 +597,9 @@ class CaseResolver:
             samples={host: Sample(qdisc=True) for host in routers if path is not None},
         )
 
-    def _measurement(self, path: PlannedPath | None, flows: Sequence[Flow], hosts: Sequence[str]) -> Phase:
+    def _measurement(
+        self, path: PlannedPath | None, flows: Sequence[Flow], hosts: Mapping[str, Host]
+    ) -> Phase:
         routers = self.inventory.groups.get("routers", [])
         asked = self.scenario.flows
         sampled = {
@@ -610,12 +612,13 @@ class CaseResolver:
         actions: Actions = [*_ends(flows), *self.pings, *self.commands, *changes]
         if self.scenario.sampling.capture:
             actions += [(host, capture) for host in routers for capture in self._captures(host)]
+        counting = [host for host, of in hosts.items() if of.state.qdisc == "rapid"]  # whom it sends first
         samples = {}
         for host in {*routers, *(host for host, _ in actions)}:
             tcp = [f.name for f in flows if f.name in sampled and host in (f.src_host, f.dst_host)]
             samples[host] = Sample(
                 tcp=tcp,
-                qdisc=host in routers,
+                qdisc=host in routers or host in counting,
                 link=True,
                 snmp=True,
                 cpu=True,
@@ -627,7 +630,7 @@ class CaseResolver:
             "measurement",
             self.scenario.duration + self.scenario.cool_down,
             flows=flows,
-            hosts=hosts,
+            hosts=list(hosts),
             actions=actions,
             samples=samples,
         )

@@ -17,11 +17,11 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import Flow
-from dumbbell.report import Missing, Report, figures, html, part, show
+from dumbbell.report import Missing, figures, html, part, show
+from dumbbell.report.rejects import UDP, Rejects
 from dumbbell.store.run import point_dirs
 from dumbbell.units import human
 
-UDP = ("udp", "iperf3_udp")
 CONTROL = "congestion_control"
 # What netstat tells: of the hosts that receive TCP's data, and of those that send it.
 RECEIVER = ("TcpExtPAWSEstab", "TcpExtTCPOFOQueue", "TcpExtTCPDSACKOldSent", "TcpExtTCPDSACKOfoSent")
@@ -41,7 +41,7 @@ class Row:
     numbers: Mapping[str, float | None]
 
 
-class Beside(Report):
+class Beside(Rejects):
     """One point, of UDP and the TCP beside it; either may be alone."""
 
     @property
@@ -138,21 +138,8 @@ class Beside(Report):
 
     def counted(self, name: str, side: str) -> pl.DataFrame:
         """Rows of ``grown`` of the hosts that send TCP's data, or receive it, or Missing."""
-        tcp, _ = self.ends
-        if not tcp:
-            raise Missing("There is no TCP flow whose hosts would count.")
-        hosts = {flow.src_host if side == "sender" else flow.dst_host for flow in tcp}
+        hosts = {flow.src_host if side == "sender" else flow.dst_host for flow in self.tcp}
         return self.grown.filter(pl.col("host").is_in(hosts), name=name)
-
-    def repaired(self) -> dict[str, float]:
-        """Segments that TCP sent again, those rejected by PAWS, packets the router dropped, of them UDP."""
-        counted = {
-            "sent_again": self.counted("TcpRetransSegs", "sender"),
-            "rejected": self.counted("TcpExtPAWSEstab", "receiver"),
-            "dropped": self._dropped(),
-        }
-        totals = {name: float(rows["growth"].sum()) for name, rows in counted.items()}
-        return totals | {"dropped_udp": float(self.beside["lost_packets"].sum())}
 
     @part
     def netstat(self) -> str:
@@ -181,12 +168,9 @@ class Beside(Report):
         )
 
     def _dropped(self) -> pl.DataFrame:
-        """Growth of drops by period of the bottleneck's queues, of both directions."""
-        if self.plan.path is None:
-            raise Missing("this run has no path.")
-        kinds = [way.queue.kind for _, way in self.plan.path.ways]
+        """Growth of drops by period."""
         key = ["host", "dev", "kind", "handle"]
-        drops = analysis.queue(self.table("qdisc").filter(pl.col("kind").is_in(kinds))).with_columns(
+        drops = self.dropped().with_columns(
             interval_ns=pl.col("t_ns").diff().over(key), growth="dropped_packets"
         )
         return analysis.growth_by_period(drops, self.spans, key, "growth")

@@ -7,7 +7,8 @@ from html import escape
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.report import Missing, Report, html, part
+from dumbbell.report import Missing, html, part
+from dumbbell.report.rejects import Rejects
 from dumbbell.store.values import values
 from dumbbell.units import human
 
@@ -16,7 +17,7 @@ FAIR = 0.9  # Jain's index from which on flows count as sharing
 STAYS_NS = 5 * 10**9  # for which they have to go on
 
 
-class Sharing(Report):
+class Sharing(Rejects):
     """Parts about all flows of a run together."""
 
     @part

@@ -1,0 +1,259 @@
+"""The qdisc `rapid` in a kernel of its own: what receivers reject with each order of its packets.
+
+A sender, a router that loses packets, and a receiver are network namespaces of one kernel in virtual time.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from uml import build_module, run
+
+from dumbbell.analysis import Budget, Paws
+from dumbbell.store.capture import Capture
+from playbooks import REPOSITORY
+
+pytestmark = pytest.mark.kernels
+
+HERE = Path(__file__).parent
+# Its routes acknowledge each segment at once, with timestamps in microseconds: these only where asked for.
+WORLD = """
+HERE={here} RATE_MBIT=100 QUEUE={limit} BURST=1600 DELAY_MS={delay_ms}
+. $HERE/path.sh
+for of in sender,198.18.2.0/24,198.18.1.1,out receiver,198.18.1.0/24,198.18.2.1,in; do
+    set -- $(echo $of | tr , " ")
+    [ $1 = {usec_ts} ] || ip -n $1 route replace $2 via $3 dev $4
+done
+for of in sender,out router,left router,right receiver,in; do
+    ip -n ${{of%,*}} link set dev ${{of#*,}} gso_max_segs 1
+done
+insmod ./sch_rapid.ko {parameters}
+"""
+LOSS = "tc -n router qdisc replace dev right root netem delay 5ms loss {loss} limit 10000"
+TRANSFER = """
+capture() {{
+    : >$2.said
+    ip netns exec router tcpdump -i $1 -p -n -s 128 -B 8192 -Z root --time-stamp-precision nano -w $2 \
+        2>$2.said &
+    until grep -q '^tcpdump: listening' $2.said; do sleep 0.1; done
+}}
+{load}
+tc -n sender qdisc add dev out root rapid
+capture left before.pcap
+capture right behind.pcap
+ip netns exec receiver iperf3 -s -1 -p 5201 >server.said &
+sleep 0.5
+{beside}
+ip netns exec sender iperf3 -c 198.18.2.11 -p 5201 -t {seconds} -C {control} --json >iperf3.json
+sleep 1
+for of in sender receiver; do
+    ip netns exec $of cat /proc/net/netstat /proc/net/snmp >$of.netstat
+done
+tc -n router -s -j qdisc show dev right >router.json
+tc -n sender -s -j qdisc show dev out >sender.json
+tc -n sender -s qdisc show dev out
+ip netns exec sender /usr/bin/python3 $HERE/qdisc_stats.py out >rapid.json
+kill $(jobs -p) || true
+wait || true
+"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a transfer left behind."""
+
+    work: Path
+
+    def netstat(self, host: str) -> dict[str, int]:
+        """Counters of a host by their names in netstat's tables."""
+        found: dict[str, int] = {}
+        lines = (self.work / f"{host}.netstat").read_text().splitlines()
+        for names, values in zip(lines[::2], lines[1::2], strict=True):
+            group, *heads = names.split()
+            found |= {group[:-1] + name: int(n) for name, n in zip(heads, values.split()[1:], strict=True)}
+        return found
+
+    def json(self, name: str) -> Any:
+        """A file of JSON."""
+        return json.loads((self.work / name).read_text())
+
+    @property
+    def rapid(self) -> dict[str, int]:
+        """The qdisc's own counters."""
+        found: dict[str, int] = self.json("rapid.json")
+        return found
+
+    @property
+    def budget(self) -> Budget:
+        """Of what the sender sent again."""
+        sender, receiver = self.netstat("sender"), self.netstat("receiver")
+        return Budget(
+            retransmits=sender["TcpRetransSegs"],
+            drops=sum(q["drops"] for q in self.json("router.json") if q["kind"] in ("netem", "pfifo")),
+            rejects=receiver["TcpExtPAWSEstab"],
+            duplicates=sender["TcpExtTCPDSACKRecv"],
+        )
+
+    def paws(self, where: str) -> Paws:
+        """What a capture tells."""
+        paws = Paws()
+        for segments in Capture.open(self.work / f"{where}.pcap").segments():
+            paws.feed(segments)
+        return paws
+
+    @property
+    def mbit(self) -> float:
+        """What arrived, in Mbit/s."""
+        return float(self.json("iperf3.json")["end"]["sum_received"]["bits_per_second"]) / 1e6
+
+    def told(self, what: str) -> str:
+        """All of it in a line, for who reads the test's output."""
+        behind = self.paws("behind")
+        return (
+            f"{what}: {self.mbit:.1f} Mbit/s {self.budget} residual {self.budget.residual:g} "
+            f"{self.budget.verdict}; behind {behind.rejected.total()}, backwards {behind.backwards}, before "
+            f"{self.paws('before').rejected.total()}; {self.rapid}"
+        )
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory with the modules, built without warnings."""
+    into = tmp_path_factory.mktemp("modules")
+    for name in ("sch_rapid", "tcp_rapid"):
+        build_module(REPOSITORY / "modules" / name, into)
+    return into
+
+
+Transfer = Callable[..., Found]
+
+
+@pytest.fixture(scope="module")
+def transfer(modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Transfer:
+    """A transfer over a path that loses some packets, with the sender's queue in an order."""
+
+    def transferred(
+        queue: str,
+        control: str = "bbr",
+        *,
+        seconds: int = 8,
+        path: str = LOSS.format(loss="0.1%"),
+        limit: int = 200,
+        delay_ms: int = 5,
+        usec_ts: str = "none",
+        beside: str = "",
+        **parameters: int,
+    ) -> Found:
+        work = tmp_path_factory.mktemp(f"{queue}_{control}")
+        for file in modules.glob("*.ko"):
+            shutil.copy(file, work)
+        asked = {"queue": queue, "rate": 100_000_000} | parameters
+        words = " ".join(f"{name}={value}" for name, value in asked.items())
+        world = WORLD.format(here=HERE, limit=limit, delay_ms=delay_ms, usec_ts=usec_ts, parameters=words)
+        load = "insmod ./tcp_rapid.ko" if control == "rapid" else f"modprobe tcp_{control}"
+        script = TRANSFER.format(load=load, beside=beside, seconds=seconds, control=control)
+        run(f"{world}\n{path}\n{script}", work, virtual=True, timeout_s=900)
+        found = Found(work)
+        print(found.told(f"{control}, {words}"))
+        return found
+
+    return transferred
+
+
+@pytest.fixture(scope="module")
+def buggy(transfer: Transfer) -> Found:
+    return transfer("buggy")
+
+
+@pytest.fixture(scope="module")
+def fifo(transfer: Transfer) -> Found:
+    return transfer("fifo")
+
+
+@pytest.fixture(scope="module")
+def restamp(transfer: Transfer) -> Found:
+    return transfer("restamp")
+
+
+def test_retransmissions_first_are_rejected_by_the_receiver(buggy: Found) -> None:
+    budget = buggy.budget
+    assert budget.rejects > 0
+    assert budget.retransmits >= 3 * budget.drops > 0
+    assert budget.unexplained < 0.1
+    assert budget.verdict == "overtaken"
+    assert buggy.rapid["jumped"] > 0
+    assert buggy.rapid["ts_regressions"] >= budget.rejects
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+def test_a_capture_tells_the_same(buggy: Found, where: str) -> None:
+    paws = buggy.paws(where)
+    assert paws.verdict == buggy.budget.verdict
+    assert paws.rejected.total() == pytest.approx(buggy.budget.rejects, rel=0.1)
+    assert paws.first
+
+
+def test_in_order_nothing_is_rejected(fifo: Found) -> None:
+    budget = fifo.budget
+    assert (budget.rejects, budget.duplicates, budget.verdict) == (0, 0, "not overtaken")
+    assert budget.retransmits == budget.drops > 0
+    assert fifo.rapid["retrans"] == budget.retransmits
+    assert (fifo.rapid["jumped"], fifo.rapid["ts_regressions"], fifo.rapid["restamped"]) == (0, 0, 0)
+    for where in ("before", "behind"):
+        paws = fifo.paws(where)
+        assert (paws.rejected.total(), paws.backwards, paws.verdict) == (0, 0, "not overtaken")
+
+
+def test_new_timestamps_are_accepted_and_yet_segments_come_twice(restamp: Found) -> None:
+    budget = restamp.budget
+    assert (budget.rejects, budget.verdict) == (0, "not overtaken")
+    assert budget.duplicates > 0
+    assert budget.retransmits > budget.drops
+    assert (restamp.rapid["jumped"] > 0, restamp.rapid["restamped"] > 0) == (True, True)
+    assert restamp.rapid["ts_regressions"] == 0
+    assert restamp.paws("before").backwards == 0
+
+
+def test_the_queue_sends_at_its_rate_and_keeps_its_limit(fifo: Found, transfer: Transfer) -> None:
+    assert 80 < fifo.mbit < 100 * 1448 / 1514
+    short = transfer("fifo", "cubic", seconds=2, path="", limit=20)
+    (own,) = short.json("sender.json")
+    assert short.rapid["maxq"] == 20
+    assert own["drops"] > 0
+
+
+CHURN = """
+tc -n router qdisc replace dev right root pfifo
+ip netns exec receiver iperf3 -s -p 5201 >server.said &
+sleep 0.5
+ip netns exec sender iperf3 -c 198.18.2.11 -p 5201 -t 600 -b 20M >client.said 2>&1 &
+rmmod sch_rapid
+sleep 0.5
+i=0
+while [ $i -lt 1000 ]; do
+    insmod ./sch_rapid.ko queue=buggy rate=30000000 gap=$((i % 2)) fair=$((i / 2 % 2))
+    tc -n sender qdisc add dev out root rapid
+    sleep 0.01
+    if [ $i -lt 3 ]; then tc -n sender -s qdisc show dev out; rmmod sch_rapid && exit 1; fi
+    tc -n sender qdisc del dev out root
+    rmmod sch_rapid
+    i=$((i + 1))
+done
+kill $(jobs -p) || true
+wait || true
+echo loaded $i times
+"""
+
+
+def test_a_thousand_loads_under_traffic(modules: Path, tmp_path: Path) -> None:
+    shutil.copy(modules / "sch_rapid.ko", tmp_path)
+    world = WORLD.format(here=HERE, limit=200, delay_ms=5, usec_ts="none", parameters="")
+    said = run(world + CHURN, tmp_path, virtual=True, timeout_s=1800)
+    assert said.rstrip().endswith("loaded 1000 times")
+    assert "Module sch_rapid is in use" in said
