@@ -156,6 +156,10 @@ func milliseconds(key string, p *time.Duration, low, high float64) field {
 	return duration(key, p, low, high, "ms", time.Millisecond)
 }
 
+func microseconds(key string, p *time.Duration, low, high float64) field {
+	return duration(key, p, low, high, "us", time.Microsecond)
+}
+
 func duration(key string, p *time.Duration, low, high float64, unit string, one time.Duration) field {
 	var v float64
 	f := real(key, &v, low, high)
