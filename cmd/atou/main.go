@@ -15,12 +15,14 @@ import (
 	"syscall"
 
 	"dumbbell/transports/atou/config"
+	"dumbbell/transports/atou/simulate"
 )
 
 var version = "unknown" // set by the linker: -X main.version=...
 
 const usage = `usage: atou send --token-file FILE [flags] CONFIG    send to the host that CONFIG names; --help tells the flags
        atou serve --token-file FILE [flags] CONFIG   receive until SIGTERM
+       atou simulate [flags] [REQUEST]               both ends over an emulated path in virtual time; --help tells how to ask
        atou version
 
 exit status: 0 done, 1 failed, 2 wrong usage
@@ -40,6 +42,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == "version" {
 		fmt.Fprintln(stdout, version)
 		return 0
+	}
+	if len(args) > 0 && args[0] == "simulate" {
+		return simulate.Main(args[1:], os.Stdin, stdout, stderr)
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprint(stderr, usage)
