@@ -200,8 +200,8 @@ func (r *run) relayAtou(f *Flow, samples io.Reader, rows *spool.Writer) error {
 	return failure
 }
 
-// relayAtouLine copies the integers of one line, which is all that tcp_info has
-// of numbers. Nothing is written unless all of the line is understood.
+// relayAtouLine copies the fields of one line, whose numbers are integers as
+// those of tcp_info. Nothing is written unless all of the line is understood.
 func (r *run) relayAtouLine(series sample.Series, line []byte, rows *sample.Rows) error {
 	d := lineprotocol.NewDecoderWithBytes(line)
 	if !d.Next() {
@@ -211,7 +211,10 @@ func (r *run) relayAtouLine(series sample.Series, line []byte, rows *sample.Rows
 		name  string
 		value int64
 	}
-	var fields []field
+	var (
+		fields []field
+		final  bool
+	)
 	_, err := d.Measurement()
 	for err == nil {
 		var key []byte
@@ -225,11 +228,15 @@ func (r *run) relayAtouLine(series sample.Series, line []byte, rows *sample.Rows
 		if key, value, err = d.NextField(); key == nil || err != nil {
 			break
 		}
-		if value.Kind() != lineprotocol.Int {
-			err = fmt.Errorf("%s is no integer", key)
-			break
+		switch name := string(key); {
+		case name == "mono_ns": // this row gets its own
+		case name == "final" && value.Kind() == lineprotocol.Bool:
+			final = value.BoolV()
+		case value.Kind() == lineprotocol.Int:
+			fields = append(fields, field{name, value.IntV()})
+		default:
+			err = fmt.Errorf("%s is no integer", name)
 		}
-		fields = append(fields, field{string(key), value.IntV()})
 	}
 	if err != nil {
 		return fmt.Errorf("reading %q: %w", line, err)
@@ -246,6 +253,9 @@ func (r *run) relayAtouLine(series sample.Series, line []byte, rows *sample.Rows
 		rows.Int(f.name, f.value)
 	}
 	rows.String("congestion_control", "atou")
+	if final {
+		rows.Bool("final", true)
+	}
 	rows.End(r.clock.At(at.UnixNano()))
 	return nil
 }
