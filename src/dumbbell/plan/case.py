@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dumbbell import units
 from dumbbell.model import (
+    AtouFlow,
     CommandFlow,
     HttpFlow,
     Iperf3UdpFlow,
@@ -19,7 +20,7 @@ from dumbbell.model import (
     UdpFlow,
 )
 from dumbbell.model.expand import text
-from dumbbell.model.flows import NDT_NS, AtouFlow, NdtFlow
+from dumbbell.model.flows import NDT_NS, NdtFlow
 from dumbbell.model.flows import Flow as AskedFlow
 from dumbbell.model.hosts import READ_TXQUEUELEN, SUPER_PACKETS
 from dumbbell.plan import ndt, virtual

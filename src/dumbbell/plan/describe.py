@@ -152,6 +152,9 @@ def _kind(flow: Flow) -> str:
         words.append(f"{flow.bytes} bytes")
     if flow.fetch_bytes:
         words.append(f"{flow.fetches or ''} fetches of {flow.fetch_bytes} bytes".strip())
+    for side in ("sender", "receiver"):
+        if keys := getattr(flow, side):
+            words.append(f"{side} {', '.join(f'{key} {value}' for key, value in keys.items())}")
     if flow.streams > 1:
         words.append(f"x{flow.streams}")
     return " ".join(filter(None, words))
