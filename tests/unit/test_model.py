@@ -200,6 +200,11 @@ WHERE = "    from: senders[0]\n"
         ),
         (
             "iperf3_tcp",
+            "atou\n    mode: bulk\n    sender: {gap: 100}",
+            ["x.yml:8:3: flows.flow1: segments with a gap between them do not leave together"],
+        ),
+        (
+            "iperf3_tcp",
             "atou\n    sender: {initsegs: 301}",
             ["x.yml:10:5: flows.flow1.sender: initsegs 301 is more than rcvrwin 300"],
         ),

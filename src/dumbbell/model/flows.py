@@ -256,6 +256,12 @@ class AtouFlow(BaseFlow):
         default=False, description="keep a line for each segment and each ACK, as the original atou did"
     )
 
+    @model_validator(mode="after")
+    def _gap_or_trains(self) -> Self:
+        if self.mode == "bulk" and self.sender.words().get("gap", "0") != "0":
+            raise ValueError("segments with a gap between them do not leave together: mode bulk has none")
+        return self
+
 
 class PingFlow(BaseFlow):
     """Echo requests by ping: the round-trip time while other flows run."""
