@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dumbbell.model import AtouFlow, CommandFlow, KeyPath, Scenario
+from dumbbell.model import CommandFlow, KeyPath, Scenario
 from dumbbell.plan.document import Host, Point
 from dumbbell.plan.path import PACKET_BYTES, PlannedPath
 
@@ -40,9 +40,6 @@ def problems(scenario: Scenario, path: PlannedPath | None, hosts: Mapping[str, H
     yield from _path(path)
     yield from _kernel(scenario, hosts)
     for name, flow in scenario.flows.items():
-        if isinstance(flow, AtouFlow) and flow.sender.words().get("gap", "0") != "0":
-            reason = "atou waits for it by reading the clock, which hardly moves meanwhile in virtual time"
-            yield ("flows", name, "sender", "gap"), reason
         if isinstance(flow, CommandFlow):
             for program in {argv[0].rpartition("/")[2] for argv in (flow.server, flow.client) if argv}:
                 if program in SPINNING:
