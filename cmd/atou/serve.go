@@ -66,12 +66,12 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer server.Close()
-	fmt.Fprintf(stderr, "atou serve: listening on %v\n", server.Addr())
 	if *ready != "" {
 		if err := os.WriteFile(*ready, []byte(server.Addr().String()+"\n"), 0o644); err != nil {
 			return fmt.Errorf("saying that it is ready: %w", err)
 		}
 	}
+	fmt.Fprintf(stderr, "atou serve: listening on %v\n", server.Addr())
 	err = server.Run(ctx)
 	if n := server.Foreign(); n > 0 {
 		fmt.Fprintf(stderr, "atou serve: %d datagrams of strangers, or too late, were not answered\n", n)

@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -120,8 +119,8 @@ func exchange(ctx context.Context, fd int, message []byte, take func([]byte) boo
 			}
 			resend, wait = now.Add(wait), 2*wait
 		}
-		if err := await(fd, min(resend.Sub(now), deadline.Sub(now), lookWait)); err != nil {
-			return err
+		if err := await(fd, min(resend.Sub(now), deadline.Sub(now), lookWait)); note(err) != nil {
+			return fmt.Errorf("waiting: %w", err)
 		}
 		for {
 			n, _, err := unix.Recvfrom(fd, buffer, unix.MSG_DONTWAIT)
@@ -142,26 +141,31 @@ func exchange(ctx context.Context, fd int, message []byte, take func([]byte) boo
 	return errSilent
 }
 
-// await waits until a socket has something to read, or for a time.
+// await waits until a socket has something to read, or for a time. What ICMP
+// told of the socket is an error.
 func await(fd int, wait time.Duration) error {
 	ts := unix.NsecToTimespec(max(0, wait).Nanoseconds())
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	if _, err := unix.Ppoll(fds, &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
-		return fmt.Errorf("waiting for an answer: %w", err)
+	if _, err := unix.Ppoll(fds, &ts, nil); err != nil {
+		return err
 	}
 	if fds[0].Revents&unix.POLLERR != 0 {
-		drainErrors(fd)
+		return takeErrors(fd)
 	}
 	return nil
 }
 
-// drainErrors takes what ICMP told of a socket; else it is always ready. The
-// error itself comes with the next system call.
-func drainErrors(fd int) {
+// takeErrors returns what ICMP told of a socket, and takes all of it: else the
+// socket is always ready.
+func takeErrors(fd int) error {
+	number, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && number != 0 {
+		err = unix.Errno(number)
+	}
 	var b [64]byte
 	for {
-		if _, _, _, _, err := unix.Recvmsg(fd, b[:], nil, unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT); err != nil {
-			return
+		if _, _, _, _, e := unix.Recvmsg(fd, b[:], nil, unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT); e != nil {
+			return err
 		}
 	}
 }

@@ -9,6 +9,9 @@ import (
 
 const maxTrain = 64 // datagrams: UDP_MAX_SEGMENTS
 
+// withoutGSO is for tests of hosts that have none.
+var withoutGSO bool
+
 // An outbox gathers datagrams of a connected socket into a train, all of one
 // size but for the last, which may be shorter.
 type outbox struct {
@@ -28,7 +31,7 @@ type outbox struct {
 }
 
 func newOutbox(fd, largest int, mode Mode) *outbox {
-	o := &outbox{fd: fd, most: 1}
+	o := &outbox{fd: fd, most: 1, noGSO: withoutGSO}
 	if mode == Bulk {
 		o.most = max(1, min(maxTrain, 65507/largest))
 	}

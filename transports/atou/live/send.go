@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	silenceMax  = 30 * time.Second       // without any ACK: the receiver is gone
 	refusedMax  = time.Second            // the same, if ICMP says that nobody is there
 	refusedWait = 100 * time.Microsecond // before the host's queue is tried again
 
@@ -33,6 +32,9 @@ const (
 	lateMax     = time.Second // largest lateness that is told apart
 )
 
+// DefaultSilence is less than DefaultIdle.
+const DefaultSilence = 30 * time.Second
+
 // SendConfig is what a sender needs to know.
 type SendConfig struct {
 	Sender config.Sender
@@ -41,6 +43,8 @@ type SendConfig struct {
 	Bind   netip.AddrPort // if invalid, the kernel chooses
 	Mode   Mode
 	Start  time.Time // of the first segment; zero: at once
+	// Silence is for how long no ACK may come before the receiver is given up; 0: DefaultSilence.
+	Silence time.Duration
 
 	Interval time.Duration // of samples; 0: none
 	// Both are called in the sender's thread and keep it from sending.
@@ -109,10 +113,13 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 	if err := c.Sender.Check(); err != nil {
 		return sent, err
 	}
+	if c.Silence == 0 {
+		c.Silence = DefaultSilence
+	}
 	if c.Mode == Bulk && c.Sender.Gap > 0 {
 		return sent, fmt.Errorf("gap %v needs the mode precise: trains have no times of their own", c.Sender.Gap)
 	}
-	if !wait(ctx, c.Start.Add(-dialAhead)) {
+	if !sleepUntil(ctx, c.Start.Add(-dialAhead)) {
 		return sent, ctx.Err()
 	}
 	p, err := dial(ctx, &c)
@@ -134,7 +141,7 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 	if c.Interval > 0 && c.Sample != nil {
 		s.sampleAt = 0
 	}
-	if !wait(ctx, c.Start.Add(-time.Millisecond)) { // the rest in the sender's thread
+	if !sleepUntil(ctx, c.Start.Add(-time.Millisecond)) { // the rest in the sender's thread
 		return sent, ctx.Err()
 	}
 	err = s.run(ctx, &sent)
@@ -152,9 +159,9 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 	return sent, nil
 }
 
-// wait waits for a time, if it is to come, and reports whether the context
+// sleepUntil waits for a time, if it is to come, and reports whether the context
 // lasted so long.
-func wait(ctx context.Context, until time.Time) bool {
+func sleepUntil(ctx context.Context, until time.Time) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -336,8 +343,8 @@ func (s *sender) wait() (ready bool, err error) {
 		if _, err := unix.Ppoll(s.poll[:], &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return false, fmt.Errorf("waiting for ACKs: %w", err)
 		}
-		if s.poll[0].Revents&unix.POLLERR != 0 {
-			drainErrors(s.peer.fd)
+		if s.poll[0].Revents&unix.POLLERR != 0 && takeErrors(s.peer.fd) != nil {
+			s.icmp()
 		}
 		if s.blocked {
 			return false, nil
@@ -366,7 +373,7 @@ func (s *sender) gone(now time.Duration) error {
 	case s.refused > 0 && now-s.refused > refusedMax:
 		return fmt.Errorf("the receiver at %v is gone: ICMP says so, and no ACK has come for %v; %d segments are acknowledged",
 			s.config.To, (now - s.heard).Round(time.Millisecond), st.Una)
-	case now-s.heard > silenceMax:
+	case now-s.heard > s.config.Silence:
 		return fmt.Errorf("the receiver at %v is silent: no ACK has come for %v; %d segments are acknowledged",
 			s.config.To, (now - s.heard).Round(time.Millisecond), st.Una)
 	}
@@ -381,6 +388,8 @@ func (s *sender) count() {
 
 func (s *sender) tell(at time.Duration, final bool) {
 	s.count()
-	s.sample = Sample{Time: s.clock.start.Add(at), Stats: s.core.Stats(), Busy: s.core.Busy(at), Final: final, Path: s.path}
+	// An ACK that is taken after a sample may have arrived before it, and end the busy time there.
+	busy := max(s.sample.Busy, s.core.Busy(at))
+	s.sample = Sample{Time: s.clock.start.Add(at), Stats: s.core.Stats(), Busy: busy, Final: final, Path: s.path}
 	s.config.Sample(&s.sample)
 }

@@ -109,6 +109,7 @@ func NewServer(c ServeConfig) (_ *Server, err error) {
 		return nil, err
 	}
 	if s.local, err = socket.LocalAddr(s.fd); err == nil {
+		s.config.Receiver.Port = int(s.local.Port()) // where 0 was asked
 		s.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	}
 	if err != nil {
