@@ -97,6 +97,21 @@ func TestRunAtou(t *testing.T) {
 	if sent.Rxmts < 1 || sent.Out < 300 || sent.Out > 501 || len(sent.Receiver) == 0 {
 		t.Errorf("%+v", sent)
 	}
+	// What the verdict goes by.
+	for name, keys := range map[string][]string{
+		"atou-flow1-sender.json":   {"elapsed_ns", "config", "receiver_config", "lost_lines", "snd_una"},
+		"atou-flow1-receiver.json": {"socket_drops", "arrived_segments"},
+	} {
+		var told map[string]any
+		if err := json.Unmarshal([]byte(a.file(name)), &told); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, key := range keys {
+			if _, there := told[key]; !there {
+				t.Errorf("%s has no %s", name, key)
+			}
+		}
+	}
 	if config := a.file("atou-flow1-sender.conf"); config != sent.Config || !strings.Contains(config, "maxtime 1\n") {
 		t.Errorf("it was asked\n%sand had\n%s", config, sent.Config)
 	}
