@@ -19,7 +19,7 @@ SCENARIO ?= scenarios/two_flow_fairness.yml
 # Runs a suite and renews docs/results.md; exits as the suite does.
 EXPERIMENTS = code=0; python -m dumbbell.suite $(1) || code=$$?; \
     python -m dumbbell.results "lab=results/experiments" "virtual time=results/experiments_virtual"; exit $$code
-GO_SOURCES := go.mod go.sum $(shell find agent cmd collectors traffic -name '*.go' -o -name '*.o')
+GO_SOURCES := go.mod go.sum $(shell find agent cmd collectors traffic transports -name '*.go' -o -name '*.o')
 
 .PHONY: help
 help: ## list the targets
@@ -161,7 +161,7 @@ ebpf: ## compile collectors/ebpf/counters.c into the object that is committed be
 	llvm-strip-14 --strip-debug $(EBPF_OBJECT)
 
 .PHONY: build
-build: .build/bin/dumbbell-agent .build/bin/dumbbell-collect .build/bin/ndt-server .build/bin/ndt7-client .build/bin/telegraf .build/bin/influxd ## build agent, collectors, NDT, Telegraf and InfluxDB
+build: .build/bin/dumbbell-agent .build/bin/dumbbell-collect .build/bin/atou .build/bin/ndt-server .build/bin/ndt7-client .build/bin/telegraf .build/bin/influxd ## build agent, collectors, atou, NDT, Telegraf and InfluxDB
 
 .PHONY: setup
 setup: .venv/.installed ## make the Python environment
@@ -188,6 +188,9 @@ GO_BUILD = go build -trimpath -ldflags "-s -w -X main.version=$$(git describe --
 
 .build/bin/dumbbell-collect: $(GO_SOURCES)
 	$(GO_BUILD) -o $@ ./cmd/dumbbell-collect
+
+.build/bin/atou: $(GO_SOURCES)
+	$(GO_BUILD) -o $@ ./cmd/atou
 
 # It asks for BBR's state by C, but is to run on any host.
 .build/bin/ndt-server: traffic/ndt/go.mod traffic/ndt/go.sum

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dumbbell/collectors/tcpinfo"
+	"dumbbell/transports/atou/config"
 
 	"golang.org/x/sys/unix"
 )
@@ -245,7 +246,10 @@ func (r *run) runClient(ctx context.Context, a Action) error {
 // this host and, of TCP, which congestion control the connection has.
 func (r *run) listenForData(ctx context.Context, diag *tcpinfo.Conn, flow *Flow, planned time.Time) (await func()) {
 	last, before := flow.Tuple(flow.Streams-1), cookieBytes
-	if flow.UDP() {
+	switch {
+	case flow.Kind == "atou":
+		before = config.HeaderBytes - 1 // it was opened before
+	case flow.UDP():
 		before = greetingBytes
 	}
 	wire, err := openTap(flow.Protocol(), last, before)

@@ -34,12 +34,13 @@ type Plan struct {
 }
 
 // A Flow is traffic from one host to another: an iperf3 test, UDP datagrams or
-// fetches over HTTP of the agents' own, or what commands make, as those of NDT.
+// fetches over HTTP of the agents' own, a transfer of atou, or what commands
+// make, as those of NDT.
 // Of http and ndt7_download the sender of the data is the server, of the others
 // it is the client.
 type Flow struct {
 	Name              string        `json:"name"`
-	Kind              string        `json:"kind"`      // iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload or command
+	Kind              string        `json:"kind"`      // iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou or command
 	Direction         string        `json:"direction"` // of the path that data takes: for who reads the results
 	SrcHost           string        `json:"src_host"`
 	DstHost           string        `json:"dst_host"`
@@ -57,6 +58,7 @@ type Flow struct {
 	RateSteps         []udp.Step    `json:"rate_steps,omitempty"`    // later rates, by time from the start; only udp has them
 	Fetching
 	Options
+	Atou
 }
 
 // Fetching is what an http flow does.
@@ -113,7 +115,7 @@ type HostPlan struct {
 // An Action is something to start.
 type Action struct {
 	At       time.Duration `json:"at_ns"` // from t0
-	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, command_server, command_client, ping, tcp_ping, tcp_listen, path or capture
+	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, atou_serve, atou_send, command_server, command_client, ping, tcp_ping, tcp_listen, path or capture
 	Flow     string        `json:"flow,omitempty"`
 	Argv     []string      `json:"argv,omitempty"`     // only commands have it
 	Name     string        `json:"name,omitempty"`     // of what belongs to no flow: of a capture, its interface
@@ -127,7 +129,7 @@ type Action struct {
 // String tells an action from the others of its host.
 func (a Action) String() string { return a.Kind + " " + a.Flow + a.Name }
 
-// program is what makes the flow: iperf3, udp or http (the agent itself) or command.
+// program is what makes the flow: iperf3, atou, udp or http (the agent itself) or command.
 func (f *Flow) program() string {
 	if f.NDT() {
 		return "command"
@@ -140,7 +142,7 @@ func (f *Flow) program() string {
 func (f *Flow) NDT() bool { return f.Kind == "ndt7_download" || f.Kind == "ndt7_upload" }
 
 // UDP reports whether the flow is UDP and not TCP.
-func (f *Flow) UDP() bool { return f.Kind == "iperf3_udp" || f.Kind == "udp" }
+func (f *Flow) UDP() bool { return f.Kind == "iperf3_udp" || f.Kind == "udp" || f.Kind == "atou" }
 
 // Ends are the hosts of the flow's server, which waits to be asked, and client.
 func (f *Flow) Ends() (server, client string) {
@@ -279,6 +281,15 @@ func (p *Plan) check() error {
 			require(f.Duration > 0, key+".duration_ns", "must be positive, is %d", f.Duration)
 			require(f.RateBps == nil, key+".rate_bps", "a command has none")
 			require(f.CongestionControl == nil, key+".congestion_control", "a command has none")
+		case "atou":
+			require(f.Streams == 1, key+".streams", "a flow of atou has one, not %d", f.Streams)
+			require(f.Duration > 0, key+".duration_ns", "must be positive, is %d", f.Duration)
+			require(f.RateBps == nil, key+".rate_bps", "a flow of atou has none")
+			require(f.Mode == "precise" || f.Mode == "bulk", key+".mode", "%q is neither precise nor bulk", f.Mode)
+			_, err := f.atouSender()
+			require(err == nil, key+".sender", "%v", err)
+			_, err = f.atouReceiver()
+			require(err == nil, key+".receiver", "%v", err)
 		case "http":
 			require(f.Streams == 1, key+".streams", "an http flow has one, not %d", f.Streams)
 			require(f.ClientPort == 0, key+".client_port", "the kernel chooses those of an http flow, not %d", f.ClientPort)
@@ -297,16 +308,17 @@ func (p *Plan) check() error {
 			require(f.RateBps == nil || *f.RateBps > 0, key+".rate_bps", "must be positive or null")
 			require(f.Bytes == nil || *f.Bytes > 0, key+".bytes", "must be positive")
 		default:
-			require(false, key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, command", f.Kind)
+			require(false, key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou, command", f.Kind)
 		}
 		if f.UDP() {
-			require(f.RateBps != nil, key+".rate_bps", "missing, a UDP flow needs one")
+			require(f.RateBps != nil || f.Kind == "atou", key+".rate_bps", "missing, a UDP flow needs one")
 			require(f.CongestionControl == nil, key+".congestion_control", "a UDP flow has none")
 		}
 		require(f.Kind == "udp" || f.PayloadBytes == 0 && f.RateSteps == nil, key, "payload_bytes and rate_steps belong to a udp flow")
 		require(f.Kind == "http" || f.Fetching == Fetching{}, key, "fetch_bytes, fetches, think_ns and persistent belong to an http flow")
 		require(strings.HasPrefix(f.Kind, "iperf3_") || f.Options == Options{}, key,
 			"bytes, pacing_bps, mss_bytes, socket_buffer_bytes and dscp belong to iperf3")
+		require(f.Kind == "atou" || f.Atou.empty(), key, "sender, receiver, mode and trace belong to a flow of atou")
 	}
 
 	var seen []string
@@ -315,7 +327,7 @@ func (p *Plan) check() error {
 		require(!slices.Contains(seen, a.String()), key, "%s occurs twice", a)
 		seen = append(seen, a.String())
 		switch a.Kind {
-		case "iperf3_server", "iperf3_client", "udp_receive", "udp_send", "http_server", "http_client", "command_server", "command_client":
+		case "iperf3_server", "iperf3_client", "udp_receive", "udp_send", "http_server", "http_client", "atou_serve", "atou_send", "command_server", "command_client":
 			f := p.Flow(a.Flow)
 			program, end, _ := strings.Cut(a.Kind, "_")
 			require(f != nil, key+".flow", "there is no flow %q", a.Flow)
@@ -348,7 +360,7 @@ func (p *Plan) check() error {
 			require(a.Kind == "tcp_listen" || a.Count > 0, key+".count", "must be positive, is %d", a.Count)
 			require(a.Kind == "tcp_listen" || a.Interval > 0, key+".interval_ns", "must be positive, is %d", a.Interval)
 		default:
-			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, command_server, command_client, ping, tcp_ping, tcp_listen, path, capture", a.Kind)
+			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, atou_serve, atou_send, command_server, command_client, ping, tcp_ping, tcp_listen, path, capture", a.Kind)
 		}
 	}
 	require(batchable(p.Own().Restore), fmt.Sprintf("hosts[%q].restore", p.Host), "a word is empty, or has blanks, quotes or #")
@@ -356,8 +368,9 @@ func (p *Plan) check() error {
 		key := fmt.Sprintf("hosts[%q].sample.tcp[%d]", p.Host, i)
 		f := p.Flow(name)
 		require(f != nil, key, "there is no flow %q", name)
-		require(f == nil || !f.UDP(), key, "%s is UDP", name)
+		require(f == nil || !f.UDP() || f.Kind == "atou", key, "%s is UDP", name)
 		require(f == nil || f.SrcHost == p.Host || f.DstHost == p.Host, key, "%s neither starts nor ends here", name)
+		require(f == nil || f.SrcHost == p.Host || f.Kind != "atou", key, "%s is of atou, and is sampled where it starts", name)
 	}
 	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(problems...)

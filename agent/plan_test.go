@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 const examplePlan = `{
@@ -30,7 +31,11 @@ const examplePlan = `{
     {"name": "web", "kind": "http", "src_host": "sender1", "dst_host": "receiver1",
      "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5206, "client_port": 0, "streams": 1,
      "start_ns": 0, "duration_ns": 7500000000, "congestion_control": "reno", "rate_bps": null,
-     "fetch_bytes": 76800, "fetches": 100, "think_ns": 50000000, "persistent": true}
+     "fetch_bytes": 76800, "fetches": 100, "think_ns": 50000000, "persistent": true},
+    {"name": "almost", "kind": "atou", "src_host": "sender1", "dst_host": "receiver1",
+     "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5208, "client_port": 40108, "streams": 1,
+     "start_ns": 2000000000, "duration_ns": 7500000000, "congestion_control": null, "rate_bps": null,
+     "sender": {"vegas": "1", "droplist": "5000,9000"}, "receiver": {"delack": "40"}, "mode": "precise", "trace": true}
   ],
   "hosts": {
     "sender1": {
@@ -42,14 +47,16 @@ const examplePlan = `{
         {"at_ns": 0, "kind": "iperf3_client", "flow": "fetch"},
         {"at_ns": 0, "kind": "command_client", "flow": "copy", "argv": ["scp", "a", "b:"]},
         {"at_ns": -5000000000, "kind": "http_server", "flow": "web"},
-        {"at_ns": 0, "kind": "tcp_ping", "name": "flow1.plain", "dst": "198.18.2.11", "dst_port": 5207, "count": 50, "interval_ns": 50000000}],
-      "sample": {"tcp": ["flow1", "web"], "qdisc": false}},
+        {"at_ns": 0, "kind": "tcp_ping", "name": "flow1.plain", "dst": "198.18.2.11", "dst_port": 5207, "count": 50, "interval_ns": 50000000},
+        {"at_ns": 2000000000, "kind": "atou_send", "flow": "almost"}],
+      "sample": {"tcp": ["flow1", "web", "almost"], "qdisc": false}},
     "receiver1": {
       "actions": [
         {"at_ns": -5000000000, "kind": "iperf3_server", "flow": "flow1"},
         {"at_ns": 2000000000, "kind": "iperf3_server", "flow": "cross"},
         {"at_ns": -5000000000, "kind": "udp_receive", "flow": "burst"},
-        {"at_ns": -5000000000, "kind": "tcp_listen", "name": "flow1.plain", "dst": "198.18.2.11", "dst_port": 5207}],
+        {"at_ns": -5000000000, "kind": "tcp_listen", "name": "flow1.plain", "dst": "198.18.2.11", "dst_port": 5207},
+        {"at_ns": -5000000000, "kind": "atou_serve", "flow": "almost"}],
       "sample": {"tcp": ["flow1"], "qdisc": false}},
     "router": {"actions": [], "sample": {"tcp": [], "qdisc": true}}
   }
@@ -68,14 +75,20 @@ func TestCommandLines(t *testing.T) {
 		4: "iperf3 -c 198.18.2.11 -p 5204 -B 198.18.1.11 --cport 40104 -P 1 -J -n 5000000 -C cubic " +
 			"--fq-rate 20000000 -M 1400 -w 65536 --dscp 46 > iperf3-fetch-client.json",
 		5: "scp a b: > command-copy-client.txt",
+		8: "atou send --token-file ../atou.token --mode precise --bind 198.18.1.11:40108 --samples /dev/fd/3 --interval 100ms " +
+			"--json atou-almost-sender.json --start 1002000000000 --trace atou-almost-trace.txt atou-almost-sender.conf > atou-almost-summary.txt",
 	} {
-		args, output := commandLine(plan, plan.Hosts["sender1"].Actions[i])
+		args, output := commandLine(plan, plan.Hosts["sender1"].Actions[i], time.Unix(1000, 0))
 		if got := strings.Join(args, " ") + " > " + output; got != want {
 			t.Errorf("action %d is %s\nwant %s", i, got, want)
 		}
 	}
-	args, output := commandLine(plan, plan.Hosts["receiver1"].Actions[0])
+	args, output := commandLine(plan, plan.Hosts["receiver1"].Actions[0], time.Time{})
 	if got := strings.Join(args, " ") + " > " + output; got != "iperf3 -s -1 -p 5201 -J > iperf3-flow1-server.json" {
+		t.Errorf("server is %s", got)
+	}
+	args, output = commandLine(plan, plan.Hosts["receiver1"].Actions[4], time.Time{})
+	if got := strings.Join(args, " ") + " > " + output; got != "atou serve --token-file ../atou.token --listen 198.18.2.11 atou-almost-receiver.conf > atou-almost-receiver.json" {
 		t.Errorf("server is %s", got)
 	}
 	if got := plan.Flow("flow1").Tuple(1).String(); got != "198.18.1.11:40002->198.18.2.11:5201" {
@@ -133,7 +146,14 @@ func TestPlanErrors(t *testing.T) {
 		{`"dst_port": 5207, `, ``, "actions[7].dst_port"},
 		{`"count": 20`, `"dst_port": 7, "count": 20`, "actions[3].dst_port"},
 		{`"count": 50`, `"count": 0`, "actions[7].count"},
-		{`"sample": {"tcp": ["flow1", "web"], "qdisc": false}},`, `"sample": {"tcp": ["cross"], "qdisc": false}},`, "sample.tcp[0]: cross is UDP"},
+		{`"sample": {"tcp": ["flow1", "web", "almost"], "qdisc": false}},`, `"sample": {"tcp": ["cross"], "qdisc": false}},`, "sample.tcp[0]: cross is UDP"},
+		{`"vegas": "1"`, `"vegas": "2"`, `flows[6].sender: almost.sender:6: vegas: found "2"; allowed is 0 or 1`},
+		{`"vegas": "1"`, `"fack": "1"`, "flows[6].sender: almost.sender: fack 1 needs sack 1"},
+		{`"vegas": "1"`, `"vegas": "1\nsack 1"`, `flows[6].sender: "vegas": "1\nsack 1" is no word and its value`},
+		{`"vegas": "1"`, `"port": "1"`, "flows[6].sender: almost.sender:6: port stands in line 4 already"},
+		{`"delack": "40"`, `"vegas": "1"`, "flows[6].receiver: almost.receiver:2: vegas is a key of the sender"},
+		{`"mode": "precise"`, `"mode": "fast"`, `flows[6].mode: "fast" is neither precise nor bulk`},
+		{`"payload_bytes": 1472`, `"mode": "bulk", "payload_bytes": 1472`, "flows[2]: sender, receiver, mode and trace belong to a flow of atou"},
 		{`"duration_ns": 30000000000, "sampling_interval_ns"`, `"duration_ns": 0, "sampling_interval_ns"`, "duration_ns: must be positive"},
 		{`"streams": 2,`, `"streams": 2;`, "line 6: invalid character ';'"},
 		{"}\n}\n", "}\n} {}\n", "more than one JSON value"},
@@ -166,7 +186,7 @@ func FuzzParsePlan(f *testing.F) {
 				}
 			case a.Kind == "tcp_ping", a.Kind == "tcp_listen":
 			default:
-				if args, output := commandLine(plan, a); len(args) == 0 || args[0] == "" || strings.Contains(output, "/") {
+				if args, output := commandLine(plan, a, time.Time{}); len(args) == 0 || args[0] == "" || strings.Contains(output, "/") {
 					t.Errorf("%q > %s", args, output)
 				}
 			}

@@ -27,7 +27,7 @@ const (
 )
 
 // commandLine is the command of an action, and the file its output goes to.
-func commandLine(p *Plan, a Action) (args []string, output string) {
+func commandLine(p *Plan, a Action, t0 time.Time) (args []string, output string) {
 	switch a.Kind {
 	case "iperf3_server":
 		f := p.Flow(a.Flow)
@@ -51,6 +51,8 @@ func commandLine(p *Plan, a Action) (args []string, output string) {
 			args = append(args, "-b", strconv.FormatInt(*f.RateBps/int64(f.Streams), 10))
 		}
 		return append(args, f.arguments()...), "iperf3-" + f.Name + "-client.json"
+	case "atou_serve", "atou_send":
+		return atouCommand(p, a, t0)
 	case "command_server", "command_client":
 		return a.Argv, strings.Replace(a.Kind, "_", "-"+a.Flow+"-", 1) + ".txt"
 	case "capture":
@@ -76,7 +78,7 @@ type process struct {
 }
 
 func (r *run) newProcess(ctx context.Context, a Action) (*process, error) {
-	args, output := commandLine(r.plan, a)
+	args, output := commandLine(r.plan, a, r.t0)
 	f, err := os.Create(filepath.Join(r.dir, output))
 	if err != nil {
 		return nil, fmt.Errorf("preparing %s: %w", a.Kind, err)

@@ -93,6 +93,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 	if r.plan, err = ReadPlan(filepath.Join(r.dir, "plan.json")); err != nil {
 		return err
 	}
+	defer r.forgetToken()
 	if err := r.preflight(ctx); err != nil {
 		return fmt.Errorf("%s: %w", r.plan.Host, err)
 	}
@@ -183,7 +184,7 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 	first := time.Duration(0)
 	for _, a := range r.plan.Own().Actions {
 		at := a.At
-		if a.Kind == "iperf3_client" {
+		if a.Kind == "iperf3_client" || a.Kind == "atou_send" {
 			at -= launchLead
 		}
 		first = min(first, at)
@@ -204,7 +205,9 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 				r.fail(r.runTCPPing(ctx, a))
 			case "tcp_listen":
 				r.fail(r.runTCPListen(ctx, a))
-			case "command_server":
+			case "atou_send":
+				r.fail(r.runAtou(ctx, a, rows))
+			case "command_server", "atou_serve":
 				_, err := r.runUntil(ctx, a, r.plan.Duration)
 				r.fail(err)
 			case "command_client":
@@ -286,6 +289,10 @@ func (r *run) preflight(ctx context.Context) error {
 				return err
 			}
 			continue
+		case "atou":
+			if err := r.writeAtou(a); err != nil {
+				return err
+			}
 		case "command":
 			program = a.Argv[0]
 		case "path":

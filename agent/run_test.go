@@ -36,8 +36,14 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	for _, dir := range removeAtEnd {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
 }
+
+var removeAtEnd []string // directories of all tests together
 
 func needIperf3(t *testing.T) {
 	t.Helper()

@@ -78,7 +78,7 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 	var flows []tcpinfo.Flow
 	for _, name := range plan.Own().Sample.TCP {
 		f := plan.Flow(name)
-		if f.Kind == "http" { // whose connections the agent has itself, and which are not known in advance
+		if f.Kind == "http" || f.Kind == "atou" { // whose connections are not known in advance, whose sender tells of itself
 			continue
 		}
 		if f.NDT() {

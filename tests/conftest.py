@@ -50,6 +50,27 @@ def collected(_synthetic: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="session")
+def _atou(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run_dir = tmp_path_factory.mktemp("results") / "atou"
+    write_run(run_dir, REPOSITORY / "scenarios" / "atou_recovery.yml")
+    return run_dir
+
+
+@pytest.fixture
+def atou(_atou: Path, tmp_path: Path) -> Path:
+    """Another, whose flow is of atou."""
+    return Path(shutil.copytree(_atou, tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def collected_atou(_atou: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with all that is made of it, to be read only."""
+    run_dir = Path(shutil.copytree(_atou, tmp_path_factory.mktemp("collected") / "atou"))
+    collect(run_dir, None)
+    return run_dir
+
+
+@pytest.fixture(scope="session")
 def lab() -> Lab:
     """The lab of Ansible's inventory, which ``make provision`` has brought up."""
     lab = Lab.of_inventory()

@@ -23,6 +23,11 @@ T0_UNIX_NS = {"calibration": 1_767_225_600_000_000_000, "measurement": 1_767_225
 RUN_ID = "20260101T000000Z-two_flow_fairness-synthetic"
 MSS = 1448
 PACKET_BITS = 1514 * 8
+# What atou's sender tells of itself without SACK, of what the fluid model has.
+ATOU_FIELDS = (
+    *("ca_state", "snd_cwnd", "snd_ssthresh", "snd_mss", "unacked", "srtt_us", "rttvar_us", "min_rtt_us"),
+    *("data_segs_out", "bytes_sent", "bytes_acked", "bytes_retrans", "total_retrans"),
+)
 TCP_OPTIONS = 7  # timestamps, SACK, window scaling
 PATH_TRIM_US = 250
 DEVICES = {
@@ -263,6 +268,11 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, rows: It
                     "name": flow.congestion_control,
                 },
             ]
+        if flow.kind == "atou":
+            if host == flow.src_host:
+                late = {"planned_unix_ns": start, "error_ns": 60_000}
+                events.append({"unix_ns": start, "event": "flow_first_data", "flow": flow.name} | late)
+            _write_atou(folder, flow, host)
         if flow.kind == "http" and host == flow.client_host:
             late = {"planned_unix_ns": start, "error_ns": 150_000}
             events.append({"unix_ns": start, "event": "flow_first_data", "flow": flow.name} | late)
@@ -291,6 +301,21 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, rows: It
         if flow.kind == "udp":
             _write_datagrams(folder, planned, flow, host, t0)
     _write_pings(folder, planned, own, t0)
+
+
+def _write_atou(folder: Path, flow: Flow, host: str) -> None:
+    """What the ends of a flow of atou report: `atou send --json`, and a line of `atou serve`."""
+    assert flow.sender is not None
+    assert flow.receiver is not None
+    sent, got = (
+        "".join(f"{key} {value}\n" for key, value in ({"port": flow.server_port} | keys).items())
+        for keys in (flow.sender, flow.receiver)
+    )
+    ended = {"elapsed_ns": flow.duration_ns + 900, "config": sent, "receiver_config": got, "lost_lines": 0}
+    received = {"end": "fin", "socket_drops": 0, "arrived_segments": 40_000, "sender_config": sent}
+    for end, side, result in ((flow.src_host, "sender", ended), (flow.dst_host, "receiver", received)):
+        if host == end:
+            (folder / f"atou-{flow.name}-{side}.json").write_text(json.dumps(result) + "\n")
 
 
 def _changes_made(own: PhaseHost, t0: int) -> Iterator[dict[str, Any]]:
@@ -382,8 +407,11 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
             side = "sender" if host == flow.src_host else "receiver"
             tags = f"flow={flow.name},host={host},{common},side={side},stream={stream}"
             fields = _tcp_info(fluid, step, i, sender=side == "sender")
+            if flow.kind == "atou":
+                fields = {name: fields[name] for name in ATOU_FIELDS if name in fields}
             text = ",".join(f"{k}={v}i" for k, v in fields.items())
-            rows.append(f'tcp_info,{tags} {text},congestion_control="{flow.congestion_control}",{stamp}')
+            control = flow.congestion_control or flow.kind
+            rows.append(f'tcp_info,{tags} {text},congestion_control="{control}",{stamp}')
             if phase.hosts[host].sample.trace:
                 rows.append(f"tcp_probe,{tags} snd_cwnd={fields['snd_cwnd']}i,data_bytes=0i,{stamp}")
         if phase.hosts[host].sample.qdisc:

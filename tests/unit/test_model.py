@@ -167,7 +167,7 @@ WHERE = "    from: senders[0]\n"
             "netperf",
             [
                 "x.yml:9:5: flows.flow1.kind: 'netperf' is not one of "
-                "iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, ping, command"
+                "iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou, ping, command"
             ],
         ),
         (
@@ -175,13 +175,53 @@ WHERE = "    from: senders[0]\n"
             "",
             [
                 "x.yml:8:3: flows.flow1.kind: missing, give one of "
-                "iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, ping, command"
+                "iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou, ping, command"
             ],
         ),
         (
             "    kind: iperf3_tcp\n",
             "    kind: iperf3_tcp\n    dscp: af44\n",
             ["x.yml:10:5: flows.flow1.dscp: 'af44' is no DSCP: write 0 to 63 or one of cs0, "],
+        ),
+        (
+            "iperf3_tcp",
+            "atou\n    sender: {sack: 1, mss: 31, vegas_rtt: mean, host: here, ssinc: 2}",
+            [
+                "x.yml:10:23: flows.flow1.sender.mss: 31 should be greater than or equal to 32",
+                "x.yml:10:32: flows.flow1.sender.vegas_rtt: 'mean' is not one of ",
+                "x.yml:10:49: flows.flow1.sender.host: unknown key, did you mean hosts?",
+                "x.yml:10:61: flows.flow1.sender.ssinc: unknown key, did you mean ssincr?",
+            ],
+        ),
+        (
+            "iperf3_tcp",
+            "atou\n    sender: {rampdown: 1}",
+            ["x.yml:10:5: flows.flow1.sender: rampdown: 1 needs sack: 1"],
+        ),
+        (
+            "iperf3_tcp",
+            "atou\n    mode: bulk\n    sender: {gap: 100}",
+            ["x.yml:8:3: flows.flow1: segments with a gap between them do not leave together"],
+        ),
+        (
+            "iperf3_tcp",
+            "atou\n    sender: {initsegs: 301}",
+            ["x.yml:10:5: flows.flow1.sender: initsegs 301 is more than rcvrwin 300"],
+        ),
+        (
+            "iperf3_tcp",
+            "atou\n    sender: {highspeed: 1, scalable: 1}",
+            ["x.yml:10:5: flows.flow1.sender: highspeed: 1 and scalable: 1 exclude each other"],
+        ),
+        (
+            "iperf3_tcp",
+            "atou\n    sender: {droplist: [7, 7]}",
+            ["x.yml:10:14: flows.flow1.sender.droplist: a segment is named twice"],
+        ),
+        (
+            "iperf3_tcp",
+            "atou\n    sender: {droplist: [7], maxpkts: 7}",
+            ["x.yml:10:5: flows.flow1.sender: droplist names 7, but segments end before maxpkts 7"],
         ),
         (
             "iperf3_tcp",

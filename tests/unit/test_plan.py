@@ -497,6 +497,44 @@ def test_ndt_can_be_no_shorter(tmp_path: Path) -> None:
         only(tmp_path, scenario({"up": flow | {"start": "1s"}}))
 
 
+def test_atou_has_both_ends_configured(tmp_path: Path) -> None:
+    ends = {"kind": "atou", "from": "senders[0]", "to": "receivers[0]"}
+    sender = {"vegas": 1, "multiplier": 0.9, "vegas_rtt": "max", "droplist": [9000, 5000]}
+    flow = ends | {"start": "2s", "sender": sender, "receiver": {"sack": 1, "delack": 40}, "trace": True}
+    point = only(tmp_path, scenario({"flow": flow, "plain": ends | {"mode": "bulk"}}))
+    phase = point.phase("measurement")
+    assert phase.flows[0].model_dump() == {
+        "name": "flow", "kind": "atou", "direction": "forward",
+        "src_host": "sender1", "dst_host": "receiver1",
+        "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 10_001, "streams": 1,
+        "start_ns": 2 * S, "duration_ns": 8 * S, "congestion_control": None, "rate_bps": None,
+        "sender": {"multiplier": "0.9", "vegas": "1", "vegas_rtt": "max", "droplist": "9000,5000"},
+        "receiver": {"sack": "1", "delack": "40"}, "mode": "precise", "trace": True,
+    }  # fmt: skip
+    assert phase.flows[0].protocols == ("udp",)
+    plain = phase.flows[1]
+    assert (plain.sender, plain.receiver, plain.mode, plain.trace) == ({}, {}, "bulk", False)
+    actions = {host: [(a.at_ns, a.kind, a.flow) for a in part.actions] for host, part in phase.hosts.items()}  # type: ignore[union-attr]
+    assert actions == {
+        "sender1": [(0, "atou_send", "plain"), (2 * S, "atou_send", "flow")],
+        "receiver1": [(-5 * S, "atou_serve", "flow"), (-5 * S, "atou_serve", "plain")],
+        "router": [],
+    }
+    assert phase.hosts["sender1"].sample.tcp == ["flow", "plain"]  # its receiver has no windows
+    assert phase.hosts["receiver1"].sample.tcp == []
+    assert point.hosts["sender1"].state.congestion_controls == []
+
+
+def test_what_varies_of_atou_is_a_point_each(tmp_path: Path) -> None:
+    flow = {"kind": "atou", "from": "senders[0]", "to": "receivers[0]"}
+    flow |= {"sender": {"dup_thresh": [3, 19], "droplist": [5, 6], "increment": "$k"}}
+    (tmp_path / "x.yml").write_text(scenario({"flow": flow}, matrix={"k": [1, 10]}))
+    points = plan(tmp_path / "x.yml", inventory()).points
+    levels = [(point.levels["k"], point.levels["dup_thresh"]) for point in points]
+    assert sorted(levels) == [("1", "19"), ("1", "3"), ("10", "19"), ("10", "3")]
+    assert {point.phase("measurement").flows[0].sender["droplist"] for point in points} == {"5,6"}  # type: ignore[index]
+
+
 def test_ping_beside_other_flows(tmp_path: Path) -> None:
     flow = {"kind": "ping", "from": "senders[0]", "to": "receivers[1]", "start": "2s", "interval": "50ms"}
     point = only(tmp_path, scenario({"probe": flow}))

@@ -13,6 +13,8 @@ from synthetic import PATH_TRIM_US, REPOSITORY, RUN_ID, T0_UNIX_NS, write_run, w
 
 from dumbbell.rundir import read_json, read_jsonl
 from dumbbell.store.collect import collect
+from dumbbell.store.run import Run
+from dumbbell.store.values import values
 
 
 def edit(path: Path, change: Callable[[Any], None]) -> None:
@@ -789,3 +791,75 @@ def test_what_was_not_asked_for_may_be_lacking(run_dir: Path) -> None:
     assert collect(run_dir, None).reasons == [
         "sender1: ebpf not known: the kernel does not describe its types"
     ]
+
+
+# --- atou -----------------------------------------------------------------------------------------
+
+SENDER, RECEIVER = (
+    "raw/sender1/measurement/atou-atou-sender.json",
+    "raw/receiver1/measurement/atou-atou-receiver.json",
+)
+
+
+def test_a_run_of_atou(atou: Path) -> None:
+    verdict = collect(atou, None)
+    assert (verdict.state, verdict.reasons) == ("passed", [])
+    found = {(c.name, c.subject): c.measured for c in verdict.checks}
+    asked = Run.open(atou).point.phase("measurement").flows[0]
+    assert found["start", "atou"] == 60_000
+    assert found["configuration", "atou sender"] == asked.sender
+    assert found["configuration", "atou receiver"] == {"rcvbuf": "4000000"}
+    assert found["transfer", "atou"] == 30 * 10**9 + 900
+    assert found["samples", "atou sender"] == 300
+    (row,) = pl.read_parquet(atou / "flows.parquet").filter(phase="measurement").iter_rows(named=True)
+    assert row["goodput_bps"] == pytest.approx(95e6, rel=0.05)
+    assert {"sender", "receiver"}.isdisjoint(row)
+    known = values(atou)
+    assert known.filter(metric="rtt", subject="atou")["value"].item() > 80e6
+    assert {"goodput", "retransmits", "time_in_recovery", "utilisation"} < {*known["metric"]}
+
+
+UNLIKE_ATOU: dict[str, tuple[Callable[[Path], None], str]] = {
+    "its end": (
+        text(SENDER, '"elapsed_ns": 30000000900', '"elapsed_ns": 12000000000'),
+        "atou: duration of the transfer is 12 s, asked 30 s ± 50 ms",
+    ),
+    "its report": (removed(SENDER), "atou: duration of the transfer not known: the sender left no report"),
+    "a key": (
+        text(SENDER, "rcvrwin 1000", "rcvrwin 300"),
+        "atou sender: configuration of its sender: asked ",
+    ),
+    "the receiver": (
+        text(SENDER, '"receiver_config": "port 5201\\nrcvbuf 4000000\\n"', '"error": "no report came"'),
+        "atou receiver: configuration of its receiver not known: no report came",
+    ),
+    "lines": (
+        text(SENDER, '"lost_lines": 0', '"lost_lines": 5'),
+        "atou: number of lines of trace, events and",
+    ),
+    "drops": (
+        text(RECEIVER, '"socket_drops": 0', '"socket_drops": 10000'),
+        "atou receiver: share of segments that found the receiver's socket full is 20 %, more than 0",
+    ),
+    "a line": (removed(RECEIVER), "the receiver told of 0 flows"),
+    "samples": (
+        lambda run_dir: edit_rows(
+            run_dir, "sender1", "measurement", lambda row: row * ("tcp_info" not in row)
+        ),
+        "atou sender: the sender left no samples",
+    ),
+    "its start": (
+        events("sender1", "flow_first_data", error_ns=None, reason="no data within 2s of the planned start"),
+        "atou: start error not known: no data within 2s of the planned start",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "reason"), UNLIKE_ATOU.values(), ids=UNLIKE_ATOU.keys())
+def test_what_a_flow_of_atou_lacks_makes_a_run_invalid(
+    atou: Path, damage: Callable[[Path], None], reason: str
+) -> None:
+    damage(atou)
+    verdict = collect(atou, None)
+    assert verdict.state == "invalid"
+    assert any(reason in found for found in verdict.reasons), verdict.reasons

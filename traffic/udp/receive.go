@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"dumbbell/collectors/sample"
+	"dumbbell/traffic/socket"
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"golang.org/x/sys/unix"
@@ -85,7 +86,7 @@ type ReceivedResult struct {
 type Receiver struct {
 	config   ReceiverConfig
 	fd       int
-	messages []message
+	messages []socket.Message
 	iovecs   [receiveMessageCount]unix.Iovec
 	control  [receiveMessageCount][controlBytes]byte
 
@@ -127,7 +128,7 @@ func NewReceiver(config ReceiverConfig) (_ *Receiver, err error) {
 	if config.Interval <= 0 {
 		return nil, fmt.Errorf("the interval of reports must be positive, is %v", config.Interval)
 	}
-	fd, err := open(config.Listen.Addr())
+	fd, err := socket.Open(config.Listen.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func NewReceiver(config ReceiverConfig) (_ *Receiver, err error) {
 		}
 	}()
 	r := &Receiver{config: config, fd: fd, delays: hdrhistogram.New(1, delayMax, delayDigits)}
-	if r.result.BufferBytes, err = grow(r.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, receiveBufferBytes); err != nil {
+	if r.result.BufferBytes, err = socket.SetReceiveBuffer(r.fd, receiveBufferBytes); err != nil {
 		return nil, err
 	}
 	if err := unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1); err != nil {
@@ -149,10 +150,10 @@ func NewReceiver(config ReceiverConfig) (_ *Receiver, err error) {
 	if err := unix.SetsockoptTimeval(r.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		return nil, fmt.Errorf("setting a timeout: %w", err)
 	}
-	if err := unix.Bind(r.fd, sockaddr(config.Listen)); err != nil {
+	if err := unix.Bind(r.fd, socket.Sockaddr(config.Listen)); err != nil {
 		return nil, fmt.Errorf("binding to %v: %w", config.Listen, err)
 	}
-	r.messages = make([]message, receiveMessageCount)
+	r.messages = make([]socket.Message, receiveMessageCount)
 	buffers := make([]byte, receiveMessageCount<<16) // GRO fills up to 64 kB
 	for i := range r.messages {
 		r.iovecs[i].Base = &buffers[i<<16]
@@ -172,7 +173,7 @@ func (r *Receiver) Close() error { return unix.Close(r.fd) }
 func (r *Receiver) Run(ctx context.Context) (ReceivedResult, error) {
 	runtime.LockOSThread() // for its CPU time
 	defer runtime.UnlockOSThread()
-	cpu := threadCPU()
+	cpu := socket.ThreadCPU()
 	err := r.receive(ctx)
 	if r.report > 0 {
 		r.closeInterval()
@@ -190,7 +191,7 @@ func (r *Receiver) Run(ctx context.Context) (ReceivedResult, error) {
 		result.DelayP99Ns = r.delays.ValueAtQuantile(99)
 		result.DelayP999Ns = r.delays.ValueAtQuantile(99.9)
 	}
-	result.CPUNs = (threadCPU() - cpu).Nanoseconds()
+	result.CPUNs = (socket.ThreadCPU() - cpu).Nanoseconds()
 	return *result, err
 }
 
@@ -209,7 +210,7 @@ func (r *Receiver) receive(ctx context.Context) error {
 		for i := range r.messages {
 			r.messages[i].SetControllen(controlBytes)
 		}
-		n, err := receiveMessages(r.fd, r.messages)
+		n, err := socket.Receive(r.fd, r.messages)
 		switch {
 		case interrupted(err):
 			continue

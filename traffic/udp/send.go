@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dumbbell/collectors/sample"
+	"dumbbell/traffic/socket"
 
 	"golang.org/x/sys/unix"
 )
@@ -77,7 +78,7 @@ type Sender struct {
 	buffer   []byte // of a whole batch
 	batch    int    // datagrams in it
 	train    int    // datagrams in a message
-	messages []message
+	messages []socket.Message
 	iovecs   []unix.Iovec
 
 	result   SentResult
@@ -93,7 +94,7 @@ func NewSender(config SenderConfig) (_ *Sender, err error) {
 	if config.Interval <= 0 {
 		return nil, fmt.Errorf("the interval of reports must be positive, is %v", config.Interval)
 	}
-	fd, err := open(config.To.Addr())
+	fd, err := socket.Open(config.To.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -104,30 +105,25 @@ func NewSender(config SenderConfig) (_ *Sender, err error) {
 	}()
 	s := &Sender{config: config, fd: fd}
 	if config.From.IsValid() {
-		if err := unix.Bind(s.fd, sockaddr(config.From)); err != nil {
+		if err := unix.Bind(s.fd, socket.Sockaddr(config.From)); err != nil {
 			return nil, fmt.Errorf("binding to %v: %w", config.From, err)
 		}
 	}
-	if err := unix.Connect(s.fd, sockaddr(config.To)); err != nil {
+	if err := unix.Connect(s.fd, socket.Sockaddr(config.To)); err != nil {
 		return nil, fmt.Errorf("connecting to %v: %w", config.To, err)
 	}
-	if _, err := grow(s.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sendBufferBytes); err != nil {
+	if _, err := socket.SetSendBuffer(s.fd, sendBufferBytes); err != nil {
 		return nil, err
 	}
-	// Without it the kernel hides that the host's own queue refused a datagram.
-	level, option := unix.IPPROTO_IP, unix.IP_RECVERR
-	if !config.To.Addr().Is4() {
-		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVERR
-	}
-	if err := unix.SetsockoptInt(s.fd, level, option, 1); err != nil {
-		return nil, fmt.Errorf("asking for local errors: %w", err)
+	if err := socket.ReportErrors(s.fd, config.To.Addr()); err != nil {
+		return nil, err
 	}
 
 	size := config.Schedule.Size
 	perSpan := int(min(maxBatch, config.Schedule.MaxRate()/8*int64(batchSpanMax)/int64(time.Second)/int64(size)+1))
 	s.batch = max(1, min(perSpan, maxBatchBytes/size))
 	s.buffer = make([]byte, s.batch*size)
-	s.messages = make([]message, s.batch)
+	s.messages = make([]socket.Message, s.batch)
 	s.iovecs = make([]unix.Iovec, s.batch)
 	for i := range s.messages {
 		s.messages[i].Iov = &s.iovecs[i]
@@ -147,18 +143,15 @@ func (s *Sender) Close() error { return unix.Close(s.fd) }
 func (s *Sender) Run(ctx context.Context, start time.Time) (SentResult, error) {
 	runtime.LockOSThread() // for the thread's timer slack and CPU time
 	defer runtime.UnlockOSThread()
-	slack, _, errno := unix.Syscall6(unix.SYS_PRCTL, unix.PR_GET_TIMERSLACK, 0, 0, 0, 0, 0)
-	if errno == 0 && unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) == nil { // 50 us too late otherwise
-		defer unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)
-	}
-	cpu := threadCPU()
+	defer socket.ExactTimers()()
+	cpu := socket.ThreadCPU()
 	err := s.send(ctx, start)
 	if err == nil && ctx.Err() == nil {
 		err = s.sendEnd(ctx)
 	}
 	r := &s.result
 	r.GSO = s.gso
-	r.CPUNs = (threadCPU() - cpu).Nanoseconds()
+	r.CPUNs = (socket.ThreadCPU() - cpu).Nanoseconds()
 	seconds := s.config.Schedule.Duration.Seconds()
 	r.AskedBps = float64(r.AskedPackets) * float64(s.config.Schedule.Size) * 8 / seconds
 	r.SentBps = float64(r.SentBytes) * 8 / seconds
@@ -254,7 +247,7 @@ func (s *Sender) sendBatch(n int) error {
 			s.iovecs[count].SetLen(min(train, n-from) * size)
 			count++
 		}
-		accepted, err := sendMessages(s.fd, s.messages[:count])
+		accepted, err := socket.Send(s.fd, s.messages[:count])
 		packets := min(accepted*train, n-sent)
 		switch {
 		case err == nil:

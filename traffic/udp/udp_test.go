@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"dumbbell/traffic/socket"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -301,12 +303,12 @@ func TestReceiverCounts(t *testing.T) {
 	t.Parallel()
 	token := Token("own")
 	receiver, to := listen(t, "127.0.0.1", token, nil)
-	fd, err := open(to.Addr())
+	fd, err := socket.Open(to.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	if err := unix.Connect(fd, sockaddr(to)); err != nil {
+	if err := unix.Connect(fd, socket.Sockaddr(to)); err != nil {
 		t.Fatal(err)
 	}
 	send := func(h header) {
@@ -404,7 +406,7 @@ func TestNothingAllocated(t *testing.T) {
 		for i := range receiver.messages {
 			receiver.messages[i].SetControllen(controlBytes)
 		}
-		n, err := receiveMessages(receiver.fd, receiver.messages)
+		n, err := socket.Receive(receiver.fd, receiver.messages)
 		if err != nil {
 			t.Fatal(err)
 		}

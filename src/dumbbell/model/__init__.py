@@ -7,6 +7,7 @@ generated from the models: the JSON Schema and the reference.
 
 from dumbbell.model.expect import Metric
 from dumbbell.model.flows import (
+    AtouFlow,
     CommandFlow,
     HttpFlow,
     Iperf3UdpFlow,
@@ -23,6 +24,7 @@ from dumbbell.model.scenario import Scenario
 
 __all__ = [
     "LIMIT_UNIT",
+    "AtouFlow",
     "CommandFlow",
     "Direction",
     "HttpFlow",

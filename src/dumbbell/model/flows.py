@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from dumbbell.model.atou import AtouReceiver, AtouSender
 from dumbbell.model.quantities import Delay, Duration, Endpoint, Period, Rate, Size, Strict
 
 # RFC 2474 (class selectors), RFC 2597 (assured forwarding), RFC 3246, RFC 5865, RFC 8622
@@ -234,6 +235,34 @@ class NdtFlow(BaseFlow):
         return self
 
 
+class AtouFlow(BaseFlow):
+    """Bulk transfer by atou: over UDP, with TCP's congestion control in the hands of the scenario.
+
+    Its sender tells of itself what tcp_info tells of TCP. It ends with the flow, or after `maxpkts` segments.
+    """
+
+    kind: Literal["atou"]
+    sender: AtouSender = Field(default_factory=AtouSender, description="default: all as atou has it")
+    receiver: AtouReceiver = Field(
+        default_factory=AtouReceiver,
+        description="default: it acknowledges each segment at once, without SACK",
+    )
+    mode: Literal["precise", "bulk"] = Field(
+        default="precise",
+        description="precise: each segment leaves at its own time; bulk: those that may leave at once do so "
+        "together, which takes less of the sender's processor",
+    )
+    trace: bool = Field(
+        default=False, description="keep a line for each segment and each ACK, as the original atou did"
+    )
+
+    @model_validator(mode="after")
+    def _gap_or_trains(self) -> Self:
+        if self.mode == "bulk" and self.sender.words().get("gap", "0") != "0":
+            raise ValueError("segments with a gap between them do not leave together: mode bulk has none")
+        return self
+
+
 class PingFlow(BaseFlow):
     """Echo requests by ping: the round-trip time while other flows run."""
 
@@ -265,7 +294,7 @@ class CommandFlow(BaseFlow):
 
 
 Flow = Annotated[
-    TcpFlow | Iperf3UdpFlow | UdpFlow | HttpFlow | NdtFlow | PingFlow | CommandFlow,
+    TcpFlow | Iperf3UdpFlow | UdpFlow | HttpFlow | NdtFlow | AtouFlow | PingFlow | CommandFlow,
     Field(discriminator="kind"),
 ]
 KINDS = [

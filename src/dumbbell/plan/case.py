@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dumbbell import units
 from dumbbell.model import (
+    AtouFlow,
     CommandFlow,
     HttpFlow,
     Iperf3UdpFlow,
@@ -327,6 +328,7 @@ class CaseResolver:
             fetches=getattr(asked, "count", None),
             think_ns=getattr(asked, "think", None),
             persistent=asked.connections == "persistent" if isinstance(asked, HttpFlow) else None,
+            **_atou(asked),
         )
         if isinstance(asked, CommandFlow):
             self._command(name, asked, flow)
@@ -545,7 +547,7 @@ class CaseResolver:
 
     def _measured(self, metric: str, flows: Sequence[Flow]) -> set[str]:
         """Flows of which a metric is known."""
-        kinds = ["iperf3_tcp", "http", "ndt7_download", "ndt7_upload"]
+        kinds = ["iperf3_tcp", "http", "ndt7_download", "ndt7_upload", "atou"]
         if metric not in ("rtt", "retransmits", "time_in_recovery", "completion_time"):
             kinds += ["iperf3_udp", "udp"]
         names = {f.name for f in flows if f.kind in kinds}
@@ -606,7 +608,8 @@ class CaseResolver:
             own
             for name, names in self.names.items()
             for own in names
-            if isinstance(asked[name], TcpFlow | HttpFlow | NdtFlow) or getattr(asked[name], "sample", False)
+            if isinstance(asked[name], TcpFlow | HttpFlow | NdtFlow | AtouFlow)
+            or getattr(asked[name], "sample", False)
         }
         changes = [(host, action) for host in routers for action in _changes(path)]
         actions: Actions = [*_ends(flows), *self.pings, *self.commands, *changes]
@@ -615,7 +618,7 @@ class CaseResolver:
         counting = [host for host, of in hosts.items() if of.state.qdisc == "rapid"]  # whom it sends first
         samples = {}
         for host in {*routers, *(host for host, _ in actions)}:
-            tcp = [f.name for f in flows if f.name in sampled and host in (f.src_host, f.dst_host)]
+            tcp = [f.name for f in flows if f.name in sampled and host in f.sampled_on]
             samples[host] = Sample(
                 tcp=tcp,
                 qdisc=host in routers or host in counting,
@@ -674,12 +677,21 @@ def _ends(flows: Sequence[Flow]) -> Iterator[tuple[str, FlowAction]]:
         "iperf3_udp": ("iperf3_server", "iperf3_client"),
         "udp": ("udp_receive", "udp_send"),
         "http": ("http_server", "http_client"),
+        "atou": ("atou_serve", "atou_send"),
     }
     for flow in flows:
         if flow.kind in tools:
             server, client = tools[flow.kind]
             yield flow.server_host, FlowAction(at_ns=-SERVER_LEAD_NS, kind=server, flow=flow.name)
             yield flow.client_host, FlowAction(at_ns=flow.start_ns, kind=client, flow=flow.name)
+
+
+def _atou(asked: AskedFlow) -> dict[str, Any]:
+    """What a flow of atou has beside what all have."""
+    if not isinstance(asked, AtouFlow):
+        return {}
+    sender, receiver = asked.sender.words(), asked.receiver.words()
+    return {"sender": sender, "receiver": receiver, "mode": asked.mode, "trace": asked.trace}
 
 
 def _changes(path: PlannedPath | None) -> Iterator[PathAction]:

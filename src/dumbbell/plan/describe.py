@@ -9,6 +9,7 @@ from dumbbell.plan.document import (
     Action,
     CaptureAction,
     Flow,
+    FlowAction,
     PathAction,
     Phase,
     PingAction,
@@ -81,7 +82,7 @@ def _detail(point: Point) -> Iterator[str]:
             samples = [*named, *(name for name, asked in sources.items() if asked)]
             yield f"    {host}" + (f", samples {', '.join(samples)}" if samples else "")
             for action in part.actions:
-                yield f"      {action.at_ns / 1e9:8.3f} s  {_action(action)}"
+                yield f"      {action.at_ns / 1e9:8.3f} s  {_action(action)}{_asked_of(phase, action)}"
 
 
 def _conditions(conditions: Conditions) -> str:
@@ -101,6 +102,15 @@ def _asked(key: str, value: Any) -> str:
     if key.endswith("_us"):
         return f"{key.removesuffix('_us')} {human(value * 1000, 'ns')}"
     return f"{key} {human(value, 'share' if isinstance(value, float) else '')}"
+
+
+def _asked_of(phase: Phase, action: Action) -> str:
+    """What is asked of an end of atou."""
+    if not isinstance(action, FlowAction) or action.kind not in ("atou_send", "atou_serve"):
+        return ""
+    (flow,) = (flow for flow in phase.flows if flow.name == action.flow)
+    asked = flow.sender if action.kind == "atou_send" else flow.receiver
+    return "".join(f", {key} {value}" for key, value in (asked or {}).items())
 
 
 def _action(action: Action) -> str:

@@ -57,7 +57,9 @@ class Flow(Part):
     """
 
     name: str
-    kind: Literal["iperf3_tcp", "iperf3_udp", "udp", "http", "ndt7_download", "ndt7_upload", "command"]
+    kind: Literal[
+        "iperf3_tcp", "iperf3_udp", "udp", "http", "ndt7_download", "ndt7_upload", "atou", "command"
+    ]
     direction: Literal["forward", "reverse"]  # of the path, which its data takes
     src_host: str
     dst_host: str
@@ -82,6 +84,10 @@ class Flow(Part):
     fetches: int | None = optional()
     think_ns: int | None = optional()
     persistent: bool | None = optional()
+    sender: dict[str, str] | None = optional()  # what atou's ends are asked, as lines of their configurations
+    receiver: dict[str, str] | None = optional()
+    mode: Literal["precise", "bulk"] | None = optional()
+    trace: bool | None = optional()
 
     @property
     def server_host(self) -> str:
@@ -105,6 +111,11 @@ class Flow(Part):
         return ends[::-1] if self.kind in SERVER_SENDS else ends
 
     @property
+    def sampled_on(self) -> tuple[str, ...]:
+        """Hosts that know the flow's windows and counters: of atou the sender alone."""
+        return (self.src_host,) if self.kind == "atou" else (self.src_host, self.dst_host)
+
+    @property
     def end_ns(self) -> int:
         """Offset at which the flow stops sending, if it has not transferred all before."""
         return self.start_ns + self.duration_ns
@@ -114,7 +125,7 @@ class Flow(Part):
         """Transport protocols that its data may have: nobody knows that of a command."""
         if self.kind == "command":
             return ("tcp", "udp")
-        return ("udp",) if self.kind in ("iperf3_udp", "udp") else ("tcp",)
+        return ("udp",) if self.kind in ("iperf3_udp", "udp", "atou") else ("tcp",)
 
     @property
     def own_delays(self) -> list[OwnDelay]:
@@ -139,7 +150,16 @@ class FlowAction(Part):
     """Start one end of a flow of the phase."""
 
     at_ns: int
-    kind: Literal["iperf3_server", "iperf3_client", "udp_receive", "udp_send", "http_server", "http_client"]
+    kind: Literal[
+        "iperf3_server",
+        "iperf3_client",
+        "udp_receive",
+        "udp_send",
+        "http_server",
+        "http_client",
+        "atou_serve",
+        "atou_send",
+    ]
     flow: str
 
 

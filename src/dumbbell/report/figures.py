@@ -114,7 +114,8 @@ def _level(figure: go.Figure, steps: Steps, text: str) -> None:
 
 def label(flow: Flow) -> str:
     """``flow1 (cubic, sender1 → receiver1)``."""
-    return f"{flow.name} ({flow.congestion_control or 'UDP'}, {flow.src_host} → {flow.dst_host})"
+    what = flow.congestion_control or ("atou" if flow.kind == "atou" else "UDP")
+    return f"{flow.name} ({what}, {flow.src_host} → {flow.dst_host})"
 
 
 def thin(rows: pl.DataFrame, y: str) -> pl.DataFrame:

@@ -271,7 +271,7 @@ def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         own = fetched.filter(pl.col("flow") == flow.name)
         rows.append(
             {"run": run.id, "point": run.point.id, "phase": phase.phase}
-            | flow.model_dump(exclude={"rate_steps"})
+            | flow.model_dump(exclude={"rate_steps", "sender", "receiver"})
             | {
                 "congestion_control_measured": ",".join(sorted(controls)) or None,
                 "start_error_ns": start_error_ns(run, flow) if measuring else None,

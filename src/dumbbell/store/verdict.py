@@ -466,6 +466,8 @@ class _Judge:
                     what="rate sent",
                     missing="the sender left no result",
                 )
+            if flow.kind == "atou":
+                self.atou(flow, tcp_info)
             if flow.congestion_control is None:
                 continue
             found = ", ".join(sorted(congestion_controls(self.run, self.tables, flow))) or None
@@ -489,6 +491,61 @@ class _Judge:
                 )
 
             self.socket_options(flow, tcp_info)
+
+    def atou(self, flow: Flow, tcp_info: pl.DataFrame) -> None:
+        """Both ends had what they were asked, and came to the end that was planned; all of it was told."""
+        told = read_json(self.run.raw(flow.src_host, "measurement", f"atou-{flow.name}-sender.json"))
+        received = read_jsonl(self.run.raw(flow.dst_host, "measurement", f"atou-{flow.name}-receiver.json"))
+        for side, asked, text in (
+            ("sender", flow.sender, dig(told, "config")),
+            ("receiver", flow.receiver, dig(told, "receiver_config")),
+        ):
+            lines = dict(line.split(" ", 1) for line in text.splitlines()) if text else {}
+            found = {key: _like_word(lines.get(key), value) for key, value in (asked or {}).items()}
+            self.same(
+                "configuration",
+                f"{flow.name} {side}",
+                asked or {},
+                found if lines else None,
+                what=f"configuration of its {side}",
+                missing=dig(told, "error") or "the sender left no report with it",
+            )
+        segments = int((flow.sender or {}).get("maxpkts", "0"))
+        if not segments or (dig(told, "snd_una") or 0) < segments:  # which end it earlier
+            self.close(
+                "transfer",
+                flow.name,
+                flow.duration_ns,
+                dig(told, "elapsed_ns"),
+                tolerance=self.point.validity.start_error_ns,
+                unit="ns",
+                what="duration of the transfer",
+                missing="the sender left no report",
+            )
+        self.close(
+            "lines lost",
+            flow.name,
+            0,
+            dig(told, "lost_lines"),
+            tolerance=0,
+            unit="",
+            what="number of lines of trace, events and samples that were not written",
+            missing="the sender left no report",
+        )
+        end = received[-1] if len(received) == 1 else None
+        self.close(
+            "socket drops",
+            f"{flow.name} receiver",
+            0,
+            _lost_share(dig(end, "socket_drops"), dig(end, "arrived_segments")),
+            tolerance=self.point.validity.unexpected_drops,
+            unit="share",
+            what="share of segments that found the receiver's socket full",
+            missing=f"the receiver told of {len(received)} flows",
+        )
+        rows = tcp_info.filter((pl.col("flow") == flow.name) & (pl.col("side") == "sender")).height
+        reason = "" if rows else "the sender left no samples"
+        self._add("samples", f"{flow.name} sender", None, rows, ok=not reason, reason=reason)
 
     def ndt(self, flow: Flow) -> None:
         """Whether the client has told what came of the whole test."""
@@ -714,6 +771,17 @@ def _lost_share(lost: int | None, kept: int | None) -> float | None:
 def _why_no_start(run: Run, flow: Flow) -> str:
     event = run.event("flow_first_data", flow=flow.name)
     return str(event["reason"]) if event and event.get("reason") else "the agent saw no first data"
+
+
+def _like_word(found: str | None, asked: str) -> str | None:
+    """A value of atou's as it was asked for if it is the same: it may be written, or ordered, otherwise."""
+    if found is None or found == asked:
+        return found
+    try:
+        same = sorted(map(float, found.split(","))) == sorted(map(float, asked.split(",")))
+    except ValueError:
+        return found
+    return asked if same else found
 
 
 def _like(found: str | None, asked: str) -> str | None:

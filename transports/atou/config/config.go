@@ -56,6 +56,8 @@ type Sender struct {
 	DupThresh  int  // duplicate ACKs that mean a loss
 	BurstLimit int  // most segments sent at one ACK or time-out; 0: no limit
 
+	Gap time.Duration // step of the schedule on which segments leave; 0: they leave as soon as they may
+
 	Timeout  time.Duration // initial and least retransmission time-out
 	Tick     time.Duration // time-outs are noticed at multiples of it; 0: when they are due
 	MaxIdle  float64       // idle for so many time-outs, cwnd falls to InitSegs (RFC 2861); 0: never
@@ -159,6 +161,7 @@ func (c *Sender) fields() []field {
 		flag("rampdown", &c.Rampdown),
 		number("dup_thresh", &c.DupThresh, 1, 1<<16),
 		number("burst_limit", &c.BurstLimit, 0, 1<<20),
+		microseconds("gap", &c.Gap, 0, 1e6),
 		seconds("timeout", &c.Timeout, 0.001, 64),
 		seconds("tick", &c.Tick, 0, 64),
 		real("maxidle", &c.MaxIdle, 0, 1e6),

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"encoding/json"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -89,4 +91,20 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%+v becomes %+v, %v", c, again, err)
 		}
 	})
+}
+
+// TestKeysFile compares the table that scenarios are checked against with that
+// of this package.
+func TestKeysFile(t *testing.T) {
+	b, err := os.ReadFile("../../../src/dumbbell/model/atou.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.MarshalIndent(AllKeys(), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b) != string(want)+"\n" {
+		t.Error("src/dumbbell/model/atou.json is older than the keys: go generate ./transports/atou/config")
+	}
 }

@@ -43,7 +43,7 @@ func (c Receiver) AppendText(b []byte) ([]byte, error) { return appendText(b, c.
 func appendText(b []byte, fields []field) []byte {
 	for _, f := range fields {
 		if value := f.get(); value != "" {
-			b = fmt.Appendf(b, "%s %s\n", f.key, value)
+			b = fmt.Appendf(b, "%s %s\n", f.Name, value)
 		}
 	}
 	return b
@@ -51,7 +51,7 @@ func appendText(b []byte, fields []field) []byte {
 
 // A field is a key with its place in a configuration.
 type field struct {
-	key     string
+	Key
 	allowed string             // in words
 	set     func(string) error // any error means: not allowed
 	get     func() string      // "" if there is nothing to print
@@ -70,7 +70,7 @@ func parse(r io.Reader, name string, fields, others []field, other string) error
 		wrong := func(format string, args ...any) {
 			problems = append(problems, fmt.Errorf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
 		}
-		named := func(f field) bool { return f.key == key }
+		named := func(f field) bool { return f.Name == key }
 		i := slices.IndexFunc(fields, named)
 		switch {
 		case i < 0 && slices.ContainsFunc(others, named):
@@ -97,7 +97,7 @@ func parse(r io.Reader, name string, fields, others []field, other string) error
 func keys(fields []field) string {
 	var all []string
 	for _, f := range fields {
-		all = append(all, f.key)
+		all = append(all, f.Name)
 	}
 	return strings.Join(all, ", ")
 }
@@ -105,7 +105,7 @@ func keys(fields []field) string {
 var errRange = errors.New("out of range")
 
 func text(key string, p *string) field {
-	return field{key, "one word",
+	return field{Key{Name: key, Kind: "text"}, "one word",
 		func(s string) error {
 			if strings.Contains(s, " ") {
 				return errRange
@@ -117,7 +117,7 @@ func text(key string, p *string) field {
 }
 
 func number[T int | uint64](key string, p *T, low, high int64) field {
-	return field{key, fmt.Sprintf("a whole number from %d to %d", low, high),
+	return field{Key{Name: key, Kind: "integer", Min: low, Max: high}, fmt.Sprintf("a whole number from %d to %d", low, high),
 		func(s string) error {
 			v, err := strconv.ParseInt(s, 10, 64)
 			if err != nil {
@@ -133,7 +133,7 @@ func number[T int | uint64](key string, p *T, low, high int64) field {
 }
 
 func real(key string, p *float64, low, high float64) field {
-	return field{key, fmt.Sprintf("a number from %v to %v", low, high),
+	return field{Key{Name: key, Kind: "number", Min: low, Max: high}, fmt.Sprintf("a number from %v to %v", low, high),
 		func(s string) error {
 			v, err := strconv.ParseFloat(s, 64)
 			if err != nil {
@@ -156,6 +156,10 @@ func milliseconds(key string, p *time.Duration, low, high float64) field {
 	return duration(key, p, low, high, "ms", time.Millisecond)
 }
 
+func microseconds(key string, p *time.Duration, low, high float64) field {
+	return duration(key, p, low, high, "us", time.Microsecond)
+}
+
 func duration(key string, p *time.Duration, low, high float64, unit string, one time.Duration) field {
 	var v float64
 	f := real(key, &v, low, high)
@@ -173,7 +177,7 @@ func duration(key string, p *time.Duration, low, high float64, unit string, one 
 }
 
 func flag(key string, p *bool) field {
-	return field{key, "0 or 1",
+	return field{Key{Name: key, Kind: "integer", Min: 0, Max: 1}, "0 or 1",
 		func(s string) error {
 			if s != "0" && s != "1" {
 				return errRange
@@ -190,7 +194,7 @@ func flag(key string, p *bool) field {
 }
 
 func choice[T ~int](key string, p *T, names []string) field {
-	return field{key, "one of " + strings.Join(names, ", "),
+	return field{Key{Name: key, Kind: "choice", Choices: names}, "one of " + strings.Join(names, ", "),
 		func(s string) error {
 			i := slices.Index(names, s)
 			if i < 0 {
@@ -203,7 +207,7 @@ func choice[T ~int](key string, p *T, names []string) field {
 }
 
 func segments(key string, p *[]uint64) field {
-	return field{key, "numbers of segments, from 0, with commas or spaces between them",
+	return field{Key{Name: key, Kind: "segments"}, "numbers of segments, from 0, with commas or spaces between them",
 		func(s string) error {
 			var all []uint64
 			for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' }) {

@@ -50,12 +50,32 @@ type Stats struct {
 
 	RTTs           uint64 // samples: ACKs that are not bad
 	MinRTT, MaxRTT time.Duration
+	LastRTT        time.Duration
 	SumRTT         time.Duration
 	SRTT, RTTVar   time.Duration // RFC 6298
 
 	Nxt, Una, Max  uint64
 	Cwnd, Ssthresh int // segments
+
+	State     State
+	RTO       time.Duration // of the next time-out, its backoff included
+	Backoff   int           // time-outs since the last new ACK
+	Delivered uint64        // segments acknowledged, also those that only SACK blocks name
+	Sacked    uint64        // of the outstanding segments, by the scoreboard
+	Lost      uint64
+	Resent    uint64
 }
+
+// A State is where a sender stands; the numbers are those of the kernel's
+// enum tcp_ca_state, whose CWR is not here.
+type State uint8
+
+const (
+	Open     State = 0
+	Disorder State = 1 // duplicate ACKs or SACKed segments, but too few to mean a loss
+	Recovery State = 3 // after duplicate ACKs that did
+	Loss     State = 4 // after a time-out, until all that was outstanding at it is acknowledged
+)
 
 // AvgRTT is the mean of all RTTs, 0 before the first.
 func (s *Stats) AvgRTT() time.Duration {

@@ -124,7 +124,7 @@ func (r *Receiver) Deadline() (at time.Duration, ok bool) { return r.due, r.unac
 // Ack fills in the ACK that leaves now, whether or not one is due.
 func (r *Receiver) Ack(a *Ack) {
 	*a = Ack{
-		Flow: r.cause.Flow, Cum: r.cum, Seg: r.cause.Seg, Sent: r.cause.Sent, Arrived: r.arrived,
+		ID: r.cause.ID, Cum: r.cum, Seg: r.cause.Seg, Sent: r.cause.Sent, Arrived: r.arrived,
 		Received: uint32(r.stats.Received), Duplicates: uint32(r.stats.Duplicates),
 		Displacement: uint16(min(r.stats.Displacement, 65535)),
 	}

@@ -55,6 +55,9 @@ type Sender struct {
 	halving        bool   // rampdown: the next ACK lowers cwnd
 	burst          uint64 // segments sent since the last ACK or time-out
 	sentAt         time.Duration
+	departs        time.Duration // with a gap, when the next segment may leave
+	held           bool          // until then
+	busy, busyFrom time.Duration // how long segments were outstanding, and since when they are
 }
 
 // NewSender makes a sender at time 0 of its clock.
@@ -86,7 +89,30 @@ func (s *Sender) Stats() Stats {
 	st.SRTT, st.RTTVar = s.timer.srtt, s.timer.rttvar
 	st.Nxt, st.Una, st.Max = s.nxt, s.una, s.max
 	st.Cwnd, st.Ssthresh = int(s.cwnd), printedSsthresh(s.ssthresh)
+	st.State, st.RTO, st.Backoff = s.state(), s.timer.rto(), s.timer.backoff
+	st.Delivered = s.una + s.board.numSacked
+	st.Sacked, st.Lost, st.Resent = s.board.numSacked, s.board.numLost, s.board.numResent
 	return st
+}
+
+func (s *Sender) state() State {
+	switch {
+	case s.recovering:
+		return Recovery
+	case s.una < s.recover: // a recovery ends there, so this is a time-out's
+		return Loss
+	case s.dups > 0 || s.board.numSacked > 0:
+		return Disorder
+	}
+	return Open
+}
+
+// Busy is for how long segments have been outstanding so far.
+func (s *Sender) Busy(now time.Duration) time.Duration {
+	if s.una < s.max {
+		return s.busy + now - s.busyFrom
+	}
+	return s.busy
 }
 
 func printedSsthresh(v float64) int { return int(min(v, InfiniteSsthresh)) }
@@ -96,18 +122,24 @@ func (s *Sender) Done(now time.Duration) bool {
 	return s.config.MaxPkts > 0 && s.una >= s.config.MaxPkts || s.config.MaxTime > 0 && now >= s.config.MaxTime
 }
 
-// Deadline is when to call Timeout, or when the transfer ends; false if
-// neither is in sight.
+// Deadline is when to call Timeout, when a held segment may leave, or when the
+// transfer ends; false if none of them is in sight.
 func (s *Sender) Deadline() (at time.Duration, ok bool) {
-	switch end := s.config.MaxTime; {
-	case s.timer.armed && end > 0:
-		return min(s.timer.due, end), true
-	case s.timer.armed:
-		return s.timer.due, true
-	default:
-		return end, end > 0
+	at = math.MaxInt64
+	if s.timer.armed {
+		at = s.timer.due
 	}
+	if s.held {
+		at = min(at, s.departs)
+	}
+	if s.config.MaxTime > 0 {
+		at = min(at, s.config.MaxTime)
+	}
+	return at, at < math.MaxInt64
 }
+
+// Held is when the segment may leave that Next did not tell for the gap's sake.
+func (s *Sender) Held() (at time.Duration, ok bool) { return s.departs, s.held }
 
 // observe tells of an event, with the values of now.
 func (s *Sender) observe(kind Kind, now time.Duration, seg uint64, rtt time.Duration) {
@@ -126,6 +158,12 @@ func (s *Sender) observe(kind Kind, now time.Duration, seg uint64, rtt time.Dura
 
 // Next tells what to send now. Until Sent, it tells the same.
 func (s *Sender) Next(now time.Duration) (Segment, bool) {
+	seg, ok := s.next(now)
+	s.held = ok && now < s.departs
+	return seg, ok && !s.held
+}
+
+func (s *Sender) next(now time.Duration) (Segment, bool) {
 	if s.Done(now) {
 		return Segment{}, false
 	}
@@ -197,6 +235,15 @@ func (s *Sender) Sent(now time.Duration, seg Segment) {
 		kind = Rxt
 	}
 	s.observe(kind, now, seg.Seg, 0)
+	if gap := s.config.Gap; gap > 0 { // absolute times: what left late does not delay the rest, unless by a whole gap
+		s.departs += gap
+		if now >= s.departs {
+			s.departs = now + gap
+		}
+	}
+	if s.una == s.max {
+		s.busyFrom = now
+	}
 	switch {
 	case s.recovering && seg.Resent:
 		if s.config.SACK {
@@ -264,6 +311,7 @@ func (s *Sender) sample(rtt time.Duration) {
 		s.stats.MinRTT = rtt
 	}
 	s.stats.MaxRTT = max(s.stats.MaxRTT, rtt)
+	s.stats.LastRTT = rtt
 	s.stats.SumRTT += rtt
 	s.stats.RTTs++
 }
@@ -282,6 +330,8 @@ func (s *Sender) advance(now time.Duration, to uint64) {
 	s.dups, s.timer.backoff = 0, 0
 	if s.timer.armed = s.una < s.max; s.timer.armed {
 		s.timer.restart(now)
+	} else {
+		s.busy += now - s.busyFrom
 	}
 	switch {
 	case !s.recovering:

@@ -57,7 +57,8 @@ func (s *Sender) vegasRound() {
 		if delta <= float64(s.config.Gamma) {
 			break
 		}
-		if !s.config.VegasFloyd {
+		if !s.config.VegasFloyd { // back to the window of the actual rate, as the kernel has it
+			s.setCwnd(max(2, s.cwnd-delta+1))
 			s.ssthresh = s.cwnd
 		} else if s.slowFrom == 0 { // gamma says where limited slow start begins, not max_ssthresh
 			s.slowFrom = s.cwnd

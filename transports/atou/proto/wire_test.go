@@ -13,13 +13,14 @@ import (
 
 var (
 	anyTime = rapid.Custom(func(t *rapid.T) time.Duration { return time.Duration(rapid.Int64Min(0).Draw(t, "ns")) })
+	anyID   = rapid.Custom(func(t *rapid.T) ID { return ID{rapid.Uint16().Draw(t, "flow"), rapid.Uint32().Draw(t, "tag")} })
 	anySeg  = rapid.Uint64Range(0, math.MaxInt64)
 )
 
 func TestDataRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Data{
-			Flow: rapid.Uint16().Draw(t, "flow"), Seg: anySeg.Draw(t, "seg"), Sent: anyTime.Draw(t, "sent"),
+			ID: anyID.Draw(t, "id"), Seg: anySeg.Draw(t, "seg"), Sent: anyTime.Draw(t, "sent"),
 			Bytes:  rapid.IntRange(config.HeaderBytes, config.MaxMSS).Draw(t, "bytes"),
 			Resent: rapid.Bool().Draw(t, "resent"), Last: rapid.Bool().Draw(t, "last"),
 		}
@@ -35,7 +36,7 @@ func TestDataRoundTrip(t *testing.T) {
 func TestAckRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Ack{
-			Flow: rapid.Uint16().Draw(t, "flow"), Cum: rapid.Uint64Range(0, 1<<40).Draw(t, "cum"), Seg: anySeg.Draw(t, "seg"),
+			ID: anyID.Draw(t, "id"), Cum: rapid.Uint64Range(0, 1<<40).Draw(t, "cum"), Seg: anySeg.Draw(t, "seg"),
 			Sent: anyTime.Draw(t, "sent"), Arrived: anyTime.Draw(t, "arrived"),
 			Received: rapid.Uint32().Draw(t, "received"), Duplicates: rapid.Uint32().Draw(t, "duplicates"),
 			Displacement: rapid.Uint16().Draw(t, "displacement"), NumBlocks: rapid.IntRange(0, MaxBlocks).Draw(t, "blocks"),
@@ -48,7 +49,7 @@ func TestAckRoundTrip(t *testing.T) {
 		}
 		b := bytes.Repeat([]byte{0xff}, MaxAckBytes)
 		n := want.Encode(b)
-		if n != 52+16*want.NumBlocks { // empty blocks take no bytes
+		if n != 56+16*want.NumBlocks { // empty blocks take no bytes
 			t.Fatalf("%d bytes for %d blocks", n, want.NumBlocks)
 		}
 		var got Ack
@@ -62,29 +63,15 @@ func TestAckRoundTrip(t *testing.T) {
 }
 
 func TestControlRoundTrip(t *testing.T) {
-	fin := Fin{Flow: 3, Segments: 12000, Elapsed: 3 * time.Second}
+	fin := Fin{ID: ID{3, 4}, Segments: 12000, Elapsed: 3 * time.Second}
 	var gotFin Fin
 	if err := gotFin.Decode(fin.Append(nil)); err != nil || gotFin != fin {
 		t.Errorf("%+v, %v; want %+v", gotFin, err, fin)
 	}
-	report := Report{7, ReceiverStats{1, 2, 3, 4, 5, 6, 7, 8, 9}}
+	report := Report{ID{7, 8}, ReceiverStats{1, 2, 3, 4, 5, 6, 7, 8, 9}}
 	var gotReport Report
 	if err := gotReport.Decode(report.Append(nil)); err != nil || gotReport != report {
 		t.Errorf("%+v, %v; want %+v", gotReport, err, report)
-	}
-	for _, answer := range []bool{false, true} {
-		hello := Hello{9, answer, "port 7890\n"}
-		b, err := hello.Append(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got Hello
-		if err := got.Decode(b); err != nil || got != hello {
-			t.Errorf("%+v, %v; want %+v", got, err, hello)
-		}
-	}
-	if _, err := (&Hello{Text: string(make([]byte, MaxHelloText+1))}).Append(nil); err == nil {
-		t.Error("a greeting of any length is sent")
 	}
 }
 
@@ -94,7 +81,10 @@ func TestStrict(t *testing.T) {
 	(&Data{Seg: 5, Bytes: 0x0110}).Encode(data)
 	ack := make([]byte, MaxAckBytes)
 	ack = ack[:(&Ack{Cum: 4, Blocks: [3]Block{{6, 8}, {10, 11}}, NumBlocks: 2}).Encode(ack)]
-	decoders := map[string]func([]byte) error{"data": (&Data{}).Decode, "ack": (&Ack{}).Decode}
+	datagrams := map[string][]byte{"data": data, "ack": ack, "fin": (&Fin{}).Append(nil), "report": (&Report{}).Append(nil)}
+	decoders := map[string]func([]byte) error{
+		"data": (&Data{}).Decode, "ack": (&Ack{}).Decode, "fin": (&Fin{}).Decode, "report": (&Report{}).Decode,
+	}
 	for _, c := range []struct {
 		name string
 		of   string
@@ -102,13 +92,14 @@ func TestStrict(t *testing.T) {
 		to   byte
 	}{
 		{"magic", "data", 0, 'x'}, {"version", "data", 3, 2}, {"type", "data", 4, 2}, {"no type", "data", 4, 0},
-		{"flags", "data", 5, 4}, {"segment", "data", 8, 0x80}, {"time", "data", 16, 0x80}, {"bytes", "data", 24, 1},
-		{"too small", "data", 26, 0}, {"padding", "data", 31, 1},
-		{"flags", "ack", 5, 1}, {"cumulative", "ack", 8, 0x80}, {"blocks", "ack", 50, 1}, {"many blocks", "ack", 50, 4},
-		{"padding", "ack", 51, 1}, {"block below", "ack", 59, 4}, {"block empty", "ack", 67, 6},
-		{"blocks touch", "ack", 75, 8}, {"blocks overlap", "ack", 75, 7},
+		{"flags", "data", 5, 4}, {"segment", "data", 16, 0x80}, {"time", "data", 24, 0x80}, {"bytes", "data", 12, 1},
+		{"too small", "data", 14, 0},
+		{"flags", "ack", 5, 1}, {"cumulative", "ack", 16, 0x80}, {"blocks", "ack", 14, 1}, {"many blocks", "ack", 14, 4},
+		{"padding", "ack", 15, 1}, {"block below", "ack", 63, 4}, {"block empty", "ack", 71, 6},
+		{"blocks touch", "ack", 79, 8}, {"blocks overlap", "ack", 79, 7},
+		{"padding", "fin", 12, 1}, {"time", "fin", 24, 0x80}, {"padding", "report", 12, 1}, {"time", "report", 80, 0x80},
 	} {
-		b := bytes.Clone(map[string][]byte{"data": data, "ack": ack}[c.of])
+		b := bytes.Clone(datagrams[c.of])
 		if err := decoders[c.of](b); err != nil {
 			t.Fatal(err)
 		}
@@ -125,8 +116,7 @@ func FuzzDecode(f *testing.F) {
 	(&Data{Seg: 5, Bytes: 1460, Resent: true}).Encode(data)
 	ack := make([]byte, MaxAckBytes)
 	n := (&Ack{Cum: 4, Blocks: [3]Block{{6, 8}, {10, 11}}, NumBlocks: 2}).Encode(ack)
-	hello, _ := (&Hello{Text: "port 1"}).Append(nil)
-	for _, seed := range [][]byte{data, ack[:n], hello, (&Fin{}).Append(nil), (&Report{}).Append(nil)} {
+	for _, seed := range [][]byte{data, ack[:n], (&Fin{}).Append(nil), (&Report{}).Append(nil)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -142,12 +132,6 @@ func FuzzDecode(f *testing.F) {
 			again := make([]byte, MaxAckBytes)
 			if n := a.Encode(again); !bytes.Equal(again[:n], b) {
 				t.Errorf("%x becomes %x", b, again[:n])
-			}
-		}
-		var h Hello
-		if h.Decode(b) == nil {
-			if again, err := h.Append(nil); err != nil || !bytes.Equal(again, b) {
-				t.Errorf("%x becomes %x, %v", b, again, err)
 			}
 		}
 		var fin Fin

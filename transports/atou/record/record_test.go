@@ -12,7 +12,7 @@ import (
 	"dumbbell/transports/atou/proto"
 )
 
-func sample(t *testing.T, name string) []string {
+func golden(t *testing.T, name string) []string {
 	t.Helper()
 	b, err := os.ReadFile("testdata/" + name)
 	if err != nil {
@@ -74,7 +74,7 @@ func parseEvent(line string) (e proto.Event, timed bool, err error) {
 }
 
 func TestEventsRoundTrip(t *testing.T) {
-	for _, line := range sample(t, "events.txt") {
+	for _, line := range golden(t, "events.txt") {
 		e, timed, err := parseEvent(line)
 		if err != nil {
 			t.Fatalf("%q: %v", line, err)
@@ -104,7 +104,7 @@ func parseTrace(line string) (e proto.Event, err error) {
 }
 
 func TestTraceRoundTrip(t *testing.T) {
-	for _, line := range sample(t, "trace.txt") {
+	for _, line := range golden(t, "trace.txt") {
 		e, err := parseTrace(line)
 		if err != nil {
 			t.Fatalf("%q: %v", line, err)
@@ -164,7 +164,7 @@ func TestSummary(t *testing.T) {
 		},
 	}
 	got := strings.SplitAfter(strings.TrimSuffix(string(s.Append(nil)), "\n"), "\n")
-	want := sample(t, "summary.txt")
+	want := golden(t, "summary.txt")
 	if len(got) != len(want) {
 		t.Fatalf("%d lines, want %d", len(got), len(want))
 	}
@@ -240,7 +240,7 @@ func TestNewRenoExcerpt(t *testing.T) {
 		r.now += 95 * time.Millisecond
 		r.ack(step.cum, step.dups)
 	}
-	want := sample(t, "events.txt")[7:13]
+	want := golden(t, "events.txt")[7:13]
 	want[0] = strings.Replace(want[0], "recover 1979", "recover 0", 1)
 	if len(r.events) != len(want) {
 		t.Fatalf("%d events: %v", len(r.events), r.events)
@@ -265,7 +265,7 @@ func TestExcerptWithWindowOf100(t *testing.T) {
 	r.ack(2744, 60)
 	r.ack(2747, 0)
 	r.ack(2750, 0)
-	want := sample(t, "events.txt")[2:5]
+	want := golden(t, "events.txt")[2:5]
 	want[1] = strings.Replace(want[1], "max 2845", "max 2844", 1)
 	if got := strings.Join(r.events, ""); got != strings.Join(want, "") {
 		t.Errorf("events are\n%swant\n%s", got, strings.Join(want, ""))

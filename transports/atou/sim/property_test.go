@@ -19,10 +19,16 @@ func drawPath(t *rapid.T, name string) Path {
 		Loss:    rapid.SampledFrom([]float64{0, 0, 0.01, 0.1, 0.3}).Draw(t, name+" loss"),
 		Drop:    rapid.SliceOfNDistinct(rapid.Uint64Range(0, 200), 0, 40, rapid.ID).Draw(t, name+" drop"),
 
+		MTU:         rapid.SampledFrom([]int{0, 576}).Draw(t, name+" mtu"),
+		PoliceBps:   rapid.SampledFrom([]int64{0, 0, 500e3}).Draw(t, name+" policed rate"),
+		PoliceBurst: rapid.IntRange(2000, 20000).Draw(t, name+" policed burst"),
+
 		Reorder:   rapid.SampledFrom([]float64{0, 0.02, 0.5}).Draw(t, name+" reorder"),
 		Displace:  rapid.IntRange(0, 30).Draw(t, name+" displacement"),
+		Hold:      rapid.SampledFrom([]time.Duration{0, 200 * ms}).Draw(t, name+" hold"),
 		Duplicate: rapid.SampledFrom([]float64{0, 0.02, 0.5}).Draw(t, name+" duplicate"),
 	}
+	p.DisplaceMin = rapid.IntRange(0, p.Displace).Draw(t, name+" least displacement")
 	slices.Sort(p.Drop)
 	return p
 }

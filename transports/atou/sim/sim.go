@@ -22,8 +22,16 @@ type Config struct {
 	Back     Path // of ACKs
 	Seed     uint64
 
+	// Untrimmed, ACKs have room for all SACK blocks, as the original's first ones had.
+	Untrimmed bool
+
 	Observe func(*proto.Event)                   // of the sender; may be nil
 	Queue   func(now time.Duration, waiting int) // called with the forward queue as each segment enters; may be nil
+
+	// Sample, unless nil, is called at each multiple of Interval with the
+	// sender's counts and the packets in the forward queue.
+	Sample   func(at time.Duration, sender proto.Stats, waiting int)
+	Interval time.Duration
 }
 
 // A Result is what became of a transfer.
@@ -49,6 +57,9 @@ func Run(c Config) (Result, error) {
 	if err := c.Sender.Check(); err != nil {
 		return Result{}, err
 	}
+	if c.Sample != nil && c.Interval <= 0 {
+		return Result{}, fmt.Errorf("samples are asked for, every %v", c.Interval)
+	}
 	s := &simulation{
 		config:   c,
 		sender:   proto.NewSender(c.Sender),
@@ -64,6 +75,7 @@ func Run(c Config) (Result, error) {
 			return Result{}, fmt.Errorf("at %v: %w", now, err)
 		}
 	}
+	s.sample(now + 1)
 	return Result{
 		Elapsed: now, Sender: s.sender.Stats(), Receiver: s.receiver.Stats(), Delivered: s.receiver.Delivered(),
 		Forward: s.forward.stats, Back: s.back.stats,
@@ -79,6 +91,7 @@ type simulation struct {
 	order         uint64
 	spare         []*packet
 	ack           proto.Ack
+	sampled       time.Duration // when the next sample is due
 }
 
 // A packet is a datagram under way. Of a segment only the header is kept.
@@ -113,7 +126,19 @@ func (s *simulation) acknowledge(now time.Duration) {
 	s.receiver.Ack(&s.ack)
 	p := s.packet()
 	p.size = s.ack.Encode(p.bytes[:])
-	s.transmit(now, &s.back, p, p.size)
+	bytes := p.size
+	if s.config.Untrimmed {
+		bytes = proto.MaxAckBytes
+	}
+	s.transmit(now, &s.back, p, bytes)
+}
+
+// sample tells of the sender at all times before now that are due: between two
+// steps nothing changes.
+func (s *simulation) sample(now time.Duration) {
+	for ; s.config.Sample != nil && s.sampled < now; s.sampled += s.config.Interval {
+		s.config.Sample(s.sampled, s.sender.Stats(), s.forward.waiting(s.sampled))
+	}
 }
 
 func (s *simulation) packet() *packet {
@@ -126,14 +151,13 @@ func (s *simulation) packet() *packet {
 }
 
 func (s *simulation) transmit(now time.Duration, to *path, p *packet, bytes int) {
-	p.to, p.held, p.waiting = to, 0, false
+	p.to, p.waiting = to, false
 	at, ok := to.enter(now, bytes)
 	if !ok {
 		s.spare = append(s.spare, p)
 		return
 	}
-	if to.Displace > 0 && to.rng.Float64() < to.Reorder {
-		p.held = to.Displace
+	if p.held = to.displacement(); p.held > 0 {
 		to.stats.Overtaken++
 	}
 	if to.rng.Float64() < to.Duplicate {
@@ -173,6 +197,7 @@ func (s *simulation) step() (now time.Duration, err error) {
 	earlier(at, ok, receiverTimer)
 	at, ok = s.sender.Deadline()
 	earlier(at, ok, senderTimer)
+	s.sample(now)
 	switch next {
 	case none:
 		return now, ErrStuck
@@ -197,7 +222,7 @@ func (s *simulation) leave(now time.Duration, e event) error {
 	if p.held > 0 && !p.waiting {
 		p.waiting = true
 		path.held = append(path.held, p)
-		s.schedule(now+holdMax, p)
+		s.schedule(now+path.Hold, p)
 		return nil
 	}
 	if p.waiting { // too few have come

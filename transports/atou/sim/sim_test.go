@@ -104,22 +104,192 @@ func TestVegasFloyd(t *testing.T) {
 	within(t, "their ratio", mbps(c, floyd)/mbps(c, standard), 4, 12)
 }
 
-// A lossy start: standard slow start overflows a queue, limited slow start and
-// Vegas with it do not. 198, 219 and 229 Mbit/s in the original.
+// A lossy start: standard slow start overflows a queue. Limited slow start does
+// not, nor does Vegas with it, at gamma 2 or at 60, which comes to the window
+// sooner. 198, 219 and 229 Mbit/s in the original.
 func TestLossyStart(t *testing.T) {
-	c := transfer(250, 77*ms, 300, 1800)
-	c.Sender.SACK, c.Receiver.SACK = true, true
+	c := transfer(250, 77*ms, 600, 2000)
+	c.Sender.SACK, c.Receiver.SACK, c.Sender.HighSpeed = true, true, true
 	standard := run(t, c)
-	c.Sender.Floyd = true
-	floyd := run(t, c)
-	t.Logf("standard %.1f Mbit/s, %d retransmissions; limited %.1f, %d",
-		mbps(c, standard), standard.Sender.Rxmts, mbps(c, floyd), floyd.Sender.Rxmts)
-	if floyd.Sender.Rxmts >= standard.Sender.Rxmts/5 || standard.Forward.Overflowed < 100 {
-		t.Errorf("limited slow start lost %d, standard %d", floyd.Sender.Rxmts, standard.Sender.Rxmts)
+	within(t, "standard slow start in Mbit/s", mbps(c, standard), 170, 210)
+	if standard.Forward.Overflowed < 100 {
+		t.Errorf("standard slow start lost %d segments", standard.Forward.Overflowed)
 	}
-	if mbps(c, floyd) < mbps(c, standard) {
-		t.Errorf("limited slow start reaches %.1f Mbit/s, standard %.1f", mbps(c, floyd), mbps(c, standard))
+	quiet := func(name string, change func(*config.Sender)) float64 {
+		c := c
+		change(&c.Sender)
+		r := run(t, c)
+		if r.Sender.Rxmts > 0 {
+			t.Errorf("%s: %d retransmissions", name, r.Sender.Rxmts)
+		}
+		return mbps(c, r)
 	}
+	vegas := func(c *config.Sender, gamma int) {
+		c.Vegas, c.VegasFloyd, c.VegasRTT, c.Gamma = true, true, config.RTTMax, gamma
+	}
+	within(t, "limited slow start", quiet("limited", func(c *config.Sender) { c.Floyd = true }), 195, 230)
+	two := quiet("gamma 2", func(c *config.Sender) { vegas(c, 2) })
+	sixty := quiet("gamma 60", func(c *config.Sender) { vegas(c, 60) })
+	within(t, "gamma 2", two, 200, 225)
+	within(t, "gamma 60", sixty, two+5, 235)
+}
+
+// Hosts at 100 Mbit/s, 77 ms, a bandwidth-delay product of 660 segments and a
+// window of 1500: both reach the path's rate, Vegas without filling the queue.
+// 85 Mbit/s each in the original.
+func TestVegasLeavesDeepBuffersEmpty(t *testing.T) {
+	c := transfer(100, 77*ms, 0, 1500)
+	reno := run(t, c)
+	c.Sender.Vegas, c.Sender.Alpha, c.Sender.Beta, c.Sender.Gamma = true, 50, 80, 400
+	c.Sender.ThreshInit, c.Sender.VegasRTT = 0, config.RTTMax
+	vegas := run(t, c)
+	for name, r := range map[string]Result{"Reno": reno, "Vegas": vegas} {
+		within(t, name+" in Mbit/s", mbps(c, r), 85, 98)
+	}
+	within(t, "Reno's mean RTT in ms", float64(reno.Sender.AvgRTT())/1e6, 160, 180)
+	within(t, "Vegas's", float64(vegas.Sender.AvgRTT())/1e6, 77, 110)
+}
+
+// ORNL-LBL: 80 ms, window 1500, one loss: Scalable TCP is back within 5 s,
+// whatever the window, Reno after 60.
+func TestScalableRecovers(t *testing.T) {
+	back := func(scalable bool) (after time.Duration) {
+		c := transfer(599, 80*ms, 4000, 1500)
+		c.Sender.MaxTime, c.Sender.DropList, c.Sender.Scalable = 100*time.Second, []uint64{20000}, scalable
+		var lost time.Duration
+		c.Observe = func(e *proto.Event) {
+			switch {
+			case e.Kind == proto.DupRxmit:
+				lost = e.At
+			case e.Kind == proto.AckIn && after == 0 && e.Una > 22000 && e.Cwnd == 1500: // beyond the recovery
+				after = e.At - lost
+			}
+		}
+		run(t, c)
+		return after
+	}
+	within(t, "Reno's return in s", back(false).Seconds(), 0.9*750*0.08, 1.1*750*0.08) // a segment an RTT, for half of them
+	within(t, "Scalable's in s", back(true).Seconds(), 1, 5)
+}
+
+// ORNL-CERN: 200 ms. The page: ssincr K shortens slow start by log K / log 2.
+func TestSlowStartIncrement(t *testing.T) {
+	ramp := func(ssincr int) (full time.Duration) {
+		c := transfer(599, 200*ms, 4000, 1000)
+		c.Sender.SSIncr = ssincr
+		c.Observe = func(e *proto.Event) {
+			if full == 0 && e.Kind == proto.AckIn && e.Cwnd == 1000 {
+				full = e.At
+			}
+		}
+		run(t, c)
+		return full
+	}
+	one, hundred := ramp(1), ramp(100)
+	within(t, "slow start in RTTs", one.Seconds()/0.2, 8, 10) // log2(1000/2) = 9
+	within(t, "with ssincr 100", hundred.Seconds()/0.2, 1, 3)
+	within(t, "their ratio", float64(one)/float64(hundred), 3.5, 7.5) // log(101)/log(2) = 6.7, in whole RTTs
+}
+
+// NERSC-ORNL with two losses, for the same bytes and the same window in bytes:
+// larger segments recover faster, fragmented as they are; so do 10 segments at
+// a time. 50, 55, 58 Mbit/s in the original.
+func TestSegmentSize(t *testing.T) {
+	var last float64
+	for _, mss := range []int{1472, 2944, 5888} {
+		c := transfer(100, 70*ms, 1000, uint64(300*1472/mss))
+		c.Sender.MSS, c.Sender.MaxTime = mss, 60*time.Second
+		c.Sender.MaxPkts = uint64(60e6 / mss)
+		c.Sender.DropList = []uint64{uint64(5000 * 1472 / mss), uint64(12000 * 1472 / mss)}
+		r := run(t, c)
+		if got := mbps(c, r); got < last*1.05 {
+			t.Errorf("mss %d: %.1f Mbit/s, after %.1f", mss, got, last)
+		} else {
+			t.Logf("mss %d: %.1f Mbit/s", mss, got)
+			last = got
+		}
+		within(t, "largest burst in segments", float64(r.Sender.MaxBurst), 1, 300)
+	}
+	c := transfer(100, 70*ms, 1000, 300)
+	c.Sender.DropList = []uint64{5000, 12000}
+	one := run(t, c)
+	c.Sender.InitSegs, c.Sender.Increment = 10, 10
+	ten := run(t, c)
+	within(t, "a virtual mss of 10, over 1", mbps(c, ten)/mbps(c, one), 1.3, 2)
+}
+
+// A datagram larger than the MTU takes the place of its fragments in the queue
+// and on the link, and is lost with any of them.
+func TestFragments(t *testing.T) {
+	p := newPath(Path{RateBps: 8e6, Queue: 5}, nil)
+	for bytes, want := range map[int]int{1472: 1, 1473: 2, 2944: 2, 2952: 2, 2953: 3, 65507: 45} {
+		if got := p.packets(bytes); got != want {
+			t.Errorf("%d bytes are %d packets, want %d", bytes, got, want)
+		}
+	}
+	c := transfer(0, 100*ms, 0, 10)
+	c.Sender.MSS, c.Sender.MaxPkts, c.Sender.MaxTime = 5888, 20000, 0
+	c.Sender.SACK, c.Receiver.SACK = true, true
+	c.Forward.Loss = 0.01
+	r := run(t, c)
+	within(t, "share of datagrams of 4 packets lost", float64(r.Forward.Lost)/float64(r.Forward.Sent), 0.035, 0.044) // 1-0.99^4
+}
+
+// UT-ORNL: 100 Mbit/s hosts, policed to 50 Mbit/s with a large burst. A window
+// of 22 KB loses nothing and gets 41 Mbit/s in the original; larger ones lose.
+func TestPolicer(t *testing.T) {
+	c := transfer(100, 4300*time.Microsecond, 100, 15)
+	c.Forward.PoliceBps, c.Forward.PoliceBurst = 50e6, 250e3
+	small := run(t, c)
+	within(t, "22 KB in Mbit/s", mbps(c, small), 37, 43)
+	if small.Forward.Policed > 0 {
+		t.Errorf("22 KB: %d segments dropped", small.Forward.Policed)
+	}
+	c.Sender.RcvrWin = 60
+	large := run(t, c)
+	if large.Forward.Policed == 0 {
+		t.Error("88 KB: nothing was dropped")
+	}
+	within(t, "88 KB in Mbit/s", mbps(c, large), 20, 50)
+	c.Sender.MaxTime, c.Forward.PoliceBurst = 150*ms, 1e6 // which is not yet used up
+	within(t, "at first, in Mbit/s", mbps(c, run(t, c)), 65, 98)
+}
+
+// ORNL-cable: 60 % out of order, displaced by as much as 30. 0.7 Mbit/s with
+// dup_thresh 3, 1.7 with 9 in the original.
+func TestCable(t *testing.T) {
+	c := transfer(6, 100*ms, 50, 100)
+	c.Forward.Reorder, c.Forward.DisplaceMin, c.Forward.Displace, c.Forward.Hold = 0.6, 1, 30, 100*ms
+	three := run(t, c)
+	c.Sender.DupThresh = 9
+	nine := run(t, c)
+	within(t, "dup_thresh 3 in Mbit/s", mbps(c, three), 0.3, 0.9)
+	within(t, "dup_thresh 9 in Mbit/s", mbps(c, nine), 1.2, 2.2)
+	if three.Sender.Rxmts != three.Receiver.Duplicates {
+		t.Errorf("%d retransmissions, %d of them needless", three.Sender.Rxmts, three.Receiver.Duplicates)
+	}
+}
+
+// ORNL-cable with an uplink of 128 kbit/s, which ACKs fill: delayed and trimmed
+// ones make the transfer faster.
+func TestAckLimited(t *testing.T) {
+	c := transfer(6, 100*ms, 100, 100)
+	c.Sender.SACK, c.Receiver.SACK = true, true
+	c.Back.RateBps, c.Back.Queue = 128e3, 50
+	rate := map[bool]map[bool]float64{true: {}, false: {}}
+	for _, untrimmed := range []bool{true, false} {
+		for _, delayed := range []bool{false, true} {
+			c.Untrimmed, c.Receiver.DelAck = untrimmed, 0
+			if delayed {
+				c.Receiver.DelAck = 200 * ms
+			}
+			rate[untrimmed][delayed] = mbps(c, run(t, c))
+		}
+	}
+	t.Logf("%.2f and %.2f Mbit/s untrimmed, %.2f and %.2f trimmed", rate[true][false], rate[true][true], rate[false][false], rate[false][true])
+	// 128 bytes of an untrimmed ACK: 125 of them a second, a segment of 1460 bytes each; what is lost of ACKs comes on top.
+	within(t, "untrimmed in Mbit/s", rate[true][false], 1.4, 2.5)
+	within(t, "trimmed and delayed, over that", rate[false][true]/rate[true][false], 1.7, 2.5)
 }
 
 // LBNL-ORNL: 80 ms, window 2000, SACK, delayed ACKs, some segments displaced by

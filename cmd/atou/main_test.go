@@ -1,0 +1,435 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/influxdata/line-protocol/v2/lineprotocol"
+)
+
+// soon is how long a test waits for what has to come.
+const soon = 20 * time.Second
+
+// TestMain lets the test's program be atou, so that tests run it as users do.
+func TestMain(m *testing.M) {
+	if os.Getenv("BE_ATOU") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	c := exec.Command(os.Args[0], args...)
+	c.Env = append(os.Environ(), "BE_ATOU=1")
+	return c
+}
+
+// run runs atou to its end.
+func runs(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	c := command(t, args...)
+	var out, report bytes.Buffer
+	c.Stdout, c.Stderr = &out, &report
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(soon, func() { c.Process.Kill() })
+	defer timer.Stop()
+	c.Wait()
+	return c.ProcessState.ExitCode(), out.String(), report.String()
+}
+
+// A place has the files of a pair of ends.
+type place struct {
+	dir, token string
+	port       int
+}
+
+func newPlace(t *testing.T) place {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	p := place{dir: t.TempDir(), port: conn.LocalAddr().(*net.UDPAddr).Port}
+	p.token = p.write(t, "token", "0123456789abcdef0123456789abcdef\n")
+	return p
+}
+
+func (p place) path(name string) string { return filepath.Join(p.dir, name) }
+
+func (p place) write(t *testing.T, name, content string) string {
+	t.Helper()
+	if err := os.WriteFile(p.path(name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p.path(name)
+}
+
+// sender writes a sender's configuration with some lines of its own.
+func (p place) sender(t *testing.T, lines string) string {
+	t.Helper()
+	return p.write(t, "sender.conf", fmt.Sprintf("host 127.0.0.1\nport %d\nsndbuf 4000000\nrcvbuf 16000000\n%s", p.port, lines))
+}
+
+// A served is a receiver that runs.
+type served struct {
+	cmd    *exec.Cmd
+	stdout *bufio.Reader
+	stderr *bytes.Buffer
+}
+
+func (p place) serve(t *testing.T, lines string) *served {
+	t.Helper()
+	config := p.write(t, "receiver.conf", fmt.Sprintf("port %d\nrcvbuf 16000000\n%s", p.port, lines))
+	s := &served{cmd: command(t, "serve", "--token-file", p.token, "--listen", "127.0.0.1", "--ready", p.path("ready"), config), stderr: new(bytes.Buffer)}
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stdout = bufio.NewReader(stdout)
+	s.cmd.Stderr = s.stderr
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.cmd.Process.Kill(); s.cmd.Wait() })
+	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
+		if b, err := os.ReadFile(p.path("ready")); err == nil && bytes.HasSuffix(b, []byte("\n")) {
+			if want := fmt.Sprintf("127.0.0.1:%d\n", p.port); string(b) != want {
+				t.Fatalf("ready at %q, want %q", b, want)
+			}
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("atou serve is not ready")
+		}
+	}
+}
+
+// end tells the receiver to end, and what it left unread.
+func (s *served) end(t *testing.T) string {
+	t.Helper()
+	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(s.stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, s.stderr)
+	}
+	return string(rest)
+}
+
+func TestTransfer(t *testing.T) {
+	for _, mode := range []string{"precise", "bulk"} {
+		t.Run(mode, func(t *testing.T) {
+			p := newPlace(t)
+			server := p.serve(t, "sack 1\n")
+			code, stdout, stderr := runs(t, "send", "--token-file", p.token, "--mode", mode, "--bind", "127.0.0.1",
+				"--trace", p.path("trace"), "--trace-kinds", "--samples", p.path("samples"), "--interval", "1ms", "--tag", "site=here", "--json", p.path("json"),
+				p.sender(t, "debug 4\nsack 1\nmaxpkts 5000\ntimeout 0.2\ntick 0\ndroplist 1000,1001,4999\n"))
+			if code != 0 {
+				t.Fatalf("%d: %s", code, stderr)
+			}
+			var s summary
+			b, err := os.ReadFile(p.path("json"))
+			if err == nil {
+				err = json.Unmarshal(b, &s)
+			}
+			if err != nil || s.SndUna != 5000 || s.Rxmts < 3 || s.PktsOut != 5000+s.Rxmts || s.Timeouts != 1 || s.Mode != mode || s.GoodBytes != 5000*1460 {
+				t.Errorf("%v in %s", err, b)
+			}
+			if r := s.ReceiverStats; r == nil || r.Received != 5000 || r.Missing < 2 {
+				t.Errorf("the receiver's report is %+v", r)
+			}
+
+			// The summary has the same numbers; it has the form of the original's.
+			golden, err := os.ReadFile("../../transports/atou/record/testdata/summary.txt")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := shape(stdout), shape(string(golden)); got != want {
+				t.Errorf("the summary's form is\n%s, the original's\n%s", got, want)
+			}
+			for _, want := range []string{
+				fmt.Sprintf("rxmts %d dup3s %d packs %d timeouts 1 ", s.Rxmts, s.Dup3s, s.Packs),
+				"sack 1 delack 0 maxpkts 5000", fmt.Sprintf("pkts in %d out %d ", s.PktsIn, s.PktsOut), "snd_una 5000",
+			} {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("no %q in\n%s", want, stdout)
+				}
+			}
+
+			// A line of the trace for each of them.
+			kinds := map[string]uint64{}
+			for _, line := range lines(t, p.path("trace")) {
+				words := strings.Fields(line)
+				if n := len(words); n != 3 && !(n == 6 && words[5] == "ack") {
+					t.Fatalf("%q", line)
+				}
+				kinds[words[len(words)-1]]++
+			}
+			if kinds["xmt"] != 4997 || kinds["drop"] != 3 || kinds["rxt"] != s.Rxmts || kinds["ack"] != s.PktsIn-s.BadAcks {
+				t.Errorf("the trace has %v", kinds)
+			}
+			events := map[string]uint64{}
+			for line := range strings.Lines(stderr) {
+				events[strings.Fields(line)[0]]++
+			}
+			if events["3duprxmit"] != s.Dup3s || events["packrxmit"] != s.Packs || events["timerxmit"] != 1 {
+				t.Errorf("the events are %v", events)
+			}
+			checkSamples(t, p.path("samples"), &s)
+
+			line, err := server.stdout.ReadString('\n')
+			var r received
+			if err == nil {
+				err = json.Unmarshal([]byte(line), &r)
+			}
+			if err != nil || r.End != "fin" || r.receiverStats != *s.ReceiverStats || r.Mode != mode || r.AckedSegments == nil || *r.AckedSegments != 5000 {
+				t.Errorf("%v in %s", err, line)
+			}
+			if rest := server.end(t); rest != "" {
+				t.Errorf("more than a line: %s", rest)
+			}
+			if !strings.Contains(server.stderr.String(), "listening on 127.0.0.1:") {
+				t.Errorf("it says %s", server.stderr)
+			}
+		})
+	}
+}
+
+var (
+	numbers = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+	heads   = regexp.MustCompile(`(?m)^config: .* port|debug N .*$|^\S+ => \S+`)
+)
+
+// shape is a summary without what differs from transfer to transfer.
+func shape(s string) string {
+	s = numbers.ReplaceAllString(strings.TrimSuffix(s, "\n"), "N")
+	return heads.ReplaceAllString(s, "...")
+}
+
+func lines(t *testing.T, path string) []string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+}
+
+// checkSamples reads samples with the decoder of line protocol's own library:
+// counters never fall, and end where the summary does.
+func checkSamples(t *testing.T, path string, s *summary) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := lineprotocol.NewDecoderWithBytes(b)
+	last, rows := map[string]lineprotocol.Value{}, 0
+	for ; d.Next(); rows++ {
+		m, err := d.Measurement()
+		if err != nil || string(m) != "atou" {
+			t.Fatalf("%q, %v", m, err)
+		}
+		if key, value, err := d.NextTag(); string(key) != "site" || string(value) != "here" || err != nil {
+			t.Fatalf("tag %q=%q, %v", key, value, err)
+		}
+		if key, _, err := d.NextTag(); key != nil || err != nil {
+			t.Fatalf("tag %q, %v", key, err)
+		}
+		_, ended := last["final"]
+		for {
+			key, value, err := d.NextField()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if key == nil {
+				break
+			}
+			switch name := string(key); name {
+			case "bytes_sent", "bytes_acked", "total_retrans", "delivered", "busy_time_us", "rtt_samples", "dup_acks_in", "total_rto", "mono_ns":
+				if was, ok := last[name]; ok && value.IntV() < was.IntV() {
+					t.Errorf("%s falls from %v to %v", name, was, value)
+				}
+			}
+			last[string(key)] = value
+		}
+		if _, err := d.Time(lineprotocol.Nanosecond, time.Time{}); err != nil || ended {
+			t.Fatalf("a row after the last one, or %v", err)
+		}
+	}
+	for name, want := range map[string]uint64{
+		"bytes_acked": s.GoodBytes, "total_retrans": s.Rxmts, "total_rto": s.Timeouts, "delivered": 5000, "unacked": 0,
+		"rtt_samples": s.RTTs, "dup_acks_in": s.Dups, "data_segs_out": s.PktsOut, "sacked": 0, "lost": 0, "retrans": 0,
+	} {
+		if got, ok := last[name]; !ok || got.IntV() != int64(want) {
+			t.Errorf("the last %s is %v, the summary's %d", name, got, want)
+		}
+	}
+	if final, ok := last["final"]; !ok || !final.BoolV() || rows < 3 {
+		t.Errorf("%d rows, the last of them final: %v", rows, ok)
+	}
+}
+
+// TestMistakes has what a user can do wrong: a line says what.
+func TestMistakes(t *testing.T) {
+	p := newPlace(t)
+	good := p.sender(t, "")
+	open := p.write(t, "open", "0123456789abcdef")
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	receiver := p.write(t, "receiver.conf", fmt.Sprintf("port %d\n", newPlace(t).port))
+	busy, err := net.ListenPacket("udp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { busy.Close() })
+	taken := p.write(t, "taken.conf", "port "+strconv.Itoa(busy.LocalAddr().(*net.UDPAddr).Port))
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"nothing":         {nil, 2, "usage: atou send"},
+		"no command":      {[]string{"receive"}, 2, "usage: atou send"},
+		"no flag":         {[]string{"send", "--fast", good}, 2, "flag provided but not defined: -fast"},
+		"no config":       {[]string{"send", "--token-file", p.token}, 2, "one file of a configuration is wanted after the flags, 0 were given"},
+		"flag behind":     {[]string{"send", good, "--token-file", p.token}, 2, "one file of a configuration is wanted after the flags, 3 were given"},
+		"no token":        {[]string{"serve", receiver}, 2, "--token-file is missing"},
+		"mode":            {[]string{"send", "--token-file", p.token, "--mode", "quick", good}, 2, `there is no mode "quick"; there are precise and bulk`},
+		"bind":            {[]string{"send", "--token-file", p.token, "--bind", "here", good}, 2, `"here" is neither an address nor`},
+		"tag":             {[]string{"send", "--token-file", p.token, "--tag", "site", good}, 2, "is not name=value"},
+		"listen":          {[]string{"serve", "--token-file", p.token, "--listen", "here", receiver}, 2, "here"},
+		"interval":        {[]string{"send", "--token-file", p.token, "--interval", "10us", good}, 1, "--interval 10µs is below 1ms"},
+		"config missing":  {[]string{"send", "--token-file", p.token, p.path("none")}, 1, "reading the configuration: open " + p.path("none") + ": no such file"},
+		"config wrong":    {[]string{"send", "--token-file", p.token, p.write(t, "wrong.conf", "mss 5\nfast 1\n")}, 1, `wrong.conf:1: mss: found "5"; allowed is a whole number from 32 to 65507; ` + p.path("wrong.conf") + `:2: "fast" is no key`},
+		"of the other":    {[]string{"serve", "--token-file", p.token, good}, 1, "host is a key of the sender"},
+		"no host":         {[]string{"send", "--token-file", p.token, p.write(t, "hostless.conf", "mss 1000\n")}, 1, "hostless.conf names no host to send to"},
+		"unknown host":    {[]string{"send", "--token-file", p.token, p.write(t, "unknown.conf", "host nowhere.invalid\n")}, 1, "unknown.conf: lookup nowhere.invalid"},
+		"family":          {[]string{"send", "--token-file", p.token, "--bind", "::1", good}, 1, "host 127.0.0.1 has the addresses [127.0.0.1], none of the family of --bind ::1"},
+		"bind elsewhere":  {[]string{"send", "--token-file", p.token, "--bind", "192.0.2.1", good}, 1, "binding to 192.0.2.1:0: cannot assign requested address"},
+		"token missing":   {[]string{"send", "--token-file", p.path("none"), good}, 1, "reading the token: open " + p.path("none")},
+		"token open":      {[]string{"serve", "--token-file", open, receiver}, 1, "has mode -rw-r--r--, but others must not read it: chmod 600"},
+		"trace":           {[]string{"send", "--token-file", p.token, "--trace", p.path("no/trace"), good}, 1, "open " + p.path("no/trace")},
+		"samples":         {[]string{"send", "--token-file", p.token, "--samples", p.path("no/samples"), good}, 1, "open " + p.path("no/samples")},
+		"json":            {[]string{"send", "--token-file", p.token, "--json", p.path("no/json"), good}, 1, "open " + p.path("no/json")},
+		"gap in bulk":     {[]string{"send", "--token-file", p.token, "--mode", "bulk", p.write(t, "gap.conf", "host 127.0.0.1\ngap 100\n")}, 1, "gap 100µs needs the mode precise"},
+		"port taken":      {[]string{"serve", "--token-file", p.token, taken}, 1, "address already in use"},
+		"address of none": {[]string{"serve", "--token-file", p.token, "--listen", "192.0.2.1", receiver}, 1, "binding to 192.0.2.1:"},
+		"ready":           {[]string{"serve", "--token-file", p.token, "--ready", p.path("no/ready"), receiver}, 1, "saying that it is ready: open "},
+		"no server":       {[]string{"send", "--token-file", p.token, good}, 1, "asking the receiver at 127.0.0.1:" + strconv.Itoa(p.port) + " for a flow: no answer in 5s (connection refused). Is atou serve running there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := runs(t, test.args...)
+			if code != test.code || !strings.Contains(stderr, test.want) || stdout != "" {
+				t.Errorf("%d, %q, %q; want %d and %q", code, stdout, stderr, test.code, test.want)
+			}
+			if code == 1 && strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, "goroutine") {
+				t.Errorf("not one line: %s", stderr)
+			}
+		})
+	}
+}
+
+func TestWrongToken(t *testing.T) {
+	p := newPlace(t)
+	server := p.serve(t, "")
+	other := p.write(t, "other", "another token, as long as it")
+	code, stdout, stderr := runs(t, "send", "--token-file", other, p.sender(t, ""))
+	if code != 1 || stdout != "" || !strings.Contains(stderr, "no answer in 5s. Is atou serve running there, with the same token") {
+		t.Errorf("%d, %q, %q", code, stdout, stderr)
+	}
+	if rest := server.end(t); rest != "" || !strings.Contains(server.stderr.String(), "datagrams of strangers, or too late, were not answered") {
+		t.Errorf("%q, %s", rest, server.stderr)
+	}
+}
+
+// TestServerKilled: a sender without an end of its own ends when its receiver
+// is killed, and has told what was done until then.
+func TestServerKilled(t *testing.T) {
+	p := newPlace(t)
+	server := p.serve(t, "")
+	c := command(t, "send", "--token-file", p.token, "--samples", p.path("samples"), "--json", p.path("json"), p.sender(t, "maxpkts 1000000000\nmaxtime 0\ngap 100\n"))
+	var out, report bytes.Buffer
+	c.Stdout, c.Stderr = &out, &report
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(soon, func() { c.Process.Kill() }).Stop()
+	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
+		b, err := os.ReadFile(p.path("samples"))
+		if err == nil && bytes.Count(b, []byte("\n")) > 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is sent")
+		}
+	}
+	if err := server.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait()
+	if c.ProcessState.ExitCode() != 1 || !strings.Contains(report.String(), "is gone: ICMP says so, and no ACK has come for") {
+		t.Errorf("%v, %s", c.ProcessState, &report)
+	}
+	var s summary
+	b, err := os.ReadFile(p.path("json"))
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil || s.Error == "" || s.SndUna == 0 || s.ReceiverStats != nil || !strings.Contains(out.String(), " => 127.0.0.1 ") {
+		t.Errorf("%v in %s; %s", err, b, &out)
+	}
+}
+
+// TestInterrupted: both ends that are told to end have reported first.
+func TestInterrupted(t *testing.T) {
+	p := newPlace(t)
+	server := p.serve(t, "")
+	c := command(t, "send", "--token-file", p.token, "--samples", p.path("samples"), p.sender(t, "maxtime 3600\ngap 1000\n"))
+	var out, report bytes.Buffer
+	c.Stdout, c.Stderr = &out, &report
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(soon, func() { c.Process.Kill() }).Stop()
+	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
+		if b, err := os.ReadFile(p.path("samples")); err == nil && bytes.Count(b, []byte("\n")) > 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is sent")
+		}
+	}
+	c.Process.Signal(os.Interrupt)
+	c.Wait()
+	if c.ProcessState.ExitCode() != 1 || !strings.Contains(report.String(), "atou send: interrupted after ") || !strings.Contains(out.String(), "config: ") {
+		t.Errorf("%v, %s, %s", c.ProcessState, &report, &out)
+	}
+	rest := server.end(t)
+	var r received
+	if err := json.Unmarshal([]byte(rest), &r); err != nil || r.End != "stopped" || r.Received == 0 {
+		t.Errorf("%v in %q", err, rest)
+	}
+}
