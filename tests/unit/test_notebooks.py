@@ -17,6 +17,7 @@ from dumbbell.atou import AtouError, compared, simulate
 from dumbbell.report import Report
 from dumbbell.report.atou import AtouRun, Simulations
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
+from dumbbell.report.recovery import Recovery
 from dumbbell.report.sharing import Sharing
 from dumbbell.report.transfer import Transfer
 from dumbbell.store.values import values
@@ -58,6 +59,13 @@ def test_the_figures_of_atou(collected_atou: Path, tmp_path: Path) -> None:
     for made in (run.goodput(), run.cwnd(), run.srtt()):
         assert "sender=" in made.data  # the name of its line is the point's
         assert "plotly-graph-div" in made.data
+
+
+def test_recoveries_of_atou_are_those_of_any_sender(collected_atou: Path) -> None:
+    recovery = Recovery(collected_atou)
+    assert recovery.flow.name == "atou"
+    assert re.search(r"\d+ recoveries of atou, by samples of ca_state", recovery.recoveries().data)
+    assert "plotly-graph-div" in recovery.around().data
 
 
 def test_a_run_without_atou_says_so(collected: Path) -> None:
