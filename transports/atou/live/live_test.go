@@ -126,6 +126,8 @@ func TestTransfer(t *testing.T) {
 		"bulk, without GSO": {"127.0.0.1", 1460, Bulk, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			withoutGSO = test.noGSO
+			t.Cleanup(func() { withoutGSO = false })
 			server := start(t, ServeConfig{Receiver: receives()}) // at all addresses
 			c := segments(3000)
 			c.MSS = test.mss
@@ -133,8 +135,6 @@ func TestTransfer(t *testing.T) {
 				c.MaxPkts = 200
 			}
 			to := netip.AddrPortFrom(netip.MustParseAddr(test.address), server.Addr().Port())
-			withoutGSO = test.noGSO
-			defer func() { withoutGSO = false }()
 			sent := transfer(t, SendConfig{Sender: c, To: to, Mode: test.mode})
 			got := server.end(t)
 			n := c.MaxPkts
