@@ -66,7 +66,8 @@ class Atou:
         """The receiver runs."""
         ready = self._folder / "ready"
         command: list[str | Path] = [ATOU, "serve", "--token-file", self._token, "--listen", "127.0.0.1"]
-        with serving([*command, "--ready", ready, self._receiver], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        command += ["--ready", ready, self._receiver]
+        with serving(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
             wait_for(ready)
             yield
 
@@ -74,7 +75,8 @@ class Atou:
         """What a transfer of some seconds says of itself."""
         config, result = self._folder / "sender.conf", self._folder / "result.json"
         config.write_text(f"port {self._port}\n{SENDER}maxtime {self._seconds}\ngap {gap_us}\n")
-        command: list[str | Path] = [ATOU, "send", "--token-file", self._token, "--mode", mode, "--json", result, config]
+        command: list[str | Path] = [ATOU, "send", "--token-file", self._token, "--mode", mode]
+        command += ["--json", result, config]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return dict(json.loads(result.read_text()))
 

@@ -23,6 +23,8 @@ const (
 	refusedMax  = time.Second            // the same, if ICMP says that nobody is there
 	refusedWait = 100 * time.Microsecond // before the host's queue is tried again
 
+	goodbyeWait = time.Second // for the report to a sender that was interrupted
+
 	spinTime  = 100 * time.Microsecond // before a departure: look for ACKs without sleeping
 	quietTime = 10 * time.Microsecond  // before a departure: look at the clock only
 
@@ -66,7 +68,7 @@ type PathCounts struct {
 	Foreign uint64 `json:"foreign"`      // datagrams of another flow, or of none
 	Drops   uint64 `json:"socket_drops"` // ACKs, or trains of them, that the socket had no room for
 	Errors  uint64 `json:"icmp_errors"`  // told by ICMP, or by the host's routing
-	Trains  uint64 `json:"send_calls"`   // system calls that sent something
+	Trains  uint64 `json:"trains"`       // that left; in precise mode each is one segment
 	GSO     bool   `json:"gso"`          // trains were divided by the kernel or the device
 }
 
@@ -146,17 +148,28 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 	}
 	err = s.run(ctx, &sent)
 	sent.Stats, sent.Late, sent.Config = s.core.Stats(), s.late, p.receiver
-	if err != nil {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return sent, err
 	}
-	fin := proto.Fin{ID: p.id, Segments: sent.Stats.Una, Elapsed: sent.Elapsed}
+	if err != nil { // the receiver is to know of it, though not for long
+		short, cancel := context.WithTimeout(context.Background(), goodbyeWait)
+		defer cancel()
+		return sent, errors.Join(err, s.end(short, &sent))
+	}
+	return sent, s.end(ctx, &sent)
+}
+
+// end tells the receiver that the transfer has ended, and takes its report.
+func (s *sender) end(ctx context.Context, sent *Sent) error {
+	id := s.peer.id
+	fin := proto.Fin{ID: id, Segments: sent.Stats.Una, Elapsed: sent.Elapsed}
 	var report proto.Report
-	err = exchange(ctx, p.fd, fin.Append(nil), func(b []byte) bool { return report.Decode(b) == nil && report.ID == p.id })
+	err := exchange(ctx, s.peer.fd, fin.Append(nil), func(b []byte) bool { return report.Decode(b) == nil && report.ID == id })
 	if err != nil {
-		return sent, fmt.Errorf("asking the receiver at %v for its report after %d segments: %w", c.To, sent.Stats.Una, err)
+		return fmt.Errorf("asking the receiver at %v for its report after %d segments: %w", s.config.To, sent.Stats.Una, err)
 	}
 	sent.Receiver, sent.Reported = report.ReceiverStats, true
-	return sent, nil
+	return nil
 }
 
 // sleepUntil waits for a time, if it is to come, and reports whether the context
