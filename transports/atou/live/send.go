@@ -31,7 +31,8 @@ const (
 	dialAhead = 10 * time.Second // of the start, if that is later: the receiver does not keep an idle flow for ever
 
 	ackMessages = 64
-	lateMax     = time.Second // largest lateness that is told apart
+	ackSlot     = proto.MaxAckBytes + 1 // what is longer is no ACK
+	lateMax     = time.Second           // largest lateness that is told apart
 )
 
 // DefaultSilence is less than DefaultIdle.
@@ -129,14 +130,13 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 		return sent, err
 	}
 	defer unix.Close(p.fd)
-	in, err := newInbox(p.fd, ackMessages, 256, c.Mode == Bulk)
-	if err != nil {
-		return sent, fmt.Errorf("asking for times of arrival: %w", err)
-	}
 	s := &sender{
-		config: &c, peer: p, core: proto.NewSender(c.Sender), in: in, out: newOutbox(p.fd, c.Sender.MSS, c.Mode),
+		config: &c, peer: p, core: proto.NewSender(c.Sender), out: newOutbox(p.fd, c.Sender.MSS, c.Mode),
 		late: hdrhistogram.New(1, int64(lateMax), 3), data: proto.Data{ID: p.id, Bytes: c.Sender.MSS},
 		sampleAt: math.MaxInt64,
+	}
+	if s.in, err = newInbox(p.fd, &s.clock, ackMessages, ackSlot, c.Mode == Bulk); err != nil {
+		return sent, fmt.Errorf("asking for times of arrival: %w", err)
 	}
 	s.core.Observe = c.Observe
 	s.poll[0].Fd = int32(p.fd)
@@ -261,7 +261,9 @@ func (s *sender) pump() error {
 			s.due = 0
 		}
 		s.core.Sent(s.now, seg)
-		s.now = s.clock.now()
+		if s.out.n == 0 { // else they leave together
+			s.now = s.clock.now()
+		}
 	}
 }
 
@@ -303,7 +305,7 @@ func (s *sender) icmp() {
 
 // take takes one ACK, if one has come.
 func (s *sender) take() bool {
-	b, stamp, ok := s.in.next()
+	b, at, ok := s.in.next()
 	if !ok {
 		return false
 	}
@@ -311,7 +313,6 @@ func (s *sender) take() bool {
 		s.path.Foreign++
 		return true
 	}
-	at := s.clock.of(stamp)
 	s.heard, s.refused = at, 0
 	s.core.Timeout(at) // what was due before the ACK came
 	s.core.Ack(at, &s.ack)
