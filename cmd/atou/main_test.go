@@ -403,7 +403,7 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// TestInterrupted: both ends that are told to end have reported first.
+// TestInterrupted: a sender that is told to end tells its receiver, and both report.
 func TestInterrupted(t *testing.T) {
 	p := newPlace(t)
 	server := p.serve(t, "")
@@ -429,7 +429,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	rest := server.end(t)
 	var r received
-	if err := json.Unmarshal([]byte(rest), &r); err != nil || r.End != "stopped" || r.Received == 0 {
+	if err := json.Unmarshal([]byte(rest), &r); err != nil || r.End != "fin" || r.Received == 0 {
 		t.Errorf("%v in %q", err, rest)
 	}
 }

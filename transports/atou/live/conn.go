@@ -87,7 +87,7 @@ func (c *conn) open(o *handshake.Open) error {
 	if o.Bulk {
 		mode = Bulk
 	}
-	if c.in, err = newInbox(c.fd, dataMessages, max(sender.MSS, handshake.MaxBytes)+1, o.Bulk); err != nil {
+	if c.in, err = newInbox(c.fd, &c.clock, dataMessages, max(sender.MSS, handshake.MaxBytes)+1, o.Bulk); err != nil {
 		return fmt.Errorf("asking for times of arrival: %w", err)
 	}
 	c.out = newOutbox(c.fd, proto.MaxAckBytes, mode)
@@ -145,8 +145,8 @@ func (c *conn) serve() (how string, err error) {
 		if err != nil && !soft(err) {
 			return EndFailed, err
 		}
-		for b, stamp, ok := c.in.next(); ok; b, stamp, ok = c.in.next() {
-			c.take(b, c.clock.of(stamp))
+		for b, at, ok := c.in.next(); ok; b, at, ok = c.in.next() {
+			c.take(b, at)
 		}
 		c.flush()
 		now := c.clock.now()

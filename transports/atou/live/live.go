@@ -48,7 +48,8 @@ type clock struct{ start time.Time }
 func (c clock) now() time.Duration { return time.Since(c.start) }
 
 // of turns the kernel's stamp of an arrival, which is of CLOCK_REALTIME, into a
-// time of this clock. Where that clock has been set since, it is now.
+// time of this clock. Without one, or if that clock has been set since, it is
+// now.
 func (c clock) of(unixNs int64) time.Duration {
 	t := time.Now()
 	now := t.Sub(c.start)

@@ -23,13 +23,16 @@ const (
 	refusedMax  = time.Second            // the same, if ICMP says that nobody is there
 	refusedWait = 100 * time.Microsecond // before the host's queue is tried again
 
+	goodbyeWait = time.Second // for the report to a sender that was interrupted
+
 	spinTime  = 100 * time.Microsecond // before a departure: look for ACKs without sleeping
 	quietTime = 10 * time.Microsecond  // before a departure: look at the clock only
 
 	dialAhead = 10 * time.Second // of the start, if that is later: the receiver does not keep an idle flow for ever
 
 	ackMessages = 64
-	lateMax     = time.Second // largest lateness that is told apart
+	ackSlot     = proto.MaxAckBytes + 1 // what is longer is no ACK
+	lateMax     = time.Second           // largest lateness that is told apart
 )
 
 // DefaultSilence is less than DefaultIdle.
@@ -66,7 +69,7 @@ type PathCounts struct {
 	Foreign uint64 `json:"foreign"`      // datagrams of another flow, or of none
 	Drops   uint64 `json:"socket_drops"` // ACKs, or trains of them, that the socket had no room for
 	Errors  uint64 `json:"icmp_errors"`  // told by ICMP, or by the host's routing
-	Trains  uint64 `json:"send_calls"`   // system calls that sent something
+	Trains  uint64 `json:"trains"`       // that left; in precise mode each is one segment
 	GSO     bool   `json:"gso"`          // trains were divided by the kernel or the device
 }
 
@@ -127,14 +130,13 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 		return sent, err
 	}
 	defer unix.Close(p.fd)
-	in, err := newInbox(p.fd, ackMessages, 256, c.Mode == Bulk)
-	if err != nil {
-		return sent, fmt.Errorf("asking for times of arrival: %w", err)
-	}
 	s := &sender{
-		config: &c, peer: p, core: proto.NewSender(c.Sender), in: in, out: newOutbox(p.fd, c.Sender.MSS, c.Mode),
+		config: &c, peer: p, core: proto.NewSender(c.Sender), out: newOutbox(p.fd, c.Sender.MSS, c.Mode),
 		late: hdrhistogram.New(1, int64(lateMax), 3), data: proto.Data{ID: p.id, Bytes: c.Sender.MSS},
 		sampleAt: math.MaxInt64,
+	}
+	if s.in, err = newInbox(p.fd, &s.clock, ackMessages, ackSlot, c.Mode == Bulk); err != nil {
+		return sent, fmt.Errorf("asking for times of arrival: %w", err)
 	}
 	s.core.Observe = c.Observe
 	s.poll[0].Fd = int32(p.fd)
@@ -146,17 +148,28 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 	}
 	err = s.run(ctx, &sent)
 	sent.Stats, sent.Late, sent.Config = s.core.Stats(), s.late, p.receiver
-	if err != nil {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return sent, err
 	}
-	fin := proto.Fin{ID: p.id, Segments: sent.Stats.Una, Elapsed: sent.Elapsed}
+	if err != nil { // the receiver is to know of it, though not for long
+		short, cancel := context.WithTimeout(context.Background(), goodbyeWait)
+		defer cancel()
+		return sent, errors.Join(err, s.end(short, &sent))
+	}
+	return sent, s.end(ctx, &sent)
+}
+
+// end tells the receiver that the transfer has ended, and takes its report.
+func (s *sender) end(ctx context.Context, sent *Sent) error {
+	id := s.peer.id
+	fin := proto.Fin{ID: id, Segments: sent.Stats.Una, Elapsed: sent.Elapsed}
 	var report proto.Report
-	err = exchange(ctx, p.fd, fin.Append(nil), func(b []byte) bool { return report.Decode(b) == nil && report.ID == p.id })
+	err := exchange(ctx, s.peer.fd, fin.Append(nil), func(b []byte) bool { return report.Decode(b) == nil && report.ID == id })
 	if err != nil {
-		return sent, fmt.Errorf("asking the receiver at %v for its report after %d segments: %w", c.To, sent.Stats.Una, err)
+		return fmt.Errorf("asking the receiver at %v for its report after %d segments: %w", s.config.To, sent.Stats.Una, err)
 	}
 	sent.Receiver, sent.Reported = report.ReceiverStats, true
-	return sent, nil
+	return nil
 }
 
 // sleepUntil waits for a time, if it is to come, and reports whether the context
@@ -248,7 +261,9 @@ func (s *sender) pump() error {
 			s.due = 0
 		}
 		s.core.Sent(s.now, seg)
-		s.now = s.clock.now()
+		if s.out.n == 0 { // else they leave together
+			s.now = s.clock.now()
+		}
 	}
 }
 
@@ -290,7 +305,7 @@ func (s *sender) icmp() {
 
 // take takes one ACK, if one has come.
 func (s *sender) take() bool {
-	b, stamp, ok := s.in.next()
+	b, at, ok := s.in.next()
 	if !ok {
 		return false
 	}
@@ -298,7 +313,6 @@ func (s *sender) take() bool {
 		s.path.Foreign++
 		return true
 	}
-	at := s.clock.of(stamp)
 	s.heard, s.refused = at, 0
 	s.core.Timeout(at) // what was due before the ACK came
 	s.core.Ack(at, &s.ack)
