@@ -105,7 +105,7 @@ type sender struct {
 	sampleAt time.Duration // next
 	heard    time.Duration // last ACK
 	refused  time.Duration // first ICMP error since; 0: none
-	blocked  bool          // the kernel refused a segment
+	blocked  int16         // the kernel refused a segment: what to poll for before it is tried again; 0: it did not
 	due      time.Duration // departure of the segment that waits for it; 0: none does
 	sample   Sample
 }
@@ -236,7 +236,7 @@ func (s *sender) transfer(ctx context.Context) error {
 
 // pump sends all that may go now.
 func (s *sender) pump() error {
-	s.blocked = false
+	s.blocked = 0
 	for {
 		seg, ok := s.core.Next(s.now)
 		if !ok {
@@ -251,7 +251,7 @@ func (s *sender) pump() error {
 			s.data.Encode(s.out.place())
 			s.out.add(s.data.Bytes)
 			if s.out.full() {
-				if err := s.flush(); err != nil || s.blocked {
+				if err := s.flush(); err != nil || s.blocked != 0 {
 					return err
 				}
 			}
@@ -282,8 +282,11 @@ func (s *sender) flush() error {
 			unix.Nanosleep(&ts, nil)
 		case err == unix.EAGAIN || err == unix.ENOBUFS:
 			s.core.Refused()
-			s.blocked = true
 			s.out.clear()
+			s.blocked = unix.POLLIN
+			if err == unix.EAGAIN { // of the socket's own buffer it is told when it has room
+				s.blocked |= unix.POLLOUT
+			}
 		case soft(err):
 			s.icmp()
 			if attempts > 0 { // not of an earlier datagram: there is no way for this one, and it is lost
@@ -339,8 +342,8 @@ func (s *sender) wait() (ready bool, err error) {
 			return false, s.gone(now)
 		}
 		s.poll[0].Events = unix.POLLIN
-		if s.blocked {
-			s.poll[0].Events |= unix.POLLOUT
+		if s.blocked != 0 {
+			s.poll[0].Events = s.blocked
 			rest = min(rest, refusedWait)
 		} else if departs {
 			if rest <= quietTime {
@@ -360,7 +363,7 @@ func (s *sender) wait() (ready bool, err error) {
 		if s.poll[0].Revents&unix.POLLERR != 0 && takeErrors(s.peer.fd) != nil {
 			s.icmp()
 		}
-		if s.blocked {
+		if s.blocked != 0 {
 			return false, nil
 		}
 	}
