@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -114,6 +115,7 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		}
 	}
 
+	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))) // the thread that sends does not share its own
 	recorder.Start()
 	sent, failure := live.Send(ctx, c)
 	lost, err := recorder.Close()

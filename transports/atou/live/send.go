@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	refusedMax  = time.Second            // the same, if ICMP says that nobody is there
+	refusedMax  = time.Second            // without an ACK since ICMP said that nobody is there: it is so
 	refusedWait = 100 * time.Microsecond // before the host's queue is tried again
 
 	goodbyeWait = time.Second // for the report to a sender that was interrupted
@@ -104,8 +104,9 @@ type sender struct {
 	now      time.Duration
 	sampleAt time.Duration // next
 	heard    time.Duration // last ACK
-	refused  time.Duration // first ICMP error since; 0: none
-	blocked  bool          // the kernel refused a segment
+	refused  time.Duration // since then, when ICMP first said that nobody is there; 0: it did not
+	reason   error         // since then, what ICMP said last
+	blocked  int16         // the kernel refused a segment: what to poll for before it is tried again; 0: it did not
 	due      time.Duration // departure of the segment that waits for it; 0: none does
 	sample   Sample
 }
@@ -123,7 +124,7 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 		return sent, fmt.Errorf("gap %v needs the mode precise: trains have no times of their own", c.Sender.Gap)
 	}
 	if !sleepUntil(ctx, c.Start.Add(-dialAhead)) {
-		return sent, ctx.Err()
+		return sent, fmt.Errorf("interrupted before the start: %w", ctx.Err())
 	}
 	p, err := dial(ctx, &c)
 	if err != nil {
@@ -143,10 +144,11 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 	if c.Interval > 0 && c.Sample != nil {
 		s.sampleAt = 0
 	}
-	if !sleepUntil(ctx, c.Start.Add(-time.Millisecond)) { // the rest in the sender's thread
-		return sent, ctx.Err()
+	if sleepUntil(ctx, c.Start.Add(-time.Millisecond)) { // the rest in the sender's thread
+		err = s.run(ctx, &sent)
+	} else {
+		err = fmt.Errorf("interrupted before the start: %w", ctx.Err())
 	}
-	err = s.run(ctx, &sent)
 	sent.Stats, sent.Late, sent.Config = s.core.Stats(), s.late, p.receiver
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return sent, err
@@ -229,14 +231,18 @@ func (s *sender) transfer(ctx context.Context) error {
 		} else if ready {
 			continue
 		}
-		s.core.Timeout(s.clock.now())
+		s.now = s.clock.now()
+		s.core.Timeout(s.now)
+		if err := s.gone(); err != nil {
+			return err
+		}
 	}
 	return s.flush()
 }
 
 // pump sends all that may go now.
 func (s *sender) pump() error {
-	s.blocked = false
+	s.blocked = 0
 	for {
 		seg, ok := s.core.Next(s.now)
 		if !ok {
@@ -251,7 +257,7 @@ func (s *sender) pump() error {
 			s.data.Encode(s.out.place())
 			s.out.add(s.data.Bytes)
 			if s.out.full() {
-				if err := s.flush(); err != nil || s.blocked {
+				if err := s.flush(); err != nil || s.blocked != 0 {
 					return err
 				}
 			}
@@ -282,10 +288,13 @@ func (s *sender) flush() error {
 			unix.Nanosleep(&ts, nil)
 		case err == unix.EAGAIN || err == unix.ENOBUFS:
 			s.core.Refused()
-			s.blocked = true
 			s.out.clear()
+			s.blocked = unix.POLLIN
+			if err == unix.EAGAIN { // of the socket's own buffer it is told when it has room
+				s.blocked |= unix.POLLOUT
+			}
 		case soft(err):
-			s.icmp()
+			s.told(err)
 			if attempts > 0 { // not of an earlier datagram: there is no way for this one, and it is lost
 				s.out.clear()
 			}
@@ -296,9 +305,12 @@ func (s *sender) flush() error {
 	return nil
 }
 
-func (s *sender) icmp() {
+// told takes note of what ICMP, or the host's routing, says. Ways come back, and
+// a receiver that has ended does not.
+func (s *sender) told(err error) {
 	s.path.Errors++
-	if s.refused == 0 {
+	s.reason = err
+	if err == unix.ECONNREFUSED && s.refused == 0 {
 		s.refused = s.clock.now()
 	}
 }
@@ -313,7 +325,7 @@ func (s *sender) take() bool {
 		s.path.Foreign++
 		return true
 	}
-	s.heard, s.refused = at, 0
+	s.heard, s.refused, s.reason = at, 0, nil
 	s.core.Timeout(at) // what was due before the ACK came
 	s.core.Ack(at, &s.ack)
 	return true
@@ -328,7 +340,7 @@ func (s *sender) wait() (ready bool, err error) {
 		case ready:
 			return true, nil
 		case soft(err):
-			s.icmp()
+			s.told(err)
 		case err != nil:
 			return false, fmt.Errorf("receiving from %v: %w", s.config.To, err)
 		}
@@ -336,11 +348,11 @@ func (s *sender) wait() (ready bool, err error) {
 		until, departs := s.until(look)
 		rest := until - now
 		if rest <= 0 {
-			return false, s.gone(now)
+			return false, nil
 		}
 		s.poll[0].Events = unix.POLLIN
-		if s.blocked {
-			s.poll[0].Events |= unix.POLLOUT
+		if s.blocked != 0 {
+			s.poll[0].Events = s.blocked
 			rest = min(rest, refusedWait)
 		} else if departs {
 			if rest <= quietTime {
@@ -357,10 +369,12 @@ func (s *sender) wait() (ready bool, err error) {
 		if _, err := unix.Ppoll(s.poll[:], &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return false, fmt.Errorf("waiting for ACKs: %w", err)
 		}
-		if s.poll[0].Revents&unix.POLLERR != 0 && takeErrors(s.peer.fd) != nil {
-			s.icmp()
+		if s.poll[0].Revents&unix.POLLERR != 0 {
+			if err := takeErrors(s.peer.fd); err != nil {
+				s.told(err)
+			}
 		}
-		if s.blocked {
+		if s.blocked != 0 {
 			return false, nil
 		}
 	}
@@ -378,20 +392,25 @@ func (s *sender) until(latest time.Duration) (at time.Duration, departs bool) {
 }
 
 // gone is the error of a receiver that has been silent for too long.
-func (s *sender) gone(now time.Duration) error {
+func (s *sender) gone() error {
+	silent := s.now - s.heard
+	if silent < refusedMax && silent < s.config.Silence {
+		return nil
+	}
 	st := s.core.Stats()
-	if st.Una == st.Max {
-		s.heard = now
+	if st.Una == st.Max { // nothing to acknowledge
+		s.heard = s.now
+		return nil
 	}
-	switch {
-	case s.refused > 0 && now-s.refused > refusedMax:
-		return fmt.Errorf("the receiver at %v is gone: ICMP says so, and no ACK has come for %v; %d segments are acknowledged",
-			s.config.To, (now - s.heard).Round(time.Millisecond), st.Una)
-	case now-s.heard > s.config.Silence:
-		return fmt.Errorf("the receiver at %v is silent: no ACK has come for %v; %d segments are acknowledged",
-			s.config.To, (now - s.heard).Round(time.Millisecond), st.Una)
+	if silent < s.config.Silence && (s.refused == 0 || s.now-s.refused < refusedMax) {
+		return nil
 	}
-	return nil
+	said := "nothing says why"
+	if s.reason != nil {
+		said = "ICMP says " + s.reason.Error()
+	}
+	return fmt.Errorf("the receiver at %v is gone: no ACK has come for %v, and %s; %d segments are acknowledged",
+		s.config.To, silent.Round(time.Millisecond), said, st.Una)
 }
 
 // count brings up to date what the sockets count.
