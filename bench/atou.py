@@ -71,12 +71,12 @@ class Atou:
             wait_for(ready)
             yield
 
-    def send(self, mode: str, gap_us: int = 0) -> dict[str, Any]:
+    def send(self, mode: str, *flags: str | Path, gap_us: int = 0) -> dict[str, Any]:
         """What a transfer of some seconds says of itself."""
         config, result = self._folder / "sender.conf", self._folder / "result.json"
         config.write_text(f"port {self._port}\n{SENDER}maxtime {self._seconds}\ngap {gap_us}\n")
         command: list[str | Path] = [ATOU, "send", "--token-file", self._token, "--mode", mode]
-        command += ["--json", result, config]
+        command += [*flags, "--json", result, config]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return dict(json.loads(result.read_text()))
 
@@ -123,6 +123,8 @@ class Turn:
 
     bulk: float
     precise: float
+    traced: float
+    lost_lines: int
     iperf3: float
     quic: float
     late_p5: float
@@ -135,11 +137,14 @@ def turn(atou: Atou, seconds: float) -> Turn:
     """Measure each once."""
     with atou.served():
         bulk, precise = (atou.send(mode)["goodput_bps"] / 1e9 for mode in ("bulk", "precise"))
-        paced = atou.send("precise", GAP_US)
+        traced = atou.send("precise", "--trace", "/dev/null")
+        paced = atou.send("precise", gap_us=GAP_US)
     late = paced["departures"]
     return Turn(
         bulk=bulk,
         precise=precise,
+        traced=traced["goodput_bps"] / 1e9,
+        lost_lines=traced["lost_lines"],
         iperf3=iperf3_bps(seconds) / 1e9,
         quic=quic_bps(seconds) / 1e9,
         late_p5=late["late_p5_ns"] / 1e3,
@@ -161,6 +166,8 @@ def rows(turns: list[Turn]) -> Iterator[Row]:
     yield median("quic-go, one stream: goodput", (t.quic for t in turns), "Gbit/s")
     yield median("atou, bulk / quic-go", (t.bulk / t.quic for t in turns), "x")
     yield median("atou, precise / iperf3", (t.precise / t.iperf3 for t in turns), "x")
+    yield median("atou, precise with a trace / without", (t.traced / t.precise for t in turns), "x")
+    yield median("atou, precise with a trace: lines lost", (float(t.lost_lines) for t in turns), "1")
     gap = f"atou, gap {GAP_US} us: a departure is late"
     yield median(f"{gap}, p5", (t.late_p5 for t in turns), "us")
     yield median(f"{gap}, p95", (t.late_p95 for t in turns), "us")

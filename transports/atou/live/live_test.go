@@ -474,6 +474,33 @@ func TestSeveralFlows(t *testing.T) {
 	group.Wait()
 }
 
+// TestUnreadable: a receiver that cannot read what a sender tells of itself says
+// so, and has room for another.
+func TestUnreadable(t *testing.T) {
+	server := start(t, ServeConfig{Receiver: receives(), Listen: ipv4, MaxFlows: 1})
+	var mu sync.Mutex
+	asked := map[handshake.Nonce]bool{}
+	_, to := newRelay(t, server.Addr(), 0, func(toServer bool, b []byte) [][]byte {
+		mu.Lock()
+		defer mu.Unlock()
+		open, err := token.ReadOpen(b)
+		if !toServer || err != nil || len(asked) > 0 && !asked[open.Nonce] {
+			return [][]byte{b}
+		}
+		asked[open.Nonce] = true
+		open.Text = "mss 1\n"
+		if b, err = token.AppendOpen(nil, &open); err != nil {
+			t.Error(err)
+		}
+		return [][]byte{b}
+	})
+	_, err := Send(t.Context(), SendConfig{Sender: segments(10), Token: token, To: to})
+	if err == nil || !strings.Contains(err.Error(), `refuses the flow: the sender's configuration:1: mss: found "1"`) {
+		t.Error(err)
+	}
+	transfer(t, SendConfig{Sender: segments(10), To: to})
+}
+
 func TestTooManyFlows(t *testing.T) {
 	server := start(t, ServeConfig{Receiver: receives(), Listen: ipv4, MaxFlows: 1})
 	transfer(t, SendConfig{Sender: segments(10), To: server.Addr()})
