@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -111,6 +112,55 @@ func TestBoxes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFragmentedTrain: datagrams that have to be fragmented cannot be a train;
+// they leave one by one, and no train is tried again.
+func TestFragmentedTrain(t *testing.T) {
+	runtime.LockOSThread() // and never unlocked: the thread, which is in a network of its own, ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skip("making a network namespace: ", err)
+	}
+	fd, err := socket.Open(ipv4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err == nil {
+		lo.SetUint32(1500)
+		err = unix.IoctlIfreq(fd, unix.SIOCSIFMTU, lo)
+	}
+	if err == nil {
+		lo.SetUint16(unix.IFF_UP)
+		err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := pair(t)
+	out := newOutbox(from, 4000, Bulk)
+	in, err := newInbox(to, &clock{time.Now()}, 8, 4001, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		out.place()[3999] = byte(i)
+		out.add(4000)
+	}
+	if err := out.send(true); err != nil || !out.noGSO || out.n != 0 {
+		t.Fatalf("%v, without trains %v, %d are left", err, out.noGSO, out.n)
+	}
+	for i := range 3 {
+		if i == 0 {
+			if ready, err := in.fill(); !ready {
+				t.Fatal("nothing has come: ", err)
+			}
+		}
+		if b, _, ok := in.next(); !ok || len(b) != 4000 || b[3999] != byte(i) {
+			t.Errorf("datagram %d has %d bytes", i, len(b))
+		}
+	}
 }
 
 // TestRefused: a train that the kernel has no room for stays until it has.
