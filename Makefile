@@ -67,7 +67,7 @@ lint: setup .build/bin/staticcheck ## check style and types of everything
 	mypy
 	yamllint --strict .
 	ansible-lint --offline --profile production
-	test -z "$$(gofmt -l agent cmd collectors traffic transports)"
+	test -z "$$(gofmt -l agent bench cmd collectors traffic transports)"
 	go vet ./... && staticcheck ./...
 
 .PHONY: docs
@@ -118,6 +118,15 @@ fidelity-virtual: setup build ## measure paths in virtual time, up to 10 Gbit/s;
 .PHONY: bench-collect
 bench-collect: build ## measure what the collectors cost beside ss and flent, for 35 minutes, into bench/collect.json
 	python bench/collect.py
+
+.PHONY: bench-atou
+bench-atou: setup .build/bin/atou .build/bin/bench-quic ## measure how fast and how exactly atou sends, beside iperf3 and quic-go, into bench/atou.json
+	command -v iperf3 >/dev/null || apt-get install --quiet --yes --no-install-recommends iperf3
+	python bench/atou.py
+
+# A peer to be measured, which nothing else needs.
+.build/bin/bench-quic: bench/quic/main.go bench/quic/go.mod bench/quic/go.sum
+	cd bench/quic && go build -trimpath -o $(CURDIR)/$@ .
 
 .PHONY: bench-vtime
 bench-vtime: build ## measure how fast virtual time passes, into bench/vtime.json

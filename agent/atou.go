@@ -36,7 +36,7 @@ type Atou struct {
 func (a Atou) empty() bool { return a.Sender == nil && a.Receiver == nil && a.Mode == "" && !a.Trace }
 
 // atouSamples is the file in which the sender of atou finds the pipe for its samples.
-const atouSamples = "/dev/fd/3"
+const atouSamples = "/proc/self/fd/3"
 
 // atouSender is the whole configuration of the flow's sender.
 func (f *Flow) atouSender() (config.Sender, error) {

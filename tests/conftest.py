@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +69,14 @@ def collected_atou(_atou: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     run_dir = Path(shutil.copytree(_atou, tmp_path_factory.mktemp("collected") / "atou"))
     collect(run_dir, None)
     return run_dir
+
+
+@pytest.fixture(scope="session")
+def simulator() -> None:
+    """That of atou, made anew where its sources have changed."""
+    command = ["make", ".build/bin/atou"]
+    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.fixture(scope="session")

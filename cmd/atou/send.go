@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		start     = flags.Int64("start", 0, "send the first segment at this time, in `ns` since 1970; default: at once")
 		tags      = sample.Tags{}
 	)
-	flags.Func("mode", "`precise`: one segment a system call, at its time; or bulk: in trains (default precise)", func(s string) (err error) {
+	flags.Func("mode", "`mode`: precise, one segment a system call and at its time, or bulk, in trains (default precise)", func(s string) (err error) {
 		c.Mode, err = live.ParseMode(s)
 		return err
 	})
@@ -114,6 +115,7 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		}
 	}
 
+	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))) // the thread that sends does not share its own
 	recorder.Start()
 	sent, failure := live.Send(ctx, c)
 	lost, err := recorder.Close()

@@ -98,3 +98,11 @@ def test_every_point_can_be_shown() -> None:
 @pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yml")), ids=lambda path: path.stem)
 def test_shipped_scenarios_can_be_shown(path: Path) -> None:
     assert all(len(line) < 200 for line in describe(planned(path.stem), "all").splitlines())
+
+
+def test_what_is_asked_of_atou_is_told_with_its_ends() -> None:
+    lines = [line.strip() for line in describe(planned("atou_policed"), "all").splitlines()]
+    send = next(i for i, line in enumerate(lines) if line.endswith("atou_send atou"))
+    assert lines[send + 1] in ("mss 1472, rcvrwin 15, sndbuf 1000000", "mss 1472, rcvrwin 60, sndbuf 1000000")
+    serve = next(i for i, line in enumerate(lines) if line.endswith("atou_serve atou"))
+    assert lines[serve + 1] == "rcvbuf 4000000"

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import REPOSITORY
 
-from dumbbell import atou
-from dumbbell.atou import AtouError, compared, simulate
 from dumbbell.report import Report
-from dumbbell.report.atou import AtouRun, Simulations
+from dumbbell.report.atou import AtouRun
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
+from dumbbell.report.recovery import Recovery
 from dumbbell.report.sharing import Sharing
 from dumbbell.report.transfer import Transfer
 from dumbbell.store.values import values
@@ -41,7 +38,7 @@ EXPLORE = NOTEBOOKS / "explore.py"
 OF_RUNS = sorted(set(NOTEBOOKS.glob("*.py")) - {EXPLORE})
 
 
-@pytest.mark.usefixtures("_built")
+@pytest.mark.usefixtures("simulator")
 @pytest.mark.parametrize("notebook", OF_RUNS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_figures(notebook: Path, collected: Path, tmp_path: Path) -> None:
     page = render_notebook(
@@ -60,59 +57,17 @@ def test_the_figures_of_atou(collected_atou: Path, tmp_path: Path) -> None:
         assert "plotly-graph-div" in made.data
 
 
+def test_recoveries_of_atou_are_those_of_any_sender(collected_atou: Path) -> None:
+    recovery = Recovery(collected_atou)
+    assert recovery.flow.name == "atou"
+    assert re.search(r"\d+ recoveries of atou, by samples of ca_state", recovery.recoveries().data)
+    assert "plotly-graph-div" in recovery.around().data
+
+
 def test_a_run_without_atou_says_so(collected: Path) -> None:
     run = AtouRun(collected)
     for made in (run.numbers(), run.goodput(), run.cwnd()):
         assert "This run has no flow of atou" in made.data
-
-
-@pytest.fixture(scope="session")
-def _built() -> None:
-    """The simulator, made anew where its sources have changed."""
-    ran = subprocess.run(
-        ["make", ".build/bin/atou"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-
-
-@pytest.mark.usefixtures("_built")
-def test_the_experiments_of_atou_have_the_shapes_of_the_original() -> None:
-    rows = compared().rows_by_key(["experiment", "transfer"], named=True, unique=True)
-    mbps = {key: row["mbps"] for key, row in rows.items()}
-    for experiment, less, more in (
-        ("delayed_acks", "two losses, delayed ACKs", "two losses"),
-        ("delayed_acks", "no loss, delayed ACKs", "no loss"),
-        ("aimd", "standard", "aggressive"),
-        ("segment_size", "1472 bytes", "2944 bytes"),
-        ("segment_size", "2944 bytes", "5888 bytes"),
-        ("virtual_mss", "one", "ten"),
-        ("scalable", "Reno", "Scalable"),
-        ("ssincr", "ssincr 1", "ssincr 100"),
-        ("vegas_exit", "standard Vegas", "limited slow start"),
-        ("lossy_start", "standard slow start", "Vegas, gamma 2"),
-        ("lossy_start", "Vegas, gamma 2", "Vegas, gamma 60"),
-        ("sawtooth", "Reno", "Vegas"),
-        ("cable", "dup thresh 3", "dup thresh 9"),
-        ("reordering", "dup thresh 3", "dup thresh 19"),
-        ("ack_limited", "untrimmed ACKs", "trimmed"),
-        ("ack_limited", "trimmed", "trimmed and delayed"),
-    ):
-        assert mbps[experiment, less] < mbps[experiment, more]
-    for transfer in ("dup thresh 3", "dup thresh 19"):
-        row = rows["reordering", transfer]
-        assert row["retransmits"] == row["duplicates"]  # none was needed
-    assert (
-        rows["policed", "window 22 kB"]["retransmits"] == 0 < rows["policed", "window 88 kB"]["retransmits"]
-    )
-    deep = [rows["deep_buffers", name]["mean_rtt_ms"] for name in ("standard", "Vegas 50 80 400")]
-    assert deep[0] > 1.5 * deep[1]
-
-
-@pytest.mark.usefixtures("_built")
-def test_the_simulator_says_what_it_cannot_have() -> None:
-    with pytest.raises(AtouError, match=r'sender:\d: mss: found "31"; allowed is'):
-        simulate(atou.Path(10), {"mss": 31}, {})
-    assert "There is no experiment aimed; there are " in Simulations().goodput("aimed").data
 
 
 def test_to_explore_without_influxdb_is_three_sentences(collected: Path, tmp_path: Path) -> None:

@@ -526,7 +526,7 @@ def test_atou_has_both_ends_configured(tmp_path: Path) -> None:
 
 
 def test_what_varies_of_atou_is_a_point_each(tmp_path: Path) -> None:
-    flow = {"kind": "atou", "from": "senders[0]", "to": "receivers[0]"}
+    flow: dict[str, Any] = {"kind": "atou", "from": "senders[0]", "to": "receivers[0]"}
     flow |= {"sender": {"dup_thresh": [3, 19], "droplist": [5, 6], "increment": "$k"}}
     (tmp_path / "x.yml").write_text(scenario({"flow": flow}, matrix={"k": [1, 10]}))
     points = plan(tmp_path / "x.yml", inventory()).points

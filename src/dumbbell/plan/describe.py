@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -82,7 +83,10 @@ def _detail(point: Point) -> Iterator[str]:
             samples = [*named, *(name for name, asked in sources.items() if asked)]
             yield f"    {host}" + (f", samples {', '.join(samples)}" if samples else "")
             for action in part.actions:
-                yield f"      {action.at_ns / 1e9:8.3f} s  {_action(action)}{_asked_of(phase, action)}"
+                yield f"      {action.at_ns / 1e9:8.3f} s  {_action(action)}"
+                yield from textwrap.wrap(
+                    _asked_of(phase, action), 120, initial_indent=" " * 18, subsequent_indent=" " * 18
+                )
 
 
 def _conditions(conditions: Conditions) -> str:
@@ -110,7 +114,7 @@ def _asked_of(phase: Phase, action: Action) -> str:
         return ""
     (flow,) = (flow for flow in phase.flows if flow.name == action.flow)
     asked = flow.sender if action.kind == "atou_send" else flow.receiver
-    return "".join(f", {key} {value}" for key, value in (asked or {}).items())
+    return ", ".join(f"{key} {value}" for key, value in (asked or {}).items())
 
 
 def _action(action: Action) -> str:

@@ -76,19 +76,15 @@ class Simulations:
 
     @part
     def goodput(self, name: str) -> str:
-        """Instantaneous and average goodput of an experiment's transfers, as the page has them."""
+        """Goodput of an experiment's transfers over time, and on average."""
         found = self._of(name)
-        lines = {}
-        for transfer, simulated in found.items():
-            acked = pl.col("bytes_acked")
-            rates = simulated.samples.with_columns(
-                now=acked.diff() * 8e3 / pl.col("t_ns").diff(), mean=acked * 8e3 / pl.col("t_ns")
-            )
-            lines[transfer] = rates.select("t_ns", y="now").filter(pl.col("t_ns") > 0)
-            lines[f"{transfer}, average"] = rates.select("t_ns", y="mean").filter(pl.col("t_ns") > 0)
+        rate = pl.col("bytes_acked").diff() * 8e3 / pl.col("t_ns").diff()
+        lines = {transfer: simulated.samples.select("t_ns", y=rate) for transfer, simulated in found.items()}
+        means = ", ".join(f"{name} {human(one.goodput_bps, 'bps')}" for name, one in found.items())
         return show(
             figures.lines(lines, _length_s(found), title="goodput (Mbit/s)", unit="Mbit/s"),
-            f"{escape(atou.EXPERIMENTS[name].title)}. Acknowledged payload in each 100 ms, and on average.",
+            f"{escape(atou.EXPERIMENTS[name].title)}. Acknowledged payload in each 100 ms; on average "
+            f"{escape(means)}.",
         )
 
     @part

@@ -26,10 +26,12 @@ SOURCES = {
     "samples": "by samples of ca_state, which are late by up to an interval and miss what lies between two",
 }
 PERCENTS = (50, 95, 99)
+# What the sender of a flow of atou tells only with SACK, or once it has a threshold.
+NOT_ALWAYS = ("sacked", "lost", "retrans", "snd_ssthresh")
 
 
 class Recovery(Report):
-    """Recoveries of one TCP flow of a run directory of one point, or of many.
+    """Recoveries of one flow of TCP or atou of a run directory of one point, or of many.
 
     By default it is the first flow that was seen in Recovery or Loss, of the first point that has one;
     ``point`` names a directory below ``points``.
@@ -45,7 +47,7 @@ class Recovery(Report):
     @cached_property
     def flow(self) -> Flow:
         """The flow that is looked at, or Missing."""
-        flows = [f for f in self.plan.phase("measurement").flows if f.kind == "iperf3_tcp"]
+        flows = [f for f in self.plan.phase("measurement").flows if f.kind in ("iperf3_tcp", "atou")]
         wanted = [f for f in flows if f.name == self._name or (not self._name and f.name in self._losing)]
         if found := wanted or ([] if self._name else flows):
             return found[0]
@@ -66,7 +68,7 @@ class Recovery(Report):
         rows = self.rows("tcp_info", *analysis.SAMPLED_FROM, where=own)
         if rows.filter(pl.col("side") == "sender").is_empty():
             raise Missing(f"The sender's socket of {name} was not sampled.")
-        return rows
+        return rows.with_columns(pl.lit(None, pl.Int64).alias(c) for c in NOT_ALWAYS if c not in rows.columns)
 
     @cached_property
     def found(self) -> pl.DataFrame:
@@ -143,7 +145,7 @@ class Recovery(Report):
         return show(
             figure,
             f"Recovery {number} of {self.found.height}, at {chosen['begin_ns'] / 1e9:.3f} s. The background "
-            f"is the congestion state, {SOURCES[chosen['source']]}. Pipe is what the kernel takes to be on "
+            f"is the congestion state, {SOURCES[chosen['source']]}. Pipe is what the sender takes to be on "
             "the way: <code>unacked</code> - <code>sacked</code> - <code>lost</code> + <code>retrans</code>.",
         )
 

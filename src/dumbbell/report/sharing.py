@@ -36,7 +36,7 @@ class Sharing(Rejects):
             html.row(
                 [
                     escape(flow.name),
-                    escape(flow.congestion_control or "-"),
+                    escape(flow.congestion_control or ("atou" if flow.kind == "atou" else "-")),
                     f"{escape(flow.src_host)} → {escape(flow.dst_host)}",
                     *(numbers.get((name, flow.name), "-") for name in names),
                 ]

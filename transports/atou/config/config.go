@@ -20,7 +20,7 @@ const MaxMSS = 65535 - 20 - 8
 type Sender struct {
 	Host  string // address of the receiver; the one key without a default
 	Port  int    // UDP port of the receiver
-	Debug int    // 0: summary only, 1: also time-outs, 2: also retransmissions, 3: also bad ACKs, 4: also the trace
+	Debug int    // 0: summary only, 1: also time-outs, 2: also retransmissions, 3: also bad ACKs; 4: the same, of old the trace too
 
 	MaxPkts uint64        // segments to deliver; 0: until MaxTime
 	MaxTime time.Duration // the transfer ends after it, whatever is outstanding; 0: at MaxPkts
@@ -67,7 +67,7 @@ type Sender struct {
 // Receiver configures the end that acknowledges.
 type Receiver struct {
 	Port   int           // UDP port
-	Debug  int           // 0 to 4
+	Debug  int           // 0 to 4; 1: tell of flows
 	RcvBuf int           // bytes, SO_RCVBUF
 	SACK   bool          // report SACK blocks
 	DelAck time.Duration // longest delay of an ACK; 0: acknowledge each segment at once

@@ -24,6 +24,7 @@ thresh_init 1.0
 maxpkts 12000
 maxtime 0
 vegas_rtt max
+gap 12.5
 droplist 500, 100 300
 `), "atou.conf")
 	if err != nil {
@@ -31,6 +32,7 @@ droplist 500, 100 300
 	}
 	want := DefaultSender()
 	want.Host, want.Debug, want.MaxPkts, want.MaxTime, want.VegasRTT = "stingray.ccs.ornl.gov", 4, 12000, 0, RTTMax
+	want.Gap = 12500
 	want.DropList = []uint64{100, 300, 500}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v, want %+v", c, want)
@@ -50,6 +52,7 @@ func TestErrors(t *testing.T) {
 		{"mss 1460 9", `f:1: mss: found "1460 9"; allowed is a whole number from 32 to 65507`},
 		{"multiplier NaN", `f:1: multiplier: found "NaN"; allowed is a number from 0.01 to 0.99`},
 		{"timeout 0", `f:1: timeout: found "0"; allowed is a number from 0.001 to 64 in s`},
+		{"gap -1", `f:1: gap: found "-1"; allowed is a number from 0 to 1e+06 in us`},
 		{"sack yes", `f:1: sack: found "yes"; allowed is 0 or 1`},
 		{"vegas_rtt mean", `f:1: vegas_rtt: found "mean"; allowed is one of min, last, max, avg`},
 		{"droplist 5 x", `f:1: droplist: found "5 x"; allowed is numbers of segments, from 0, with commas or spaces between them`},
@@ -78,7 +81,7 @@ func TestErrors(t *testing.T) {
 
 // FuzzParse checks that what is read is written and read again as the same.
 func FuzzParse(f *testing.F) {
-	f.Add("host a\ndroplist 5,1\nmaxidle 2.5\ntick 0.1\n")
+	f.Add("host a\ndroplist 5,1\nmaxidle 2.5\ntick 0.1\ngap 0.5\n")
 	f.Add("maxtime 0.3\nvegas 1\nvegas_rtt last\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := ParseSender(strings.NewReader(text), "f")

@@ -40,7 +40,8 @@ type conn struct {
 	receiver *proto.Receiver // nil once the flow has ended
 	report   proto.Report    // of the flow that has ended
 	heard    time.Duration
-	cpu      time.Duration
+	drops    uint32        // of the socket, and
+	cpu      time.Duration // of the thread, before the flow
 }
 
 func newConn(s *Server, from, local netip.AddrPort) (c *conn, err error) {
@@ -87,7 +88,7 @@ func (c *conn) open(o *handshake.Open) error {
 	if o.Bulk {
 		mode = Bulk
 	}
-	if c.in, err = newInbox(c.fd, dataMessages, max(sender.MSS, handshake.MaxBytes)+1, o.Bulk); err != nil {
+	if c.in, err = newInbox(c.fd, &c.clock, dataMessages, max(sender.MSS, handshake.MaxBytes)+1, o.Bulk); err != nil {
 		return fmt.Errorf("asking for times of arrival: %w", err)
 	}
 	c.out = newOutbox(c.fd, proto.MaxAckBytes, mode)
@@ -118,8 +119,9 @@ func (c *conn) end(how string, fin *proto.Fin, failure error) {
 	c.receiver = nil
 	f := &c.finished
 	f.End, f.Fin, f.Elapsed, f.Report = how, fin, c.heard, c.report.ReceiverStats
-	f.Drops, f.GRO = uint64(c.in.drops), c.in.trains
-	f.CPU = socket.ThreadCPU() - c.cpu
+	drops, cpu := max(c.drops, c.in.drops), socket.ThreadCPU()
+	f.Drops, f.CPU, f.GRO = uint64(drops-c.drops), cpu-c.cpu, c.in.trains
+	c.drops, c.cpu = drops, cpu
 	if failure != nil {
 		f.Failure = failure.Error()
 	}
@@ -145,8 +147,8 @@ func (c *conn) serve() (how string, err error) {
 		if err != nil && !soft(err) {
 			return EndFailed, err
 		}
-		for b, stamp, ok := c.in.next(); ok; b, stamp, ok = c.in.next() {
-			c.take(b, c.clock.of(stamp))
+		for b, at, ok := c.in.next(); ok; b, at, ok = c.in.next() {
+			c.take(b, at)
 		}
 		c.flush()
 		now := c.clock.now()

@@ -62,7 +62,10 @@ func dial(ctx context.Context, c *SendConfig) (p peer, err error) {
 		cookie, err = c.Token.ReadChallenge(b, nonce)
 		return err == nil
 	})
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return p, fmt.Errorf("interrupted before a flow was open at %v: %w", c.To, ctx.Err())
+	case err != nil:
 		return p, fmt.Errorf("asking the receiver at %v for a flow: %w. Is atou serve running there, with the same token, and does UDP pass?", c.To, err)
 	}
 	recorded := c.Sender

@@ -2,6 +2,7 @@ package live
 
 import (
 	"encoding/binary"
+	"time"
 	"unsafe"
 
 	"dumbbell/collectors/sample"
@@ -19,6 +20,7 @@ const (
 // them one by one.
 type inbox struct {
 	fd       int
+	clock    *clock
 	messages []socket.Message
 	iovecs   []unix.Iovec
 	control  [][controlBytes]byte
@@ -29,13 +31,13 @@ type inbox struct {
 	n, at   int    // messages that have been taken, and how many of them told
 	rest    []byte // of the message that is being told
 	segment int    // bytes of its datagrams
-	stamp   int64
+	arrived time.Duration
 	drops   uint32 // of the socket since it was opened, for want of room
 }
 
 // newInbox makes an inbox for datagrams of at most slot bytes. With trains the
 // kernel joins those that arrive together, if it can.
-func newInbox(fd, messages, slot int, trains bool) (*inbox, error) {
+func newInbox(fd int, clock *clock, messages, slot int, trains bool) (*inbox, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
 		return nil, err
 	}
@@ -51,7 +53,7 @@ func newInbox(fd, messages, slot int, trains bool) (*inbox, error) {
 		slot = trainBytes
 	}
 	in := &inbox{
-		fd: fd, slot: slot, trains: trains, buffer: make([]byte, messages*slot),
+		fd: fd, clock: clock, slot: slot, trains: trains, buffer: make([]byte, messages*slot),
 		messages: make([]socket.Message, messages), iovecs: make([]unix.Iovec, messages), control: make([][controlBytes]byte, messages),
 	}
 	for i := range in.messages {
@@ -78,9 +80,9 @@ func (in *inbox) fill() (bool, error) {
 	return n > 0, err
 }
 
-// next tells a datagram and when it arrived, 0 if that is not known; false when
-// all have been told. The datagram is valid until fill.
-func (in *inbox) next() (datagram []byte, unixNs int64, ok bool) {
+// next tells a datagram and when it arrived; false when all have been told. The
+// datagram is valid until fill.
+func (in *inbox) next() (datagram []byte, at time.Duration, ok bool) {
 	for len(in.rest) == 0 {
 		if in.at == in.n {
 			return nil, 0, false
@@ -90,20 +92,21 @@ func (in *inbox) next() (datagram []byte, unixNs int64, ok bool) {
 	}
 	n := min(in.segment, len(in.rest))
 	datagram, in.rest = in.rest[:n], in.rest[n:]
-	return datagram, in.stamp, true
+	return datagram, in.arrived, true
 }
 
 func (in *inbox) open(i int) {
 	m := &in.messages[i]
 	in.rest = unsafe.Slice(in.iovecs[i].Base, in.slot)[:m.Len]
-	in.segment, in.stamp = max(1, len(in.rest)), 0
+	in.segment = max(1, len(in.rest))
+	var unixNs int64
 	for control := in.control[i][:m.Controllen]; len(control) >= unix.SizeofCmsghdr; {
 		h, data, rest, err := unix.ParseOneSocketControlMessage(control)
 		if err != nil {
 			break
 		}
 		if stamp, ok := sample.KernelStamp(&h, data); ok {
-			in.stamp = stamp
+			unixNs = stamp
 		}
 		switch {
 		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
@@ -113,4 +116,5 @@ func (in *inbox) open(i int) {
 		}
 		control = rest
 	}
+	in.arrived = in.clock.of(unixNs)
 }

@@ -13,8 +13,8 @@
 package live
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +48,8 @@ type clock struct{ start time.Time }
 func (c clock) now() time.Duration { return time.Since(c.start) }
 
 // of turns the kernel's stamp of an arrival, which is of CLOCK_REALTIME, into a
-// time of this clock. Where that clock has been set since, it is now.
+// time of this clock. Without one, or if that clock has been set since, it is
+// now.
 func (c clock) of(unixNs int64) time.Duration {
 	t := time.Now()
 	now := t.Sub(c.start)
@@ -58,12 +59,12 @@ func (c clock) of(unixNs int64) time.Duration {
 	return now
 }
 
-// soft tells errors of a path or of the far host, which may pass.
+// softErrors are those that ICMP tells, or the host's routing: they may pass.
+var softErrors = []unix.Errno{
+	unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ENETDOWN, unix.EHOSTDOWN, unix.EMSGSIZE, unix.EACCES, unix.ENOPROTOOPT, unix.EPROTO,
+}
+
 func soft(err error) bool {
-	for _, e := range []unix.Errno{unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ENETDOWN, unix.EHOSTDOWN} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	errno, ok := err.(unix.Errno)
+	return ok && slices.Contains(softErrors, errno)
 }

@@ -36,7 +36,7 @@ type running struct {
 	stop     func() // and wait until it has
 }
 
-func start(t *testing.T, c ServeConfig) running {
+func start(t testing.TB, c ServeConfig) running {
 	t.Helper()
 	c.Token = token
 	r := running{finished: make(chan Finished, 100)}
@@ -84,7 +84,7 @@ func segments(n uint64) config.Sender {
 	return c
 }
 
-func transfer(t *testing.T, c SendConfig) Sent {
+func transfer(t testing.TB, c SendConfig) Sent {
 	t.Helper()
 	c.Token = token
 	sent, err := Send(t.Context(), c)
@@ -126,6 +126,8 @@ func TestTransfer(t *testing.T) {
 		"bulk, without GSO": {"127.0.0.1", 1460, Bulk, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			withoutGSO = test.noGSO
+			t.Cleanup(func() { withoutGSO = false })
 			server := start(t, ServeConfig{Receiver: receives()}) // at all addresses
 			c := segments(3000)
 			c.MSS = test.mss
@@ -133,8 +135,6 @@ func TestTransfer(t *testing.T) {
 				c.MaxPkts = 200
 			}
 			to := netip.AddrPortFrom(netip.MustParseAddr(test.address), server.Addr().Port())
-			withoutGSO = test.noGSO
-			defer func() { withoutGSO = false }()
 			sent := transfer(t, SendConfig{Sender: c, To: to, Mode: test.mode})
 			got := server.end(t)
 			n := c.MaxPkts
@@ -412,24 +412,40 @@ func TestReplay(t *testing.T) {
 // gets its flow.
 func TestReplaced(t *testing.T) {
 	server := start(t, ServeConfig{Receiver: receives(), Listen: ipv4})
-	bind := netip.AddrPortFrom(ipv4, freePort(t))
+	to, killed := mortal(t, server)
 	ctx, cancel := context.WithCancel(t.Context())
 	var n atomic.Int64
-	_, err := Send(ctx, SendConfig{Sender: segments(1 << 40), To: server.Addr(), Bind: bind, Token: token, Observe: func(*proto.Event) {
+	_, err := Send(ctx, SendConfig{Sender: segments(1 << 40), To: to, Token: token, Observe: func(*proto.Event) {
 		if n.Add(1) == 1000 {
+			killed.Store(true)
 			cancel()
 		}
 	}})
 	if err == nil || !strings.Contains(err.Error(), "interrupted after") {
 		t.Fatal(err)
 	}
-	transfer(t, SendConfig{Sender: segments(10), To: server.Addr(), Bind: bind})
+	killed.Store(false)
+	transfer(t, SendConfig{Sender: segments(10), To: to})
 	if f := server.end(t); f.End != EndReplaced || f.Fin != nil || f.Report.Received < 100 {
 		t.Errorf("%+v", f)
 	}
 	if f := server.end(t); f.End != EndFin || f.Report.Received != 10 {
 		t.Errorf("%+v", f)
 	}
+}
+
+// mortal is a way to a server whose senders are, to it, at one address, and
+// from which nothing comes while it is killed.
+func mortal(t *testing.T, server running) (netip.AddrPort, *atomic.Bool) {
+	t.Helper()
+	var killed atomic.Bool
+	_, to := newRelay(t, server.Addr(), 0, func(toServer bool, b []byte) [][]byte {
+		if toServer && killed.Load() {
+			return nil
+		}
+		return [][]byte{b}
+	})
+	return to, &killed
 }
 
 func freePort(t *testing.T) uint16 {
@@ -458,6 +474,33 @@ func TestSeveralFlows(t *testing.T) {
 	group.Wait()
 }
 
+// TestUnreadable: a receiver that cannot read what a sender tells of itself says
+// so, and has room for another.
+func TestUnreadable(t *testing.T) {
+	server := start(t, ServeConfig{Receiver: receives(), Listen: ipv4, MaxFlows: 1})
+	var mu sync.Mutex
+	asked := map[handshake.Nonce]bool{}
+	_, to := newRelay(t, server.Addr(), 0, func(toServer bool, b []byte) [][]byte {
+		mu.Lock()
+		defer mu.Unlock()
+		open, err := token.ReadOpen(b)
+		if !toServer || err != nil || len(asked) > 0 && !asked[open.Nonce] {
+			return [][]byte{b}
+		}
+		asked[open.Nonce] = true
+		open.Text = "mss 1\n"
+		if b, err = token.AppendOpen(nil, &open); err != nil {
+			t.Error(err)
+		}
+		return [][]byte{b}
+	})
+	_, err := Send(t.Context(), SendConfig{Sender: segments(10), Token: token, To: to})
+	if err == nil || !strings.Contains(err.Error(), `refuses the flow: the sender's configuration:1: mss: found "1"`) {
+		t.Error(err)
+	}
+	transfer(t, SendConfig{Sender: segments(10), To: to})
+}
+
 func TestTooManyFlows(t *testing.T) {
 	server := start(t, ServeConfig{Receiver: receives(), Listen: ipv4, MaxFlows: 1})
 	transfer(t, SendConfig{Sender: segments(10), To: server.Addr()})
@@ -470,8 +513,12 @@ func TestTooManyFlows(t *testing.T) {
 // TestSenderGone: a flow of which nothing is heard ends, and makes room.
 func TestSenderGone(t *testing.T) {
 	server := start(t, ServeConfig{Receiver: receives(), Listen: ipv4, MaxFlows: 1, Idle: 200 * ms})
+	to, killed := mortal(t, server)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := Send(ctx, SendConfig{Sender: segments(10), Token: token, To: server.Addr(), Observe: func(*proto.Event) { cancel() }})
+	_, err := Send(ctx, SendConfig{Sender: segments(10), Token: token, To: to, Observe: func(*proto.Event) {
+		killed.Store(true)
+		cancel()
+	}})
 	if err == nil {
 		t.Fatal("interrupted, but without an error")
 	}
@@ -499,7 +546,7 @@ func TestReceiverGone(t *testing.T) {
 		_, err := Send(t.Context(), SendConfig{Sender: endless, Token: token, To: server.Addr(), Observe: func(*proto.Event) {
 			once.Do(func() { go server.stop() })
 		}})
-		if err == nil || !strings.Contains(err.Error(), "is gone: ICMP says so") {
+		if err == nil || !strings.Contains(err.Error(), ", and ICMP says connection refused; ") {
 			t.Error(err)
 		}
 		if f := server.end(t); f.End != EndStopped {
@@ -516,7 +563,7 @@ func TestReceiverGone(t *testing.T) {
 			return [][]byte{b}
 		})
 		_, err := Send(t.Context(), SendConfig{Sender: endless, Token: token, To: to, Silence: 300 * ms})
-		if err == nil || !strings.Contains(err.Error(), "is silent: no ACK has come for") {
+		if err == nil || !strings.Contains(err.Error(), ", and nothing says why; ") {
 			t.Error(err)
 		}
 	})
@@ -626,3 +673,16 @@ func TestNothingAllocated(t *testing.T) {
 type nowhere struct{}
 
 func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
+
+// BenchmarkTransfer has a segment as its operation, with both ends in one process.
+func BenchmarkTransfer(b *testing.B) {
+	for _, mode := range []Mode{Precise, Bulk} {
+		b.Run(mode.String(), func(b *testing.B) {
+			server := start(b, ServeConfig{Receiver: receives(), Listen: ipv4})
+			c := segments(uint64(b.N))
+			c.RcvrWin, c.InitSegs, c.MaxTime = 2000, 2000, 0
+			b.SetBytes(int64(c.MSS))
+			transfer(b, SendConfig{Sender: c, To: server.Addr(), Mode: mode})
+		})
+	}
+}

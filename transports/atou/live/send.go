@@ -20,8 +20,10 @@ import (
 )
 
 const (
-	refusedMax  = time.Second            // the same, if ICMP says that nobody is there
+	refusedMax  = time.Second            // without an ACK since ICMP said that nobody is there: it is so
 	refusedWait = 100 * time.Microsecond // before the host's queue is tried again
+
+	goodbyeWait = time.Second // for the report to a sender that was interrupted
 
 	spinTime  = 100 * time.Microsecond // before a departure: look for ACKs without sleeping
 	quietTime = 10 * time.Microsecond  // before a departure: look at the clock only
@@ -29,7 +31,8 @@ const (
 	dialAhead = 10 * time.Second // of the start, if that is later: the receiver does not keep an idle flow for ever
 
 	ackMessages = 64
-	lateMax     = time.Second // largest lateness that is told apart
+	ackSlot     = proto.MaxAckBytes + 1 // what is longer is no ACK
+	lateMax     = time.Second           // largest lateness that is told apart
 )
 
 // DefaultSilence is less than DefaultIdle.
@@ -66,7 +69,7 @@ type PathCounts struct {
 	Foreign uint64 `json:"foreign"`      // datagrams of another flow, or of none
 	Drops   uint64 `json:"socket_drops"` // ACKs, or trains of them, that the socket had no room for
 	Errors  uint64 `json:"icmp_errors"`  // told by ICMP, or by the host's routing
-	Trains  uint64 `json:"send_calls"`   // system calls that sent something
+	Trains  uint64 `json:"trains"`       // that left; in precise mode each is one segment
 	GSO     bool   `json:"gso"`          // trains were divided by the kernel or the device
 }
 
@@ -101,8 +104,9 @@ type sender struct {
 	now      time.Duration
 	sampleAt time.Duration // next
 	heard    time.Duration // last ACK
-	refused  time.Duration // first ICMP error since; 0: none
-	blocked  bool          // the kernel refused a segment
+	refused  time.Duration // since then, when ICMP first said that nobody is there; 0: it did not
+	reason   error         // since then, what ICMP said last
+	blocked  int16         // the kernel refused a segment: what to poll for before it is tried again; 0: it did not
 	due      time.Duration // departure of the segment that waits for it; 0: none does
 	sample   Sample
 }
@@ -120,43 +124,54 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 		return sent, fmt.Errorf("gap %v needs the mode precise: trains have no times of their own", c.Sender.Gap)
 	}
 	if !sleepUntil(ctx, c.Start.Add(-dialAhead)) {
-		return sent, ctx.Err()
+		return sent, fmt.Errorf("interrupted before the start: %w", ctx.Err())
 	}
 	p, err := dial(ctx, &c)
 	if err != nil {
 		return sent, err
 	}
 	defer unix.Close(p.fd)
-	in, err := newInbox(p.fd, ackMessages, 256, c.Mode == Bulk)
-	if err != nil {
-		return sent, fmt.Errorf("asking for times of arrival: %w", err)
-	}
 	s := &sender{
-		config: &c, peer: p, core: proto.NewSender(c.Sender), in: in, out: newOutbox(p.fd, c.Sender.MSS, c.Mode),
+		config: &c, peer: p, core: proto.NewSender(c.Sender), out: newOutbox(p.fd, c.Sender.MSS, c.Mode),
 		late: hdrhistogram.New(1, int64(lateMax), 3), data: proto.Data{ID: p.id, Bytes: c.Sender.MSS},
 		sampleAt: math.MaxInt64,
+	}
+	if s.in, err = newInbox(p.fd, &s.clock, ackMessages, ackSlot, c.Mode == Bulk); err != nil {
+		return sent, fmt.Errorf("asking for times of arrival: %w", err)
 	}
 	s.core.Observe = c.Observe
 	s.poll[0].Fd = int32(p.fd)
 	if c.Interval > 0 && c.Sample != nil {
 		s.sampleAt = 0
 	}
-	if !sleepUntil(ctx, c.Start.Add(-time.Millisecond)) { // the rest in the sender's thread
-		return sent, ctx.Err()
+	if sleepUntil(ctx, c.Start.Add(-time.Millisecond)) { // the rest in the sender's thread
+		err = s.run(ctx, &sent)
+	} else {
+		err = fmt.Errorf("interrupted before the start: %w", ctx.Err())
 	}
-	err = s.run(ctx, &sent)
 	sent.Stats, sent.Late, sent.Config = s.core.Stats(), s.late, p.receiver
-	if err != nil {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return sent, err
 	}
-	fin := proto.Fin{ID: p.id, Segments: sent.Stats.Una, Elapsed: sent.Elapsed}
+	if err != nil { // the receiver is to know of it, though not for long
+		short, cancel := context.WithTimeout(context.Background(), goodbyeWait)
+		defer cancel()
+		return sent, errors.Join(err, s.end(short, &sent))
+	}
+	return sent, s.end(ctx, &sent)
+}
+
+// end tells the receiver that the transfer has ended, and takes its report.
+func (s *sender) end(ctx context.Context, sent *Sent) error {
+	id := s.peer.id
+	fin := proto.Fin{ID: id, Segments: sent.Stats.Una, Elapsed: sent.Elapsed}
 	var report proto.Report
-	err = exchange(ctx, p.fd, fin.Append(nil), func(b []byte) bool { return report.Decode(b) == nil && report.ID == p.id })
+	err := exchange(ctx, s.peer.fd, fin.Append(nil), func(b []byte) bool { return report.Decode(b) == nil && report.ID == id })
 	if err != nil {
-		return sent, fmt.Errorf("asking the receiver at %v for its report after %d segments: %w", c.To, sent.Stats.Una, err)
+		return fmt.Errorf("asking the receiver at %v for its report after %d segments: %w", s.config.To, sent.Stats.Una, err)
 	}
 	sent.Receiver, sent.Reported = report.ReceiverStats, true
-	return sent, nil
+	return nil
 }
 
 // sleepUntil waits for a time, if it is to come, and reports whether the context
@@ -216,14 +231,18 @@ func (s *sender) transfer(ctx context.Context) error {
 		} else if ready {
 			continue
 		}
-		s.core.Timeout(s.clock.now())
+		s.now = s.clock.now()
+		s.core.Timeout(s.now)
+		if err := s.gone(); err != nil {
+			return err
+		}
 	}
 	return s.flush()
 }
 
 // pump sends all that may go now.
 func (s *sender) pump() error {
-	s.blocked = false
+	s.blocked = 0
 	for {
 		seg, ok := s.core.Next(s.now)
 		if !ok {
@@ -238,7 +257,7 @@ func (s *sender) pump() error {
 			s.data.Encode(s.out.place())
 			s.out.add(s.data.Bytes)
 			if s.out.full() {
-				if err := s.flush(); err != nil || s.blocked {
+				if err := s.flush(); err != nil || s.blocked != 0 {
 					return err
 				}
 			}
@@ -248,7 +267,9 @@ func (s *sender) pump() error {
 			s.due = 0
 		}
 		s.core.Sent(s.now, seg)
-		s.now = s.clock.now()
+		if s.out.n == 0 { // else they leave together
+			s.now = s.clock.now()
+		}
 	}
 }
 
@@ -267,10 +288,13 @@ func (s *sender) flush() error {
 			unix.Nanosleep(&ts, nil)
 		case err == unix.EAGAIN || err == unix.ENOBUFS:
 			s.core.Refused()
-			s.blocked = true
 			s.out.clear()
+			s.blocked = unix.POLLIN
+			if err == unix.EAGAIN { // of the socket's own buffer it is told when it has room
+				s.blocked |= unix.POLLOUT
+			}
 		case soft(err):
-			s.icmp()
+			s.told(err)
 			if attempts > 0 { // not of an earlier datagram: there is no way for this one, and it is lost
 				s.out.clear()
 			}
@@ -281,16 +305,19 @@ func (s *sender) flush() error {
 	return nil
 }
 
-func (s *sender) icmp() {
+// told takes note of what ICMP, or the host's routing, says. Ways come back, and
+// a receiver that has ended does not.
+func (s *sender) told(err error) {
 	s.path.Errors++
-	if s.refused == 0 {
+	s.reason = err
+	if err == unix.ECONNREFUSED && s.refused == 0 {
 		s.refused = s.clock.now()
 	}
 }
 
 // take takes one ACK, if one has come.
 func (s *sender) take() bool {
-	b, stamp, ok := s.in.next()
+	b, at, ok := s.in.next()
 	if !ok {
 		return false
 	}
@@ -298,8 +325,7 @@ func (s *sender) take() bool {
 		s.path.Foreign++
 		return true
 	}
-	at := s.clock.of(stamp)
-	s.heard, s.refused = at, 0
+	s.heard, s.refused, s.reason = at, 0, nil
 	s.core.Timeout(at) // what was due before the ACK came
 	s.core.Ack(at, &s.ack)
 	return true
@@ -314,7 +340,7 @@ func (s *sender) wait() (ready bool, err error) {
 		case ready:
 			return true, nil
 		case soft(err):
-			s.icmp()
+			s.told(err)
 		case err != nil:
 			return false, fmt.Errorf("receiving from %v: %w", s.config.To, err)
 		}
@@ -322,11 +348,11 @@ func (s *sender) wait() (ready bool, err error) {
 		until, departs := s.until(look)
 		rest := until - now
 		if rest <= 0 {
-			return false, s.gone(now)
+			return false, nil
 		}
 		s.poll[0].Events = unix.POLLIN
-		if s.blocked {
-			s.poll[0].Events |= unix.POLLOUT
+		if s.blocked != 0 {
+			s.poll[0].Events = s.blocked
 			rest = min(rest, refusedWait)
 		} else if departs {
 			if rest <= quietTime {
@@ -343,10 +369,12 @@ func (s *sender) wait() (ready bool, err error) {
 		if _, err := unix.Ppoll(s.poll[:], &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return false, fmt.Errorf("waiting for ACKs: %w", err)
 		}
-		if s.poll[0].Revents&unix.POLLERR != 0 && takeErrors(s.peer.fd) != nil {
-			s.icmp()
+		if s.poll[0].Revents&unix.POLLERR != 0 {
+			if err := takeErrors(s.peer.fd); err != nil {
+				s.told(err)
+			}
 		}
-		if s.blocked {
+		if s.blocked != 0 {
 			return false, nil
 		}
 	}
@@ -364,20 +392,25 @@ func (s *sender) until(latest time.Duration) (at time.Duration, departs bool) {
 }
 
 // gone is the error of a receiver that has been silent for too long.
-func (s *sender) gone(now time.Duration) error {
+func (s *sender) gone() error {
+	silent := s.now - s.heard
+	if silent < refusedMax && silent < s.config.Silence {
+		return nil
+	}
 	st := s.core.Stats()
-	if st.Una == st.Max {
-		s.heard = now
+	if st.Una == st.Max { // nothing to acknowledge
+		s.heard = s.now
+		return nil
 	}
-	switch {
-	case s.refused > 0 && now-s.refused > refusedMax:
-		return fmt.Errorf("the receiver at %v is gone: ICMP says so, and no ACK has come for %v; %d segments are acknowledged",
-			s.config.To, (now - s.heard).Round(time.Millisecond), st.Una)
-	case now-s.heard > s.config.Silence:
-		return fmt.Errorf("the receiver at %v is silent: no ACK has come for %v; %d segments are acknowledged",
-			s.config.To, (now - s.heard).Round(time.Millisecond), st.Una)
+	if silent < s.config.Silence && (s.refused == 0 || s.now-s.refused < refusedMax) {
+		return nil
 	}
-	return nil
+	said := "nothing says why"
+	if s.reason != nil {
+		said = "ICMP says " + s.reason.Error()
+	}
+	return fmt.Errorf("the receiver at %v is gone: no ACK has come for %v, and %s; %d segments are acknowledged",
+		s.config.To, silent.Round(time.Millisecond), said, st.Una)
 }
 
 // count brings up to date what the sockets count.

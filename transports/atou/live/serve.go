@@ -272,7 +272,9 @@ func (s *Server) open(g *greeter, local netip.AddrPort, open *handshake.Open) {
 	}
 	c, err := newConn(s, g.from, local)
 	if err == nil {
-		err = c.open(open)
+		if err = c.open(open); err != nil {
+			unix.Close(c.fd)
+		}
 	}
 	if err != nil {
 		s.forget(g.from)

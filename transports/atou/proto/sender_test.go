@@ -291,3 +291,78 @@ func TestAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations; %+v", allocations, s.stats)
 	}
 }
+
+// TestGap: segments leave at multiples of the gap as long as the window lets
+// them, and on a new schedule after it has not.
+func TestGap(t *testing.T) {
+	s := sender(func(c *config.Sender) { c.Gap, c.InitSegs = 3*ms, 4 })
+	now := time.Duration(0)
+	for want := range uint64(4) {
+		if got := pump(s, now); len(got) != 1 || got[0] != want {
+			t.Fatalf("%v leave at %v, want %d", got, now, want)
+		}
+		at, held := s.Held()
+		due, ok := s.Deadline()
+		if want == 3 { // the window is full
+			if held {
+				t.Errorf("held until %v, with nothing to send", at)
+			}
+			break
+		}
+		if !held || at != time.Duration(want+1)*3*ms || !ok || due != at {
+			t.Fatalf("held until %v, deadline %v", at, due)
+		}
+		if got := pump(s, at-1); got != nil {
+			t.Fatalf("%v leave before their time", got)
+		}
+		now = at + ms // late, which is not to delay those that follow
+	}
+	now = time.Second
+	s.Ack(now, &Ack{Cum: 4, Seg: 3, Sent: 9 * ms})
+	if got := pump(s, now); len(got) != 1 {
+		t.Errorf("%v leave at once", got)
+	}
+	if at, held := s.Held(); !held || at != now+3*ms {
+		t.Errorf("held until %v", at)
+	}
+}
+
+// TestState follows a sender through the states that TCP tells as ca_state.
+func TestState(t *testing.T) {
+	s := sender(func(c *config.Sender) { c.InitSegs, c.SACK, c.Tick = 10, true, 0 })
+	expect := func(state State, delivered, sacked, lost, resent uint64, busy time.Duration) {
+		t.Helper()
+		st := s.Stats()
+		if st.State != state || st.Delivered != delivered || st.Sacked != sacked || st.Lost != lost || st.Resent != resent || s.Busy(100*ms) != busy {
+			t.Errorf("%v, delivered %d, sacked %d, lost %d, resent %d, busy %v; want %v, %d, %d, %d, %d, %v",
+				st.State, st.Delivered, st.Sacked, st.Lost, st.Resent, s.Busy(100*ms), state, delivered, sacked, lost, resent, busy)
+		}
+	}
+	expect(Open, 0, 0, 0, 0, 0)
+	pump(s, 10*ms)
+	expect(Open, 0, 0, 0, 0, 90*ms)
+	sack := func(cum, from, to uint64) {
+		a := &Ack{Cum: cum, Seg: to - 1, Sent: 10 * ms}
+		if to > from {
+			a.Blocks[0], a.NumBlocks = Block{from, to}, 1
+		}
+		s.Ack(20*ms, a)
+	}
+	sack(1, 2, 3)
+	expect(Disorder, 2, 1, 0, 0, 90*ms)
+	sack(1, 2, 4)
+	sack(1, 2, 5)
+	expect(Recovery, 4, 3, 1, 0, 90*ms)
+	pump(s, 21*ms)
+	expect(Recovery, 4, 3, 1, 1, 90*ms)
+	due, _ := s.Deadline()
+	s.Timeout(due)
+	if st := s.Stats(); st.State != Loss || st.Backoff != 1 || st.RTO != time.Second || st.Sacked != 3 || st.Lost+st.Resent != 0 {
+		t.Errorf("%+v", st)
+	}
+	end := s.Stats().Max
+	s.Ack(due+ms, &Ack{Cum: end, Seg: 1, Sent: due})
+	if st := s.Stats(); st.State != Open || st.Backoff != 0 || st.Delivered != end || s.Busy(2*due) != due+ms-10*ms {
+		t.Errorf("%+v, busy %v", st, s.Busy(2*due))
+	}
+}

@@ -55,6 +55,7 @@ func drawSender(t *rapid.T) config.Sender {
 	c.VegasRTT = config.RTTKind(rapid.IntRange(0, 3).Draw(t, "vegas_rtt"))
 	c.DupThresh = rapid.IntRange(1, 20).Draw(t, "dup_thresh")
 	c.BurstLimit = rapid.SampledFrom([]int{0, 1, 5}).Draw(t, "burst_limit")
+	c.Gap = rapid.SampledFrom([]time.Duration{0, 0, time.Microsecond, 3 * ms}).Draw(t, "gap")
 	c.Tick = rapid.SampledFrom([]time.Duration{0, 10 * ms, time.Second}).Draw(t, "tick")
 	c.MaxIdle = rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "maxidle")
 	return c

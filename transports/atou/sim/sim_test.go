@@ -434,3 +434,21 @@ func BenchmarkTransfer(b *testing.B) {
 		}
 	}
 }
+
+// TestGap: paced to half of the link, a window far above its queue makes none.
+func TestGap(t *testing.T) {
+	c := transfer(10, 100*ms, 5, 1000)
+	c.Sender.InitSegs, c.Sender.MaxTime = 500, 5*time.Second
+	c.Sender.Gap = 2 * 1488 * 8 * time.Microsecond / 10
+	var longest int
+	c.Queue = func(_ time.Duration, waiting int) { longest = max(longest, waiting) }
+	r := run(t, c)
+	within(t, "goodput in Mbit/s", mbps(c, r), 4.7, 5)
+	if longest > 0 || r.Sender.Rxmts > 0 {
+		t.Errorf("%d segments wait in the queue, %d retransmissions", longest, r.Sender.Rxmts)
+	}
+	c.Sender.Gap = 0
+	if run(t, c).Forward.Overflowed == 0 {
+		t.Error("without the gap the queue does not overflow either")
+	}
+}
