@@ -26,7 +26,7 @@ SENDER = {"flow": "0", "side": "sender", "stream": "0"}
 
 
 def booted(work: Path, script: str, kernel: str, **given: object) -> str:
-    """What a script of this directory said over the path of recovery_path.sh, in a kernel with the module at hand."""
+    """What a script of this directory said over recovery_path.sh, in a kernel with the module at hand."""
     work.mkdir(parents=True)
     uml.build_module(MODULE, work, kernel)
     lines = [
@@ -48,18 +48,8 @@ def traced(
     """What was traced of a flow of a control."""
     own = work / re.sub(r"[^a-z0-9]+", "_", f"{kernel} {control} {mode} {loss}")
     if not own.exists():
-        collect = REPOSITORY / ".build/bin/dumbbell-collect"
-        mode_set = "" if mode is None else mode
-        booted(
-            own,
-            "recovery.sh",
-            kernel,
-            loss=loss,
-            control=control,
-            mode=mode_set,
-            seconds=seconds,
-            collect=collect,
-        )
+        given = {"control": control, "mode": "" if mode is None else mode, "loss": loss, "seconds": seconds}
+        booted(own, "recovery.sh", kernel, collect=REPOSITORY / ".build/bin/dumbbell-collect", **given)
     read = spool.read(own / "traced.lp")
     assert not read.damage
     same = {name: pl.lit(value) for name, value in SENDER.items()}
