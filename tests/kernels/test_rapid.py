@@ -147,7 +147,7 @@ def test_single_losses_take_no_bandwidth(module: Path, tmp_path: Path, policy: i
 def test_what_it_needs_and_does_not_have_is_named(
     module: Path, tmp_path: Path, verdict: str, also: str
 ) -> None:
-    streams = settled(transfer(module, tmp_path, seconds=2, also=also))
+    streams = settled(transfer(module, tmp_path, seconds=4, also=also))
     assert streams["verdict"].unique().to_list() == [verdict]
 
 
