@@ -79,7 +79,7 @@ enum rapid_verdict {
 	RAPID_LOST,	/* less than 3/4 of it can be compared */
 	RAPID_SLOW,	/* sent at less than half its rate: there was no data, or no window */
 	RAPID_CLOCK,	/* the receiver's timestamps are no microseconds */
-	RAPID_BURSTS,	/* fq paces the socket: many packets are sent at the rate of one */
+	RAPID_BURSTS,	/* many packets were sent with the gap of one, as where the qdisc fq paces */
 };
 
 /* A p-stream on its way: sequence numbers before its first and after its last byte, how it was planned. */
@@ -91,11 +91,11 @@ struct rapid_stream {
 	struct rapid_plan plan;
 	bool complete;	/* all of it is sent: end is known */
 	bool broken;
+	bool bursts;
 };
 
 struct rapid_state {
 	u64 rate;		/* R_avg */
-	u64 available;		/* newest AB_est, 0 without one */
 
 	/* Of the packet that is next. Its gap is planned once, however often TCP asks. */
 	u32 planned_seq;
@@ -128,6 +128,8 @@ struct rapid_state {
 
 struct rapid {
 	struct rapid_state *state;	/* NULL: no memory for it */
+	/* For rapid_get_info(), which comes without the socket's lock: the state may be freed meanwhile. */
+	u64 told_rate, told_available;
 };
 
 static struct rapid_state *rapid_state(const struct sock *sk)
@@ -207,6 +209,8 @@ static void plan_packet(struct sock *sk, struct rapid_state *st)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
+	if (st->sending && st->planned && after(tp->snd_nxt, st->planned_seq + tp->mss_cache))
+		stream_of(st, st->tail - 1)->bursts = true;
 	st->planned_seq = tp->snd_nxt;
 	st->planned = true;
 	if (st->sending && st->packet == stream_of(st, st->tail - 1)->plan.packets)
@@ -249,11 +253,11 @@ static void set_cwnd(struct sock *sk, const struct rapid_state *st)
 	tcp_snd_cwnd_set(tp, (u32)clamp_t(u64, in_flight, 4 * asked_plan(st).packets, tp->snd_cwnd_clamp));
 }
 
-static enum rapid_verdict judge(const struct sock *sk, const struct rapid_state *st, const struct rapid_stream *of)
+static enum rapid_verdict judge(const struct rapid_state *st, const struct rapid_stream *of)
 {
 	u64 planned_ns = div64_u64((u64)of->plan.packets * of->segment * NSEC_PER_SEC, of->rate);
 
-	if (READ_ONCE(sk->sk_pacing_status) == SK_PACING_FQ)
+	if (of->bursts)
 		return RAPID_BURSTS;
 	if (of->broken || !st->n || st->bytes * 4 < (u64)(of->end - of->start) * 3)
 		return RAPID_LOST;
@@ -266,7 +270,8 @@ static enum rapid_verdict judge(const struct sock *sk, const struct rapid_state 
 
 static void take_estimate(struct sock *sk, struct rapid_state *st, const struct rapid_stream *of, struct rapid_found found)
 {
-	st->available = found.available;
+	struct rapid *ca = inet_csk_ca(sk);
+
 	if (!st->slow_start) {
 		st->rate = rapid_update(st->rate, found.available, st->sent_ns, (u64)READ_ONCE(tau_ms) * NSEC_PER_MSEC,
 					READ_ONCE(eta));
@@ -275,13 +280,15 @@ static void take_estimate(struct sock *sk, struct rapid_state *st, const struct 
 		st->slow_start = found.excursion == st->n && of->plan.packets < asked_plan(st).packets;
 	}
 	st->rate = clamp_rate(sk, st->rate);
+	WRITE_ONCE(ca->told_rate, st->rate);
+	WRITE_ONCE(ca->told_available, found.available);
 }
 
 /* The oldest p-stream is acknowledged wholly. */
 static void end_samples(struct sock *sk, struct rapid_state *st)
 {
 	const struct rapid_stream *of = stream_of(st, st->head++);
-	enum rapid_verdict verdict = judge(sk, st, of);
+	enum rapid_verdict verdict = judge(st, of);
 	bool slow_start = st->slow_start;
 	struct rapid_found found = {};
 
@@ -478,17 +485,16 @@ static u32 rapid_sndbuf_expand(struct sock *sk)
 /* In the form of BBR's, which ss prints: bw is AB_est, pacing_gain R_avg / AB_est. */
 static size_t rapid_get_info(struct sock *sk, u32 ext, int *attr, union tcp_cc_info *info)
 {
-	const struct rapid_state *st = rapid_state(sk);
-	u64 available;
+	const struct rapid *ca = inet_csk_ca(sk);
+	u64 available = READ_ONCE(ca->told_available), rate = READ_ONCE(ca->told_rate);
 
-	if (!st || !(ext & (1 << (INET_DIAG_BBRINFO - 1) | 1 << (INET_DIAG_VEGASINFO - 1))))
+	if (!(ext & (1 << (INET_DIAG_BBRINFO - 1) | 1 << (INET_DIAG_VEGASINFO - 1))))
 		return 0;
-	available = st->available;
 	info->bbr = (struct tcp_bbr_info) {
 		.bbr_bw_lo = (u32)available,
 		.bbr_bw_hi = (u32)(available >> 32),
 		.bbr_min_rtt = tcp_min_rtt(tcp_sk(sk)),
-		.bbr_pacing_gain = available ? (u32)min_t(u64, div64_u64(st->rate << 8, available), U32_MAX) : 0,
+		.bbr_pacing_gain = available ? (u32)min_t(u64, div64_u64(rate << 8, available), U32_MAX) : 0,
 		.bbr_cwnd_gain = 2 << 8,
 	};
 	*attr = INET_DIAG_BBRINFO;

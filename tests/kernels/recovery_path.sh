@@ -1,5 +1,5 @@
 # Hosts s and r as namespaces, and between them a router m with the bottleneck and a router d that delays packets: 20 Mbit/s, 50 ms.
-#   queue: of the bottleneck, in packets; loss: of netem, such as "loss 1%"
+#   loss: of netem, such as "loss 1%", or nothing
 for ns in s m d r; do
     ip netns add $ns
     ip -n $ns link set lo up
@@ -21,6 +21,6 @@ ip -n d route add 10.0.1.0/24 via 10.0.2.1
 ip -n r route add default via 10.0.3.1
 tc -n m qdisc add dev m1 root handle 1: htb default 1
 tc -n m class add dev m1 parent 1: classid 1:1 htb rate 20mbit quantum 1514
-tc -n m qdisc add dev m1 parent 1:1 handle 2: pfifo limit $queue
+tc -n m qdisc add dev m1 parent 1:1 handle 2: pfifo limit 40
 tc -n d qdisc add dev d1 root netem delay 25ms $loss limit 10000
 tc -n d qdisc add dev d0 root netem delay 25ms limit 10000

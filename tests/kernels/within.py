@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2] / "plugins" / "module_utils"))
@@ -61,6 +62,8 @@ def swap(module: str, rounds: str) -> None:
             brief.use("rapid")
             kept.send_more(64)
             brief.send_more(16)
+            if number % 10 == 0:
+                subprocess.run(["ss", "-tin"], stdout=subprocess.DEVNULL, check=True)
             if number % 50 == 0:
                 # What is in use stays.
                 assert subprocess.run(["rmmod", "tcp_rapid"], capture_output=True, check=False).returncode
@@ -111,4 +114,5 @@ def _slab_kb() -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-    {"route": route, "cbr": cbr, "swap": swap}[sys.argv[1]](*sys.argv[2:])
+    asked: dict[str, Callable[..., None]] = {"route": route, "cbr": cbr, "swap": swap}
+    asked[sys.argv[1]](*sys.argv[2:])
