@@ -37,10 +37,12 @@ insmod ./sch_rapid.ko {parameters}
 """
 LOSS = "tc -n router qdisc replace dev right root netem delay 5ms loss {loss} limit 10000"
 TRANSFER = """
+captures=
 capture() {{
     : >$2.said
     ip netns exec router tcpdump -i $1 -p -n -s 128 -B 8192 -Z root --time-stamp-precision nano -w $2 \
         2>$2.said &
+    captures="$captures $!"
     until grep -q '^tcpdump: listening' $2.said; do sleep 0.1; done
 }}
 {load}
@@ -59,8 +61,8 @@ tc -n router -s -j qdisc show dev right >router.json
 tc -n sender -s -j qdisc show dev out >sender.json
 tc -n sender -s qdisc show dev out
 ip netns exec sender /usr/bin/python3 $HERE/qdisc_stats.py out >rapid.json
-kill $(jobs -p) || true
-wait || true
+kill $captures
+wait
 """
 
 
@@ -158,7 +160,7 @@ def transfer(modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Transfe
         world = WORLD.format(here=HERE, limit=limit, delay_ms=delay_ms, usec_ts=usec_ts, parameters=words)
         load = "insmod ./tcp_rapid.ko" if control == "rapid" else f"modprobe tcp_{control}"
         script = TRANSFER.format(load=load, beside=beside, seconds=seconds, control=control)
-        run(f"{world}\n{path}\n{script}", work, virtual=True, timeout_s=900)
+        run(f"{world}\n{path}\n{script}", work, virtual=True, timeout_s=300)
         found = Found(work)
         print(found.told(f"{control}, {words}"))
         return found
@@ -191,12 +193,14 @@ def test_retransmissions_first_are_rejected_by_the_receiver(buggy: Found) -> Non
     assert buggy.rapid["ts_regressions"] >= budget.rejects
 
 
-@pytest.mark.parametrize("where", ["before", "behind"])
-def test_a_capture_tells_the_same(buggy: Found, where: str) -> None:
-    paws = buggy.paws(where)
-    assert paws.verdict == buggy.budget.verdict
-    assert paws.rejected.total() == pytest.approx(buggy.budget.rejects, rel=0.1)
-    assert paws.first
+def test_a_capture_tells_the_same(buggy: Found) -> None:
+    """Before the path, acknowledgments are a round trip old, and fewer are found."""
+    before, behind = buggy.paws("before"), buggy.paws("behind")
+    assert before.verdict == behind.verdict == buggy.budget.verdict
+    assert behind.rejected.total() == pytest.approx(buggy.budget.rejects, rel=0.05)
+    assert 0 < before.rejected.total() <= behind.rejected.total()
+    assert behind.first
+    assert behind.backwards >= behind.rejected.total()
 
 
 def test_in_order_nothing_is_rejected(fifo: Found) -> None:
@@ -228,11 +232,43 @@ def test_the_queue_sends_at_its_rate_and_keeps_its_limit(fifo: Found, transfer: 
     assert own["drops"] > 0
 
 
+# On from 2 to 4 s and from 6 to 8 s of the transfer.
+ON_OFF = "for _ in 1 2; do sleep 2; ip netns exec router $within cbr 198.18.2.11 {mbit} 2; done &"
+
+
+@pytest.fixture(scope="module")
+def beside_udp(transfer: Transfer) -> Found:
+    """The queue makes the gaps, as the original's did; what is lost is lost to UDP."""
+    return transfer("buggy", path="", limit=100, beside=ON_OFF.format(mbit=50), gap=1, rate=0)
+
+
+def test_beside_udp_that_comes_and_goes(beside_udp: Found, transfer: Transfer) -> None:
+    """Drops are also of UDP, which nobody counts here: there are as many retransmissions even so."""
+    budget = beside_udp.budget
+    assert budget.rejects > 0
+    assert budget.retransmits > 3 * budget.drops > 0
+    assert beside_udp.paws("behind").verdict == "overtaken"
+    in_order = transfer("fifo", path="", limit=100, beside=ON_OFF.format(mbit=50), gap=1, rate=0)
+    assert (in_order.budget.rejects, in_order.budget.verdict) == (0, "not overtaken")
+    assert 0 < in_order.budget.retransmits <= in_order.budget.drops
+    assert in_order.paws("behind").backwards == 0
+
+
+@pytest.mark.parametrize("queue", ["buggy", "fifo"])
+def test_rapid(transfer: Transfer, queue: str) -> None:
+    """Its gaps are those of the queue, and only its receiver has timestamps in microseconds."""
+    found = transfer(queue, "rapid", usec_ts="receiver", gap=1, rate=0)
+    told = ("overtaken", "overtaken") if queue == "buggy" else ("not overtaken", "not overtaken")
+    assert (found.budget.verdict, found.paws("behind").verdict) == told
+
+
 CHURN = """
 tc -n router qdisc replace dev right root pfifo
 ip netns exec receiver iperf3 -s -p 5201 >server.said &
+server=$!
 sleep 0.5
 ip netns exec sender iperf3 -c 198.18.2.11 -p 5201 -t 600 -b 20M >client.said 2>&1 &
+client=$!
 rmmod sch_rapid
 sleep 0.5
 i=0
@@ -245,8 +281,8 @@ while [ $i -lt 1000 ]; do
     rmmod sch_rapid
     i=$((i + 1))
 done
-kill $(jobs -p) || true
-wait || true
+kill $client $server
+wait
 echo loaded $i times
 """
 
