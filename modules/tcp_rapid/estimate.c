@@ -26,26 +26,28 @@ static bool spike_at(const struct rapid_samples *of, u32 i, u32 spike_ns)
 	return (u64)of->received_ns[i] > (u64)of->received_ns[i - 1] + spike_ns;
 }
 
-/* A packet that waited, for an interrupt or behind other traffic, has a long gap before it and short ones after it, until the
- * next that did: their mean is what they would have been. After the last one nothing tells how far that reaches.
+/* A packet that was held up, by an interrupt or behind other traffic, has a long gap before it and short ones after it. Their
+ * mean is what they would have been: as far as the delay has been made up for, or to the next such packet.
  */
 static void level_spikes(struct rapid_samples *of, u32 spike_ns)
 {
-	u32 i = 1, to;
+	u32 i, to;
+	s64 late;
 
-	while (i < of->n) {
-		if (!spike_at(of, i, spike_ns)) {
-			i++;
+	for (i = 1; i < of->n; i = to) {
+		to = i + 1;
+		if (!spike_at(of, i, spike_ns))
 			continue;
+		late = (s64)of->received_ns[i] - of->sent_ns[i];
+		while (late > 0 && to < of->n && (to == i + 1 || !spike_at(of, to, spike_ns))) {
+			late += (s64)of->received_ns[to] - of->sent_ns[to];
+			to++;
 		}
-		for (to = i + 1; to < of->n && (to == i + 1 || !spike_at(of, to, spike_ns)); to++)
-			;
-		if (to == of->n)
+		if (late > 0 && to == of->n)
 			return;
 		fill(of->sent_ns, i, to, mean(of->sent_ns, i, to));
 		fill(of->received_ns, i, to, mean(of->received_ns, i, to));
 		fill(of->bytes, i, to, mean(of->bytes, i, to));
-		i = to;
 	}
 }
 

@@ -79,7 +79,7 @@ enum rapid_verdict {
 	RAPID_LOST,	/* less than 3/4 of it can be compared */
 	RAPID_SLOW,	/* sent at less than half its rate: there was no data, or no window */
 	RAPID_CLOCK,	/* the receiver's timestamps are no microseconds */
-	RAPID_BURSTS,	/* fq paces the socket: many packets are sent at the rate of one */
+	RAPID_BURSTS,	/* many packets were sent with the gap of one, as where the qdisc fq paces */
 };
 
 /* A p-stream on its way: sequence numbers before its first and after its last byte, how it was planned. */
@@ -91,6 +91,7 @@ struct rapid_stream {
 	struct rapid_plan plan;
 	bool complete;	/* all of it is sent: end is known */
 	bool broken;
+	bool bursts;
 };
 
 struct rapid_state {
@@ -207,6 +208,8 @@ static void plan_packet(struct sock *sk, struct rapid_state *st)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
+	if (st->sending && st->planned && after(tp->snd_nxt, st->planned_seq + tp->mss_cache))
+		stream_of(st, st->tail - 1)->bursts = true;
 	st->planned_seq = tp->snd_nxt;
 	st->planned = true;
 	if (st->sending && st->packet == stream_of(st, st->tail - 1)->plan.packets)
@@ -249,11 +252,11 @@ static void set_cwnd(struct sock *sk, const struct rapid_state *st)
 	tcp_snd_cwnd_set(tp, (u32)clamp_t(u64, in_flight, 4 * asked_plan(st).packets, tp->snd_cwnd_clamp));
 }
 
-static enum rapid_verdict judge(const struct sock *sk, const struct rapid_state *st, const struct rapid_stream *of)
+static enum rapid_verdict judge(const struct rapid_state *st, const struct rapid_stream *of)
 {
 	u64 planned_ns = div64_u64((u64)of->plan.packets * of->segment * NSEC_PER_SEC, of->rate);
 
-	if (READ_ONCE(sk->sk_pacing_status) == SK_PACING_FQ)
+	if (of->bursts)
 		return RAPID_BURSTS;
 	if (of->broken || !st->n || st->bytes * 4 < (u64)(of->end - of->start) * 3)
 		return RAPID_LOST;
@@ -281,7 +284,7 @@ static void take_estimate(struct sock *sk, struct rapid_state *st, const struct 
 static void end_samples(struct sock *sk, struct rapid_state *st)
 {
 	const struct rapid_stream *of = stream_of(st, st->head++);
-	enum rapid_verdict verdict = judge(sk, st, of);
+	enum rapid_verdict verdict = judge(st, of);
 	bool slow_start = st->slow_start;
 	struct rapid_found found = {};
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.kernels
 HERE = Path(__file__).parent
 SOURCE = REPOSITORY / "modules" / "tcp_rapid"
 CAPACITY = 100e6 * 1448 / 1514  # of payload, bit/s, on Ethernet of 100 Mbit/s
-TRACED = re.compile(r" (pstream|sample): (.*)$", re.MULTILINE)
+TRACED = re.compile(r" ([0-9.]+): (pstream|sample): (.*)$")
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +45,16 @@ def transfer(
     delay_ms: int = 20,
     parameters: str = "",
     samples: bool = False,
+    also: str = "",
 ) -> Traced:
-    """One flow over the path of path.sh."""
+    """One flow over the path of path.sh, to which `also` may do more."""
     (work / module.name).write_bytes(module.read_bytes())
     cross = f"ip netns exec router $within cbr 198.18.2.11 {cross_mbit} {seconds + 1} &" if cross_mbit else ""
     said = uml.run(
         f"""
         HERE={HERE} RATE_MBIT={rate_mbit} QUEUE=200 BURST=1600 DELAY_MS={delay_ms}
         . $HERE/path.sh
+        {also}
         insmod ./{module.name} {parameters}
         cd /sys/kernel/tracing
         echo mono >trace_clock
@@ -82,10 +84,9 @@ def transfer(
     for line in trace.splitlines():
         if not (found := TRACED.search(line)):
             continue
-        time_s = float(line.partition(":")[0].split()[-1])
-        words = dict(word.split("=") for word in found[2].split())
-        row = {key: int(value) if value.isdigit() else value for key, value in words.items()}
-        rows[found[1]].append({"time_s": time_s} | row)
+        words = dict(word.split("=") for word in found[3].split())
+        row: dict[str, object] = {k: int(v) if v.isdigit() else v for k, v in words.items()}
+        rows[found[2]].append({"time_s": float(found[1]), **row})
     return Traced(pl.DataFrame(rows["pstream"]), pl.DataFrame(rows["sample"]), said)
 
 
@@ -126,8 +127,34 @@ def test_half_of_it_is_found_where_half_is_taken(module: Path, tmp_path: Path) -
     assert streams["rate_bps"].median() == pytest.approx(CAPACITY / 2, rel=0.1)
 
 
+@pytest.mark.parametrize("policy", [0, 2])
+def test_single_losses_take_no_bandwidth(module: Path, tmp_path: Path, policy: int) -> None:
+    """Of 0.1 %: on a path of 20 ms Reno would have 15 Mbit/s."""
+    loss = "tc -n sender qdisc add dev out root netem loss 0.1% delay 1ms limit 10000"
+    traced = transfer(module, tmp_path, seconds=8, also=loss, parameters=f"loss_policy={policy}")
+    streams = settled(traced)
+    assert streams["rate_bps"].median() == pytest.approx(CAPACITY, rel=0.1)
+    assert streams.filter(pl.col("ca_state") >= 3, verdict="estimated").is_empty() == (policy == 0)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "also"),
+    [
+        ("clock", "ip -n receiver route replace 198.18.1.0/24 via 198.18.2.1 dev in quickack 1"),
+        ("bursts", "tc -n sender qdisc add dev out root fq"),
+    ],
+)
+def test_what_it_needs_and_does_not_have_is_named(
+    module: Path, tmp_path: Path, verdict: str, also: str
+) -> None:
+    streams = settled(transfer(module, tmp_path, seconds=4, also=also))
+    assert streams["verdict"].unique().to_list() == [verdict]
+
+
 def test_sockets_tell_the_estimate(idle: Traced) -> None:
-    assert re.search(r"rapid .* bbr:\(bw:\d+\.?\d*Mbps,mrtt:2\d", idle.said), idle.said
+    assert re.search(r" rapid .* bbr:\(bw:9\d[0-9.]*bps,mrtt:20[0-9.]*,pacing_gain:[01]", idle.said), (
+        idle.said
+    )
 
 
 def test_it_can_be_swapped_and_unloaded_under_traffic(module: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2] / "plugins" / "module_utils"))
@@ -111,4 +112,5 @@ def _slab_kb() -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-    {"route": route, "cbr": cbr, "swap": swap}[sys.argv[1]](*sys.argv[2:])
+    asked: dict[str, Callable[..., None]] = {"route": route, "cbr": cbr, "swap": swap}
+    asked[sys.argv[1]](*sys.argv[2:])
