@@ -54,7 +54,7 @@ ip netns exec receiver iperf3 -s -1 -p 5201 >server.said &
 sleep 0.5
 {beside}
 ip netns exec sender iperf3 -c 198.18.2.11 -p 5201 -t {seconds} -C {control} --json >iperf3.json
-sleep 1
+sleep 3 # in which tcpdump is given the last packets
 for of in sender receiver; do
     ip netns exec $of cat /proc/net/netstat /proc/net/snmp >$of.netstat
 done
@@ -203,13 +203,12 @@ def test_retransmissions_first_are_rejected_by_the_receiver(buggy: Found) -> Non
 
 
 def test_a_capture_tells_the_same(buggy: Found) -> None:
-    """Before the path, acknowledgments are a round trip old, and fewer are found."""
-    before, behind = buggy.paws("before"), buggy.paws("behind")
-    assert before.verdict == behind.verdict == buggy.budget.verdict
-    assert behind.rejected.total() == pytest.approx(buggy.budget.rejects, rel=0.05)
-    assert 0 < before.rejected.total() <= behind.rejected.total()
-    assert behind.first
-    assert behind.backwards >= behind.rejected.total()
+    for where in ("before", "behind"):
+        paws = buggy.paws(where)
+        assert paws.verdict == buggy.budget.verdict
+        assert paws.rejected.total() == pytest.approx(buggy.budget.rejects, rel=0.02)
+        assert paws.backwards >= paws.rejected.total()
+        assert paws.first
 
 
 def test_in_order_nothing_is_rejected(fifo: Found) -> None:
@@ -242,21 +241,22 @@ def test_the_queue_sends_at_its_rate_and_keeps_its_limit(fifo: Found, transfer: 
     assert own["drops"] > 0
 
 
-# Rapid's gaps are those of the queue, as the original's were; only its receiver has timestamps in microseconds.
+# Its gaps are those of the queue, as the original's were; only the receiver's timestamps are microseconds.
 RAPID = {"control": "rapid", "usec_ts": "receiver", "gap": 1, "rate": 0}
 # On from 2 to 4 s and from 6 to 8 s of the transfer, and so on.
-ON_OFF = "for _ in 1 2 3 4; do sleep 2; ip netns exec router $within cbr 198.18.2.11 50 2; done &"
+ON_OFF = "for _ in 1 2 3; do sleep 2; ip netns exec router $within cbr 198.18.2.11 50 2; done &"
 
 
 @pytest.mark.parametrize(("queue", "told"), [("buggy", "overtaken"), ("fifo", "not overtaken")])
 def test_rapid_over_a_path_that_loses(transfer: Transfer, queue: str, told: str) -> None:
-    found = transfer(queue, seconds=24, **RAPID)
+    lossy = "tc -n router qdisc replace dev right root netem delay 5ms loss 0.1% rate 100mbit limit 1000"
+    found = transfer(queue, seconds=12, path=lossy, **RAPID)
     assert (found.budget.verdict, found.paws("behind").verdict) == (told, told)
 
 
 @pytest.mark.parametrize(("queue", "told"), [("buggy", "overtaken"), ("fifo", "not overtaken")])
 def test_rapid_beside_udp_that_comes_and_goes(transfer: Transfer, queue: str, told: str) -> None:
-    found = transfer(queue, seconds=16, path="", room=100, beside=ON_OFF, **RAPID)
+    found = transfer(queue, seconds=12, path="", room=100, beside=ON_OFF, **RAPID)
     assert (found.budget.verdict, found.paws("behind").verdict) == (told, told)
     if queue == "fifo":
         assert found.budget.rejects == found.paws("behind").backwards == 0
@@ -270,7 +270,7 @@ def test_another_rate_path_and_congestion_control(transfer: Transfer, queue: str
     found = transfer(queue, "scalable", path=path, delay_ms=15, rate=60_000_000, seconds=12)
     told = "overtaken" if queue == "buggy" else "not overtaken"
     assert (found.budget.verdict, found.paws("behind").verdict) == (told, told)
-    assert found.paws("behind").rejected.total() == pytest.approx(found.budget.rejects, rel=0.05)
+    assert found.paws("behind").rejected.total() == pytest.approx(found.budget.rejects, rel=0.02)
 
 
 CHURN = """

@@ -232,6 +232,7 @@ def test_the_budget_of_what_was_sent_again(on_off: Path) -> None:
     shown = CrossTraffic(on_off).shown
     rows = {row[0]: row[2:] for row in cells(shown.sent_again().data)}
     total = pl.read_parquet(shown.dir / "snmp.parquet").filter(name="TcpRetransSegs")["total"].max()
+    assert isinstance(total, int)
     assert shown.budget == analysis.Budget(total, total, 0, 0)
     assert rows["sent again"] == rows["dropped on the way"] == [str(total), "100 %"]
     assert rows["residual"] == ["0", "0"]

@@ -25,6 +25,7 @@ _NEVER = np.iinfo(np.int64).min // 2  # less than any number, with room for diff
 
 Verdict = Literal["overtaken", "not overtaken", "unexplained"]
 Key = tuple[Any, ...]
+Suspect = tuple[int, int, int, int, int]  # edge, tsval, at, by_at, step
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -77,9 +78,11 @@ class _Way:
     tsval: int | None = None
     newest: int = _NEVER  # tsval so far
     acked: int = _NEVER
+    next: int = _NEVER  # what the receiver waits for
+    beyond: dict[int, int] = field(default_factory=dict)  # begin and end of what it has behind that
     ts_recent: int = _NEVER
     ts_recent_at: int = -1
-    suspects: pl.DataFrame | None = None
+    suspects: list[Suspect] = field(default_factory=list)
 
     def forget(self, opened: int) -> None:
         self.__init__(opened)  # type: ignore[misc]
@@ -89,10 +92,10 @@ class _Way:
 class Paws:
     """What receivers behind a capture make of the timestamps that they are sent.
 
-    A receiver takes the timestamp of a segment that begins no later than what it has acknowledged, and
-    rejects data with one that is older by more than a tick. Here its acknowledgments are those captured so
-    far. That a segment was rejected is sure when the same data comes once more with a newer timestamp before
-    it is acknowledged; others do not count.
+    A receiver takes the timestamp of a segment that begins no later than what it waits for, and rejects data
+    with one that is older by more than a tick. Here it gets what was captured, and has what it acknowledges.
+    That a segment was rejected is sure when the same data comes once more with a newer timestamp before it is
+    acknowledged; others do not count.
 
     ``segments`` have data and timestamps; ``backwards`` of them have an older timestamp than one before;
     ``rejected`` are by connection, and ``steps`` by how many ticks their timestamps are older.
@@ -139,30 +142,22 @@ class Paws:
         if stamped.any():
             tsval[stamped] = _unwrapped(rows["tsval"].to_numpy()[stamped].astype(np.int64), way.tsval)
             way.tsval = int(tsval[stamped][-1])
-        at = rows["at"].to_numpy()
         data = stamped & (rows["payload_bytes"].to_numpy() > 0)
         newest = _highest(tsval, way.newest)
+        way.newest = int(newest[-1])
         self.segments += int(data.sum())
         self.backwards += int((data & (tsval < newest)).sum())
 
-        ts_recent = _highest(np.where(stamped & (edge <= acked), tsval, _NEVER), way.ts_recent)
-        taken = ts_recent > np.concatenate(([way.ts_recent], ts_recent[:-1]))
-        taken_at = _highest(np.where(taken, at, -1), way.ts_recent_at)  # places only grow
-        way.newest, way.ts_recent, way.ts_recent_at = int(newest[-1]), int(ts_recent[-1]), int(taken_at[-1])
+        end = edge + rows["payload_bytes"].to_numpy()
+        columns = {"own": own, "edge": edge, "end": end, "tsval": tsval, "at": rows["at"], "acked": acked}
+        arrived = pl.DataFrame(columns)
+        if suspects := way.suspects + _rejected(way, arrived):
+            self._confirm(key, way, suspects, arrived.filter(pl.Series(data)))
 
-        sent = pl.DataFrame({"edge": edge, "tsval": tsval, "acked": acked, "at": at}).filter(pl.Series(data))
-        step = ts_recent - tsval
-        older = data & (step > PAWS_WINDOW)
-        suspects = pl.DataFrame(
-            {"edge": edge, "tsval": tsval, "at": at, "by_at": taken_at, "step": step}
-        ).filter(pl.Series(older))
-        if way.suspects is not None:
-            suspects = pl.concat([way.suspects, suspects])
-        self._confirm(key, way, suspects, sent)
-
-    def _confirm(self, key: Key, way: _Way, suspects: pl.DataFrame, sent: pl.DataFrame) -> None:
+    def _confirm(self, key: Key, way: _Way, suspects: list[Suspect], sent: pl.DataFrame) -> None:
+        found = pl.DataFrame(suspects, schema=["edge", "tsval", "at", "by_at", "step"], orient="row")
         again = (
-            suspects.join(sent, on="edge", suffix="_again")
+            found.join(sent, on="edge", suffix="_again")
             .filter(
                 pl.col("at_again") > pl.col("at"),
                 pl.col("tsval_again") > pl.col("tsval"),
@@ -172,8 +167,8 @@ class Paws:
             .sort("at")
         )
         # What is acknowledged without having come again was accepted.
-        left = suspects.filter(pl.col("edge") >= way.acked).join(again, on="at", how="anti")
-        way.suspects = left if left.height else None
+        left = found.filter(pl.col("edge") >= way.acked).join(again, on="at", how="anti")
+        way.suspects = left.rows()
         if again.is_empty():
             return
         self.rejected[key] += again.height
@@ -181,6 +176,31 @@ class Paws:
         begin = again.row(0, named=True)
         if self.first is None or begin["at"] < self.first.at:
             self.first = Overtaken(begin["at"], begin["by_at"], begin["step"])
+
+
+def _rejected(way: _Way, arrived: pl.DataFrame) -> list[Suspect]:
+    """Data whose timestamp is too old for the receiver of a way, which becomes what they leave it as."""
+    found: list[Suspect] = []
+    expected, beyond, ts_recent, ts_recent_at = way.next, way.beyond, way.ts_recent, way.ts_recent_at
+    for own, edge, end, tsval, at, _ in arrived.iter_rows():
+        if not own:
+            if edge > expected:  # it has what was not captured
+                expected = edge
+                beyond = {begin: behind for begin, behind in beyond.items() if begin >= expected}
+        elif tsval != _NEVER and ts_recent - tsval > PAWS_WINDOW:
+            if end > edge:
+                found.append((edge, tsval, at, ts_recent_at, ts_recent - tsval))
+        elif edge > expected:
+            if end > edge:
+                beyond[edge] = end
+        else:
+            if tsval > ts_recent:
+                ts_recent, ts_recent_at = tsval, at
+            expected = max(expected, end)
+        while expected in beyond:
+            expected = beyond.pop(expected)
+    way.next, way.beyond, way.ts_recent, way.ts_recent_at = expected, beyond, ts_recent, ts_recent_at
+    return found
 
 
 def _back(key: Key) -> Key:

@@ -152,7 +152,7 @@ class Rejects(Report):
         return (
             f"{html.table(head, rows)}{shown}"
             '<p class="note">Rejected by a receiver that does with the captured headers what RFC 7323 asks '
-            "for: it takes the timestamp of a segment that begins no later than what is acknowledged, and "
+            "for: it takes the timestamp of a segment that begins no later than what it waits for, and "
             "rejects data with one that is older by more than a tick. Those count which came again later "
             "with a newer one; before the path they may have been dropped on it.</p>"
         )
