@@ -242,7 +242,7 @@ def test_the_queue_sends_at_its_rate_and_keeps_its_limit(fifo: Found, transfer: 
 
 
 # Its gaps are those of the queue, as the original's were; only the receiver's timestamps are microseconds.
-RAPID = {"control": "rapid", "usec_ts": "receiver", "gap": 1, "rate": 0}
+RAPID = {"control": "rapid", "usec_ts": "receiver", "gap": 1}
 # On from 2 to 4 s and from 6 to 8 s of the transfer, and so on.
 ON_OFF = "for _ in 1 2 3; do sleep 2; ip netns exec router $within cbr 198.18.2.11 50 2; done &"
 
@@ -256,11 +256,11 @@ def test_rapid_over_a_path_that_loses(transfer: Transfer, queue: str, told: str)
 
 @pytest.mark.parametrize(("queue", "told"), [("buggy", "overtaken"), ("fifo", "not overtaken")])
 def test_rapid_beside_udp_that_comes_and_goes(transfer: Transfer, queue: str, told: str) -> None:
-    found = transfer(queue, seconds=12, path="", room=100, beside=ON_OFF, **RAPID)
+    found = transfer(queue, seconds=12, path="", beside=ON_OFF, **RAPID)
     assert (found.budget.verdict, found.paws("behind").verdict) == (told, told)
     if queue == "fifo":
         assert found.budget.rejects == found.paws("behind").backwards == 0
-        assert found.budget.retransmits == found.budget.drops > 0
+        assert found.budget.retransmits == pytest.approx(found.budget.drops, rel=0.02)
 
 
 @pytest.mark.parametrize("queue", ["buggy", "fifo"])
