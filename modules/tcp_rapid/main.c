@@ -96,7 +96,6 @@ struct rapid_stream {
 
 struct rapid_state {
 	u64 rate;		/* R_avg */
-	u64 available;		/* newest AB_est, 0 without one */
 
 	/* Of the packet that is next. Its gap is planned once, however often TCP asks. */
 	u32 planned_seq;
@@ -129,6 +128,8 @@ struct rapid_state {
 
 struct rapid {
 	struct rapid_state *state;	/* NULL: no memory for it */
+	/* For rapid_get_info(), which comes without the socket's lock: the state may be freed meanwhile. */
+	u64 told_rate, told_available;
 };
 
 static struct rapid_state *rapid_state(const struct sock *sk)
@@ -269,7 +270,8 @@ static enum rapid_verdict judge(const struct rapid_state *st, const struct rapid
 
 static void take_estimate(struct sock *sk, struct rapid_state *st, const struct rapid_stream *of, struct rapid_found found)
 {
-	st->available = found.available;
+	struct rapid *ca = inet_csk_ca(sk);
+
 	if (!st->slow_start) {
 		st->rate = rapid_update(st->rate, found.available, st->sent_ns, (u64)READ_ONCE(tau_ms) * NSEC_PER_MSEC,
 					READ_ONCE(eta));
@@ -278,6 +280,8 @@ static void take_estimate(struct sock *sk, struct rapid_state *st, const struct 
 		st->slow_start = found.excursion == st->n && of->plan.packets < asked_plan(st).packets;
 	}
 	st->rate = clamp_rate(sk, st->rate);
+	WRITE_ONCE(ca->told_rate, st->rate);
+	WRITE_ONCE(ca->told_available, found.available);
 }
 
 /* The oldest p-stream is acknowledged wholly. */
@@ -481,17 +485,16 @@ static u32 rapid_sndbuf_expand(struct sock *sk)
 /* In the form of BBR's, which ss prints: bw is AB_est, pacing_gain R_avg / AB_est. */
 static size_t rapid_get_info(struct sock *sk, u32 ext, int *attr, union tcp_cc_info *info)
 {
-	const struct rapid_state *st = rapid_state(sk);
-	u64 available;
+	const struct rapid *ca = inet_csk_ca(sk);
+	u64 available = READ_ONCE(ca->told_available), rate = READ_ONCE(ca->told_rate);
 
-	if (!st || !(ext & (1 << (INET_DIAG_BBRINFO - 1) | 1 << (INET_DIAG_VEGASINFO - 1))))
+	if (!(ext & (1 << (INET_DIAG_BBRINFO - 1) | 1 << (INET_DIAG_VEGASINFO - 1))))
 		return 0;
-	available = st->available;
 	info->bbr = (struct tcp_bbr_info) {
 		.bbr_bw_lo = (u32)available,
 		.bbr_bw_hi = (u32)(available >> 32),
 		.bbr_min_rtt = tcp_min_rtt(tcp_sk(sk)),
-		.bbr_pacing_gain = available ? (u32)min_t(u64, div64_u64(st->rate << 8, available), U32_MAX) : 0,
+		.bbr_pacing_gain = available ? (u32)min_t(u64, div64_u64(rate << 8, available), U32_MAX) : 0,
 		.bbr_cwnd_gain = 2 << 8,
 	};
 	*attr = INET_DIAG_BBRINFO;

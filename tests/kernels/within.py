@@ -62,6 +62,8 @@ def swap(module: str, rounds: str) -> None:
             brief.use("rapid")
             kept.send_more(64)
             brief.send_more(16)
+            if number % 10 == 0:
+                subprocess.run(["ss", "-tin"], stdout=subprocess.DEVNULL, check=True)
             if number % 50 == 0:
                 # What is in use stays.
                 assert subprocess.run(["rmmod", "tcp_rapid"], capture_output=True, check=False).returncode

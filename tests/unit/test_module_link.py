@@ -110,7 +110,7 @@ def execute(
         case ["ip", "route", "replace", to, "via", via, "dev", _, *options]:
             bare = {"0.0.0.0/0": "default"}.get(to, to.removesuffix("/32"))
             table[:] = [route for route in table if route["dst"] != bare]
-            words = {"quickack": {"quickack": 1}, "features": {"features": "0x10"}}
+            words: dict[str, dict[str, Any]] = {"quickack": {"quickack": 1}, "features": {"features": "0x10"}}
             metrics = [word for option in options[::2] for word in words[option].items()]
             table.append({"dst": bare, "gateway": via} | ({"metrics": [dict(metrics)]} if metrics else {}))
         case ["tc", "qdisc", "replace", "dev", _, "root", kind, *limit] if root:

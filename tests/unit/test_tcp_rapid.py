@@ -266,6 +266,22 @@ def test_a_connection_comes_to_what_cross_traffic_leaves(
     assert settled[100] == pytest.approx((1 - cross) * RATE, rel=0.1)
 
 
+@pytest.mark.parametrize("cross", [0.0, 0.5])
+def test_noise_of_the_receiver_s_clock_is_borne(rapid: ctypes.CDLL, cross: float) -> None:
+    """Of 20 us, which is a sixth of a packet's time on the path."""
+    queue, rate, now, rng = Queue(cross=cross), 0.1 * RATE, 1e6, random.Random(2)
+    rates = []
+    for _ in range(300):
+        sent, received, end = p_stream(rapid, queue, rate, now)
+        late = [rng.gauss(0, 20_000) for _ in range(65)]
+        noisy = [max(0, round(gap + late[i + 1] - late[i])) for i, gap in enumerate(received)]
+        available = estimate(rapid, [sent, noisy], denoise=SPIKE_EWMA).available
+        rate = rapid.rapid_update(int(rate), int(available), int(end - now), 200_000_000, 3)
+        now = end
+        rates.append(rate)
+    assert sorted(rates[150:])[75] == pytest.approx((1 - cross) * RATE, rel=0.1)
+
+
 @pytest.mark.parametrize("denoise", [EWMA, SPIKE_EWMA])
 def test_it_follows_when_half_of_the_path_is_taken_and_given_back(rapid: ctypes.CDLL, denoise: int) -> None:
     queue, rate, now = Queue(), 0.9 * RATE, 1e6
