@@ -17,7 +17,19 @@ import polars as pl
 # leave less than this share of them unexplained.
 MOST_PER_DROP, MOST_UNEXPLAINED = 3, 0.1
 PAWS_WINDOW = 1  # ticks by which a timestamp may be older: TCP_PAWS_WINDOW, include/net/tcp.h
-COLUMNS = ("at", "src", "src_port", "dst", "dst_port", "seq", "ack", "flags", "payload_bytes", "tsval")
+COLUMNS = (
+    "at",
+    "src",
+    "src_port",
+    "dst",
+    "dst_port",
+    "seq",
+    "ack",
+    "flags",
+    "payload_bytes",
+    "tsval",
+    "dsack",
+)
 _SYN, _RST, _ACK = 2, 4, 16
 _NEVER = -(1 << 62)  # less than any number without wraps
 
@@ -116,12 +128,14 @@ class Paws:
     acknowledged; others do not count.
 
     ``segments`` have data and timestamps; ``again`` of them nothing beyond what was sent before, and
-    ``backwards`` an older timestamp than one before. ``rejected`` are by connection, and ``steps`` by how
+    ``backwards`` an older timestamp than one before. ``duplicates`` are what receivers say that they got
+    twice (D-SACK). ``rejected`` are by connection, and ``steps`` by how
     many ticks their timestamps are older. What was dropped before it came to the capture is in none of them.
     """
 
     segments: int = 0
     again: int = 0
+    duplicates: int = 0
     backwards: int = 0
     rejected: Counter[Connection] = field(default_factory=Counter)
     steps: Counter[int] = field(default_factory=Counter)
@@ -132,12 +146,13 @@ class Paws:
     def verdict(self) -> Verdict:
         """That of a :class:`Budget` of what was captured, in which all else that came again was dropped."""
         rejects = self.rejected.total()
-        return Budget(self.again, max(self.again - rejects, 0), rejects, 0).verdict
+        drops = max(self.again - rejects - self.duplicates, 0)
+        return Budget(self.again, drops, rejects, self.again - rejects - drops).verdict
 
     def feed(self, segments: pl.DataFrame) -> None:
         """The next segments of a capture, of all connections, as :meth:`Capture.segments` has them."""
         rows = segments.filter(pl.col("flags") & _RST == 0).select(COLUMNS)
-        for at, src, src_port, dst, dst_port, seq, ack, flags, payload, tsval in rows.iter_rows():
+        for at, src, src_port, dst, dst_port, seq, ack, flags, payload, tsval, dsack in rows.iter_rows():
             opens = flags & (_SYN | _ACK) == _SYN
             way = self._ways.get((src, src_port, dst, dst_port))
             if way is None or (opens and seq != way.opened):  # ports may serve one connection after another
@@ -149,6 +164,7 @@ class Paws:
             self._sent(way, at, seq, payload, tsval)
             if flags & _ACK:
                 way.back.acknowledge(ack)
+                self.duplicates += dsack
         for way in self._ways.values():
             if way.suspects:  # what is acknowledged without having come again was accepted
                 way.suspects = {begin: of for begin, of in way.suspects.items() if begin >= way.acked}
