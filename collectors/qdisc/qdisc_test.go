@@ -303,7 +303,7 @@ func readSettings(t *testing.T, asked string, options []byte) map[string]float64
 
 // TestLayouts: where members of 8 bytes begin, and where structures end, in Linux 6.1.
 func TestLayouts(t *testing.T) {
-	for kind, want := range map[string]int{"codel": 36, "fq_codel": 40, "pie": 40, "fq_pie": 36, "red": 16, "sfb": 36, "htb": 20, "dualpi2": 48} {
+	for kind, want := range map[string]int{"codel": 36, "fq_codel": 40, "pie": 40, "fq_pie": 36, "red": 16, "sfb": 36, "htb": 20, "dualpi2": 48, "rapid": 40} {
 		last := extras[kind][len(extras[kind])-1]
 		if last.offset+last.width != want {
 			t.Errorf("%s ends at %d, not %d", kind, last.offset+last.width, want)

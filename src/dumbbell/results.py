@@ -128,13 +128,15 @@ def tcp_beside_udp(source: Source) -> Iterator[Cells]:
 
 def rejects(source: Source) -> Iterator[Cells]:
     """What TCP sent again beside UDP, and why."""
-    points = [point for point in source.points("on_off_udp", Beside) if point.has_both and point.row]
-    for point in sorted(points, key=_asked_bps):
+    scenarios = ("on_off_udp", "rapid_beside_udp")
+    points = [point for name in scenarios for point in source.points(name, Beside)]
+    for point in sorted((one for one in points if one.has_both and one.row), key=_asked_bps):
         (flow,), _ = point.ends
+        queue = point.plan.hosts[flow.src_host].state.modules.get("sch_rapid", {}).get("queue")
         budget, udp = point.budget, point.dropped_udp
         counts = (budget.retransmits, budget.drops + udp, udp, budget.rejects)
         yield [
-            flow.congestion_control or "TCP",
+            ", ".join(filter(None, (flow.congestion_control or "TCP", queue))),
             human(_asked_bps(point), "bps"),
             *(f"{count:.0f}" for count in counts),
         ]

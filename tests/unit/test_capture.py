@@ -54,6 +54,32 @@ def tsval(segment: Segment) -> int | None:
     return next((TSVAL.get(name) for name, options in OPTIONS.items() if options == segment.options), None)
 
 
+def dsack(segment: Segment) -> bool:
+    """The only block with both edges begins at 66051."""
+    return segment.options == OPTIONS["before a SACK"] and (66051 - segment.ack) % 2**32 >= 2**31
+
+
+@pytest.mark.parametrize(
+    ("blocks", "twice"),
+    [
+        ((500, 600), True),
+        ((1100, 1200), False),
+        ((2**32 - 5, 7), True),
+        ((1100, 1200, 1100, 1300), True),
+        ((1100, 1200, 1000, 1200), True),
+        ((1100, 1200, 1150, 1300), False),
+        ((1100, 1200, 3000, 4000), False),
+    ],
+)
+def test_data_that_came_twice_is_told_by_the_first_block(
+    tmp_path: Path, blocks: tuple[int, ...], twice: bool
+) -> None:
+    option = bytes([1, 1, 5, 2 + 4 * len(blocks)]) + b"".join(n.to_bytes(4, "big") for n in blocks)
+    segment = Segment(0, "10.0.0.1", 1, "10.0.0.2", 2, 3, 1000, options=stamps(5) + option)
+    (found,) = Capture.open(write(tmp_path / "x.pcap", [(0, frame(segment))])).segments()
+    assert found.select("tsval", "dsack").rows() == [(5, twice)]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(segments(), max_size=12), st.booleans(), st.booleans(), st.integers(40, 600))
 def test_every_field_is_as_it_was_written(
@@ -71,7 +97,7 @@ def test_every_field_is_as_it_was_written(
     assert found.drop("at").rows() == [
         (
             *(s.unix_ns // tick * tick, s.src, s.src_port, s.dst, s.dst_port),
-            *(s.seq, s.ack, s.flags, s.payload, tsval(s)),
+            *(s.seq, s.ack, s.flags, s.payload, tsval(s), dsack(s)),
         )
         for s in written
     ]

@@ -232,6 +232,7 @@ def test_the_budget_of_what_was_sent_again(on_off: Path) -> None:
     shown = CrossTraffic(on_off).shown
     rows = {row[0]: row[2:] for row in cells(shown.sent_again().data)}
     total = pl.read_parquet(shown.dir / "snmp.parquet").filter(name="TcpRetransSegs")["total"].max()
+    assert isinstance(total, int)
     assert shown.budget == analysis.Budget(total, total, 0, 0)
     assert rows["sent again"] == rows["dropped on the way"] == [str(total), "100 %"]
     assert rows["residual"] == ["0", "0"]
@@ -245,7 +246,7 @@ def test_captures_show_who_was_overtaken(on_off: Path, tmp_path: Path) -> None:
         if path.name != "raw":
             (tmp_path / path.name).symlink_to(path)
     assert cells(CrossTraffic(tmp_path).shown.overtaken().data) == [
-        [f"router {dev}", f"[Errno 2] No such file or directory: &#x27;{path}&#x27;", "", "", ""]
+        [f"router {dev}", f"[Errno 2] No such file or directory: &#x27;{path}&#x27;", "", "", "", ""]
         for dev in ("vec1", "vec2")
         for path in [tmp_path / f"raw/router/measurement/capture-{dev}.pcap"]
     ]
@@ -261,8 +262,8 @@ def test_captures_show_who_was_overtaken(on_off: Path, tmp_path: Path) -> None:
     write(folder / "capture-vec2.pcap", [(s.unix_ns, frame(s)) for s in segments[:3]])
     page = CrossTraffic(tmp_path).shown.overtaken().data
     assert cells(page) == [
-        ["router vec1", "3", "1", "1", "overtaken"],
-        ["router vec2", "2", "1", "0", "not overtaken"],
+        ["router vec1", "3", "1", "1", "1", "overtaken"],
+        ["router vec2", "2", "0", "1", "0", "not overtaken"],
         ["12", "1"],
     ]
     assert (

@@ -165,6 +165,21 @@ def test_traces_are_of_every_host_and_ebpf_where_tcp_is_sampled(tmp_path: Path) 
     )
 
 
+def test_a_senders_qdisc_that_counts_is_sampled(tmp_path: Path) -> None:
+    flows = {"f": TCP}
+    asked = {
+        "senders": {"qdisc": "rapid"},
+        "testbed": {"modules": {"sch_rapid": {"queue": "buggy", "gap": True}}},
+    }
+    for hosts, sampled in ((asked, {"router", "sender1"}), ({"senders": {"qdisc": "fq"}}, {"router"})):
+        point = only(tmp_path, scenario(flows, hosts=hosts))
+        parts = point.phase("measurement").hosts
+        assert {host for host, part in parts.items() if part.sample.qdisc} == sampled
+    assert only(tmp_path, scenario(flows, hosts=asked)).hosts["sender1"].state.modules == {
+        "sch_rapid": {"gap": "Y", "queue": "buggy"}
+    }
+
+
 def test_captures_are_of_both_sides_of_the_router(tmp_path: Path) -> None:
     flows = {"udp": {"kind": "udp", "from": "senders[1]", "to": "receivers[1]", "rate": "1mbit"}}
     point = only(tmp_path, scenario(flows, sampling={"capture": True}))

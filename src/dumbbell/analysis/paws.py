@@ -8,24 +8,33 @@ of still others, though nothing was lost. Told from counters, and from the heade
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
 import polars as pl
 
 # It is no repair of losses if more than so many are sent again for each packet dropped, and if the causes
 # leave less than this share of them unexplained.
 MOST_PER_DROP, MOST_UNEXPLAINED = 3, 0.1
 PAWS_WINDOW = 1  # ticks by which a timestamp may be older: TCP_PAWS_WINDOW, include/net/tcp.h
-CONNECTION = ["src", "src_port", "dst", "dst_port"]
+COLUMNS = (
+    "at",
+    "src",
+    "src_port",
+    "dst",
+    "dst_port",
+    "seq",
+    "ack",
+    "flags",
+    "payload_bytes",
+    "tsval",
+    "dsack",
+)
 _SYN, _RST, _ACK = 2, 4, 16
-_NEVER = np.iinfo(np.int64).min // 2  # less than any number, with room for differences
+_NEVER = -(1 << 62)  # less than any number without wraps
 
 Verdict = Literal["overtaken", "not overtaken", "unexplained"]
-Key = tuple[Any, ...]
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Connection = tuple[str, int, str, int]  # address and port of the sender, of the receiver
 
 
 @dataclass(frozen=True)
@@ -68,145 +77,136 @@ class Overtaken:
     step: int  # by which its timestamp is older, in its ticks
 
 
-@dataclass
+@dataclass(slots=True)
 class _Way:
     """What is known of one direction of a connection; numbers do not wrap."""
 
-    opened: int | None = None  # number of the SYN
-    edge: int | None = None  # last sequence number, or the other side's acknowledgment of one
-    tsval: int | None = None
-    newest: int = _NEVER  # tsval so far
+    connection: Connection
+    opened: int | None  # number of the SYN
+    edge: int  # last number in sequence, of a segment or of an acknowledgment
+    tsval: int = 0  # last timestamp
+    newest: int = _NEVER  # timestamp
+    highest: int = _NEVER  # end of what was sent
     acked: int = _NEVER
+    expected: int = _NEVER  # what the receiver waits for
+    beyond: dict[int, int] = field(default_factory=dict)  # begin and end of what it has behind that
     ts_recent: int = _NEVER
     ts_recent_at: int = -1
-    suspects: pl.DataFrame | None = None
+    suspects: dict[int, list[tuple[int, Overtaken]]] = field(default_factory=dict)  # timestamps, by begin
+    back: _Way = field(init=False, repr=False)
 
-    def forget(self, opened: int) -> None:
-        self.__init__(opened)  # type: ignore[misc]
+    def acknowledge(self, number: int) -> None:
+        """The receiver has all before a number."""
+        self.edge = edge = _unwrapped(number, self.edge)
+        self.acked = max(self.acked, edge)
+        if edge > self.expected:  # also what was not captured
+            self.expected = edge
+            self.beyond = {begin: end for begin, end in self.beyond.items() if begin >= edge}
+            self._advance()
+
+    def receive(self, begin: int, end: int) -> None:
+        """The receiver gets data, which may be none."""
+        if begin <= self.expected:
+            if end > self.expected:
+                self.expected = end
+                self._advance()
+        elif end > begin:
+            self.beyond[begin] = end
+
+    def _advance(self) -> None:
+        while self.expected in self.beyond:
+            self.expected = self.beyond.pop(self.expected)
 
 
 @dataclass
 class Paws:
     """What receivers behind a capture make of the timestamps that they are sent.
 
-    A receiver takes the timestamp of a segment that begins no later than what it has acknowledged, and
-    rejects data with one that is older by more than a tick. Here its acknowledgments are those captured so
-    far. That a segment was rejected is sure when the same data comes once more with a newer timestamp before
-    it is acknowledged; others do not count.
+    A receiver takes the timestamp of a segment that begins no later than what it waits for, and rejects data
+    with one that is older by more than a tick. Here it gets what was captured, and has what it acknowledges.
+    That a segment was rejected is sure when the same data comes once more with a newer timestamp before it is
+    acknowledged; others do not count.
 
-    ``segments`` have data and timestamps; ``backwards`` of them have an older timestamp than one before;
-    ``rejected`` are by connection, and ``steps`` by how many ticks their timestamps are older.
+    ``segments`` have data and timestamps; ``again`` of them nothing beyond what was sent before, and
+    ``backwards`` an older timestamp than one before. ``duplicates`` are what receivers say that they got
+    twice (D-SACK). ``rejected`` are by connection, and ``steps`` by how
+    many ticks their timestamps are older. What was dropped before it came to the capture is in none of them.
     """
 
     segments: int = 0
+    again: int = 0
+    duplicates: int = 0
     backwards: int = 0
-    rejected: Counter[Key] = field(default_factory=Counter)
+    rejected: Counter[Connection] = field(default_factory=Counter)
     steps: Counter[int] = field(default_factory=Counter)
     first: Overtaken | None = None
-    _ways: dict[Key, _Way] = field(default_factory=dict)
+    _ways: dict[Connection, _Way] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
-        """In the words of :class:`Budget`."""
-        return "overtaken" if self.rejected else "not overtaken"
+        """That of a :class:`Budget` of what was captured, in which all else that came again was dropped."""
+        rejects = self.rejected.total()
+        drops = max(self.again - rejects - self.duplicates, 0)
+        return Budget(self.again, drops, rejects, self.again - rejects - drops).verdict
 
     def feed(self, segments: pl.DataFrame) -> None:
         """The next segments of a capture, of all connections, as :meth:`Capture.segments` has them."""
-        rows = segments.filter(pl.col("flags") & _RST == 0)
-        nothing = rows.clear()
-        found = rows.partition_by(CONNECTION, as_dict=True)
-        for key in dict.fromkeys([*found, *map(_back, found)]):
-            own, back = found.get(key, nothing), found.get(_back(key), nothing)
-            merged = pl.concat([own.with_columns(own=True), back.with_columns(own=False)]).sort("at")
-            way = self._ways.setdefault(key, _Way())
-            for part in _lives(merged, way):
-                self._feed(key, way, part)
+        rows = segments.filter(pl.col("flags") & _RST == 0).select(COLUMNS)
+        for at, src, src_port, dst, dst_port, seq, ack, flags, payload, tsval, dsack in rows.iter_rows():
+            opens = flags & (_SYN | _ACK) == _SYN
+            way = self._ways.get((src, src_port, dst, dst_port))
+            if way is None or (opens and seq != way.opened):  # ports may serve one connection after another
+                opened = seq if opens else None
+                way = _Way((src, src_port, dst, dst_port), opened, edge=seq)
+                way.back = _Way((dst, dst_port, src, src_port), opened, edge=ack)
+                way.back.back = way
+                self._ways |= {way.connection: way, way.back.connection: way.back}
+            self._sent(way, at, seq, payload, tsval)
+            if flags & _ACK:
+                way.back.acknowledge(ack)
+                self.duplicates += dsack
+        for way in self._ways.values():
+            if way.suspects:  # what is acknowledged without having come again was accepted
+                way.suspects = {begin: of for begin, of in way.suspects.items() if begin >= way.acked}
 
-    def _feed(self, key: Key, way: _Way, rows: pl.DataFrame) -> None:
-        """One direction: segments of its own, and those of the other, which acknowledge."""
-        own = rows["own"].to_numpy()
-        acks = ~own & ((rows["flags"].to_numpy() & _ACK) > 0)
-        used = own | acks
-        rows, own, acks = rows.filter(pl.Series(used)), own[used], acks[used]
-        if rows.is_empty():
-            return
-        edge = _unwrapped(np.where(own, rows["seq"].to_numpy(), rows["ack"].to_numpy()), way.edge)
-        acked = _highest(np.where(acks, edge, _NEVER), way.acked)
-        way.edge, way.acked = int(edge[-1]), int(acked[-1])
+    def _sent(self, way: _Way, at: int, seq: int, payload: int, tsval: int | None) -> None:
+        way.edge = begin = _unwrapped(seq, way.edge)
+        end = begin + payload
+        if tsval is not None:
+            way.tsval = stamp = _unwrapped(tsval, way.tsval) if way.newest > _NEVER else tsval
+            if payload:
+                self.segments += 1
+                self.again += end <= way.highest
+                self.backwards += stamp < way.newest
+                if begin in way.suspects and way.acked <= begin:
+                    self._confirm(way, begin, stamp)
+            way.newest = max(way.newest, stamp)
+            way.highest = max(way.highest, end)
+            if way.ts_recent - stamp > PAWS_WINDOW:
+                if payload:
+                    overtaken = Overtaken(at, way.ts_recent_at, way.ts_recent - stamp)
+                    way.suspects.setdefault(begin, []).append((stamp, overtaken))
+                return
+            if begin <= way.expected and stamp > way.ts_recent:
+                way.ts_recent, way.ts_recent_at = stamp, at
+        way.receive(begin, end)
 
-        stamped = own & rows["tsval"].is_not_null().to_numpy()
-        tsval = np.full(len(edge), _NEVER)
-        if stamped.any():
-            tsval[stamped] = _unwrapped(rows["tsval"].to_numpy()[stamped].astype(np.int64), way.tsval)
-            way.tsval = int(tsval[stamped][-1])
-        at = rows["at"].to_numpy()
-        data = stamped & (rows["payload_bytes"].to_numpy() > 0)
-        newest = _highest(tsval, way.newest)
-        self.segments += int(data.sum())
-        self.backwards += int((data & (tsval < newest)).sum())
-
-        ts_recent = _highest(np.where(stamped & (edge <= acked), tsval, _NEVER), way.ts_recent)
-        taken = ts_recent > np.concatenate(([way.ts_recent], ts_recent[:-1]))
-        taken_at = _highest(np.where(taken, at, -1), way.ts_recent_at)  # places only grow
-        way.newest, way.ts_recent, way.ts_recent_at = int(newest[-1]), int(ts_recent[-1]), int(taken_at[-1])
-
-        sent = pl.DataFrame({"edge": edge, "tsval": tsval, "acked": acked, "at": at}).filter(pl.Series(data))
-        step = ts_recent - tsval
-        older = data & (step > PAWS_WINDOW)
-        suspects = pl.DataFrame(
-            {"edge": edge, "tsval": tsval, "at": at, "by_at": taken_at, "step": step}
-        ).filter(pl.Series(older))
-        if way.suspects is not None:
-            suspects = pl.concat([way.suspects, suspects])
-        self._confirm(key, way, suspects, sent)
-
-    def _confirm(self, key: Key, way: _Way, suspects: pl.DataFrame, sent: pl.DataFrame) -> None:
-        again = (
-            suspects.join(sent, on="edge", suffix="_again")
-            .filter(
-                pl.col("at_again") > pl.col("at"),
-                pl.col("tsval_again") > pl.col("tsval"),
-                pl.col("acked") <= pl.col("edge"),
-            )
-            .unique("at")
-            .sort("at")
-        )
-        # What is acknowledged without having come again was accepted.
-        left = suspects.filter(pl.col("edge") >= way.acked).join(again, on="at", how="anti")
-        way.suspects = left if left.height else None
-        if again.is_empty():
-            return
-        self.rejected[key] += again.height
-        self.steps.update(again["step"].to_list())
-        begin = again.row(0, named=True)
-        if self.first is None or begin["at"] < self.first.at:
-            self.first = Overtaken(begin["at"], begin["by_at"], begin["step"])
+    def _confirm(self, way: _Way, begin: int, stamp: int) -> None:
+        """Data that has come again was rejected, where its timestamp was older."""
+        left = []
+        for suspect in way.suspects.pop(begin):
+            older, overtaken = suspect
+            if older >= stamp:
+                left.append(suspect)
+                continue
+            self.rejected[way.connection] += 1
+            self.steps[overtaken.step] += 1
+            if self.first is None or overtaken.at < self.first.at:
+                self.first = overtaken
+        if left:
+            way.suspects[begin] = left
 
 
-def _back(key: Key) -> Key:
-    return (*key[2:], *key[:2])
-
-
-def _lives(rows: pl.DataFrame, way: _Way) -> Iterator[pl.DataFrame]:
-    """Rows by connection: ports may serve another one, which a SYN with another number begins."""
-    opens = (rows["flags"].to_numpy() & (_SYN | _ACK)) == _SYN
-    begin = 0
-    for i in np.flatnonzero(opens):
-        if (number := int(rows["seq"][int(i)])) != way.opened:
-            yield rows[begin : int(i)]
-            way.forget(number)
-            begin = int(i)
-    yield rows[begin:]
-
-
-def _unwrapped(numbers: np.ndarray[Any, Any], last: int | None) -> Numbers:
-    """Numbers of 32 bits without their wraps, each within half the range of the one before it."""
-    numbers = numbers.astype(np.int64)
-    start = int(numbers[0]) if last is None else last
-    steps = np.diff(numbers, prepend=start)
-    return start + np.cumsum((steps + (1 << 31)) % (1 << 32) - (1 << 31))
-
-
-def _highest(numbers: Numbers, before: int) -> Numbers:
-    """The highest so far."""
-    return np.maximum(np.maximum.accumulate(numbers), before)
+def _unwrapped(number: int, last: int) -> int:
+    """A number of 32 bits without its wraps, within half the range of the last one."""
+    return last + (number - last + (1 << 31)) % (1 << 32) - (1 << 31)

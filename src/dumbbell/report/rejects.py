@@ -143,18 +143,20 @@ class Rejects(Report):
                 for segments in capture.segments():
                     paws.feed(segments)
             except (OSError, ValueError) as error:
-                rows.append(html.row([escape(name), escape(str(error)), "", "", ""]))
+                rows.append(html.row([escape(name), escape(str(error)), "", "", "", ""]))
                 continue
-            counts = (paws.segments, paws.backwards, paws.rejected.total())
+            counts = (paws.segments, paws.again, paws.backwards, paws.rejected.total())
             rows.append(html.row([escape(name), *map(human, counts), paws.verdict]))
             shown += _exhibit(name, capture, paws)
-        head = ("captured at", "segments with data", "older timestamp than one before", "rejected", "verdict")
+        counted = ("segments with data", "sent again", "older timestamp than one before", "rejected")
+        head = ("captured at", *counted, "verdict")
         return (
             f"{html.table(head, rows)}{shown}"
             '<p class="note">Rejected by a receiver that does with the captured headers what RFC 7323 asks '
-            "for: it takes the timestamp of a segment that begins no later than what is acknowledged, and "
+            "for: it takes the timestamp of a segment that begins no later than what it waits for, and "
             "rejects data with one that is older by more than a tick. Those count which came again later "
-            "with a newer one; before the path they may have been dropped on it.</p>"
+            "with a newer one; before the path they may have been dropped on it. The verdict is by the rule "
+            "of the budget, with all else that was sent again as dropped.</p>"
         )
 
 

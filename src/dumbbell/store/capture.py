@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -26,6 +26,7 @@ SEGMENTS = {
     "flags": pl.UInt8,
     "payload_bytes": pl.Int64,
     "tsval": pl.UInt32,
+    "dsack": pl.Boolean,
 }
 
 # Of the file's first four bytes: its byte order, and the nanoseconds of a time's second number.
@@ -40,9 +41,11 @@ _ETHERNET_LINK, _ETHERNET = 1, 14
 _IPV4, _IPV6, _TCP, _TCP_HEADER = 0x0800, 0x86DD, 6, 20
 _MAPPED = 0xFFFF << 32  # an IPv4 address in one of IPv6, RFC 4291
 _TIMESTAMPS, _TIMESTAMPS_BYTES = 8, 10  # the option, RFC 7323
+_SACK, _SACK_ONE, _SACK_TWO = 5, 10, 18  # the option with one block or two, RFC 2018
 _PADDING = bytes(64)  # stands for what is beyond a block's last packet, which is looked at but not used
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class Capture:
         """Segments of TCP in their order, :data:`SEGMENTS`, a frame for each block of the file.
 
         ``at`` is where the packet's record begins. ``payload_bytes`` is by IP's header, also where the packet
-        was cut; ``tsval`` is null without timestamps, or where they were cut off. Left out are later
+        was cut; ``tsval`` is null without timestamps, or where they were cut off; with ``dsack`` it tells of
+        data that came twice (RFC 2883). Left out are later
         fragments, what has extension headers of IPv6, and what was cut before the end of TCP's fixed header.
         ValueError where the file is broken, or ends within a packet.
         """
@@ -121,7 +125,8 @@ class Capture:
             tcp = ip + size
             header = 4 * (data[tcp + 12] >> 4).astype(np.int64)
             total = number(ip + 2, 2).astype(np.int64) if v4 else 40 + number(ip + 4, 2).astype(np.int64)
-            tsval, stamped = _timestamps(data, tcp + _TCP_HEADER, np.minimum(tcp + header, end))
+            ack = number(tcp + 8, 4).astype(np.int64)
+            told = _told(data, tcp + _TCP_HEADER, np.minimum(tcp + header, end), ack)
             seconds, fraction = (number(own + at, 4, self.order).astype(np.int64) for at in (0, 4))
             ends = {}
             for name, at in (
@@ -137,13 +142,15 @@ class Capture:
                 "dst": ends["dst"],
                 "dst_port": number(tcp + 2, 2),
                 "seq": number(tcp + 4, 4),
-                "ack": number(tcp + 8, 4),
+                "ack": ack,
                 "flags": data[tcp + 13],
                 "payload_bytes": total - size - header,
-                "tsval": tsval,
+                "tsval": told.tsval,
+                "dsack": told.dsack,
             }
             frame = pl.DataFrame(columns, schema_overrides={"src": pl.String, "dst": pl.String})
-            parts.append(frame.with_columns(tsval=pl.when(pl.Series(stamped)).then("tsval")).cast(SEGMENTS))  # type: ignore[arg-type]
+            frame = frame.with_columns(tsval=pl.when(pl.Series(told.stamped)).then("tsval"))
+            parts.append(frame.cast(SEGMENTS))  # type: ignore[arg-type]
         return pl.concat(parts).sort("at")
 
     def text(self, at: int) -> str:
@@ -185,23 +192,43 @@ def _addresses(high: np.ndarray[Any, Any], low: np.ndarray[Any, Any]) -> pl.Seri
     return halves.join(known, on=["high", "low"], how="left", maintain_order="left")["text"]
 
 
-def _timestamps(
-    data: np.ndarray[Any, Any], begin: Numbers, end: Numbers
-) -> tuple[Numbers, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """TSval of headers whose options are from ``begin`` to ``end``, and which have one."""
-    tsval, stamped = np.zeros(len(begin), np.int64), np.zeros(len(begin), np.bool_)
-    rows, at = np.arange(len(begin)), begin
+class _Told(NamedTuple):
+    """What options say of each header: its timestamp, whether it has one, and of data that came twice."""
+
+    tsval: Numbers
+    stamped: Flags
+    dsack: Flags
+
+
+def _told(data: np.ndarray[Any, Any], begin: Numbers, end: Numbers, ack: Numbers) -> _Told:
+    """Of headers whose options are from ``begin`` to ``end``, and that acknowledge ``ack``."""
+    count = len(begin)
+    told = _Told(np.zeros(count, np.int64), np.zeros(count, np.bool_), np.zeros(count, np.bool_))
+
+    def number(at: Numbers) -> Numbers:
+        return sum(data[at + place].astype(np.int64) << (24 - 8 * place) for place in range(4))  # type: ignore[return-value]
+
+    def before(first: Numbers, second: Numbers) -> Flags:
+        return (first - second) % (1 << 32) >= 1 << 31
+
+    rows, at = np.arange(count), begin
     while len(rows):
         there = at < end[rows]
         rows, at = rows[there], at[there]
         kind, size = data[at], data[at + 1].astype(np.int64)
-        found = (kind == _TIMESTAMPS) & (size == _TIMESTAMPS_BYTES) & (at + size <= end[rows])
-        for place in range(2, 6):
-            tsval[rows[found]] = tsval[rows[found]] << 8 | data[at[found] + place]
-        stamped[rows[found]] = True
-        more = ~found & (kind != 0) & ((kind == 1) | (size > 1))
+        whole = at + size <= end[rows]
+        found = (kind == _TIMESTAMPS) & (size == _TIMESTAMPS_BYTES) & whole
+        told.tsval[rows[found]] = number(at[found] + 2)
+        told.stamped[rows[found]] = True
+        # The first block is of data that is acknowledged already, or lies within the second.
+        found = (kind == _SACK) & (size >= _SACK_ONE) & whole
+        told.dsack[rows[found]] = before(number(at[found] + 2), ack[rows[found]])
+        found &= size >= _SACK_TWO
+        left, right, left_2, right_2 = (number(at[found] + place) for place in (2, 6, 10, 14))
+        told.dsack[rows[found]] |= ~before(left, left_2) & ~before(right_2, right)
+        more = (kind != 0) & ((kind == 1) | (size > 1))
         rows, at = rows[more], (at + np.where(kind == 1, 1, size))[more]  # a NOP has no size
-    return tsval, stamped
+    return told
 
 
 def _options(options: bytes) -> Iterator[str]:
