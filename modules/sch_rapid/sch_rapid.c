@@ -57,6 +57,7 @@ static int order_get(char *buffer, const struct kernel_param *parameter)
 
 static const struct kernel_param_ops order_ops = { .set = order_set, .get = order_get };
 module_param_cb(queue, &order_ops, NULL, 0644);
+__MODULE_PARM_TYPE(queue, "charp");
 MODULE_PARM_DESC(queue, "order of a flow's packets: fifo; buggy: retransmissions first; restamp: those first, and timestamps that never go back");
 
 struct rapid_key {
