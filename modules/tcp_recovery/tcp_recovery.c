@@ -214,6 +214,7 @@ static int __init recovery_register(void)
 			control->ops = *parent;
 			control->ops.owner = THIS_MODULE;
 			control->ops.key = 0;
+			control->ops.flags |= TCP_CONG_NON_RESTRICTED; /* any socket may choose it, as it may its parent */
 			control->ops.init = recovery_init;
 			control->ops.set_state = recovery_set_state;
 			control->ops.cong_avoid = NULL;

@@ -177,7 +177,11 @@ def main():
 
     def perform(command):
         if command[0] == "sysctl":
-            (SYSCTLS / "tcp_allowed_congestion_control").write_text(command[-1].partition("=")[2])
+            name, _, value = command[-1].partition("=")
+            try:
+                (SYSCTLS / "tcp_allowed_congestion_control").write_text(value)
+            except OSError as error:  # of containers the kernel is their host's
+                module.fail_json(msg=f"{name}: the kernel refuses {value!r}: {error.strerror}")
         else:
             run(module, command)
 
