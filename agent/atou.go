@@ -35,6 +35,10 @@ type Atou struct {
 // empty tells a flow that is not of atou.
 func (a Atou) empty() bool { return a.Sender == nil && a.Receiver == nil && a.Mode == "" && !a.Trace }
 
+// atouDrain is how long a receiver stays after the end of the phase: a sender
+// asks it for its report for 5 s.
+const atouDrain = 6 * time.Second
+
 // atouSamples is the file in which the sender of atou finds the pipe for its samples.
 const atouSamples = "/proc/self/fd/3"
 

@@ -207,8 +207,11 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 				r.fail(r.runTCPListen(ctx, a))
 			case "atou_send":
 				r.fail(r.runAtou(ctx, a, rows))
-			case "command_server", "atou_serve":
+			case "command_server":
 				_, err := r.runUntil(ctx, a, r.plan.Duration)
+				r.fail(err)
+			case "atou_serve":
+				_, err := r.runUntil(ctx, a, r.plan.Duration+atouDrain)
 				r.fail(err)
 			case "command_client":
 				f := r.plan.Flow(a.Flow)
