@@ -175,17 +175,20 @@ def main():
         if refused := list(refusals(asked, found)):
             module.fail_json(msg="; ".join(refused))
 
-    def perform(command):
-        if command[0] == "sysctl":
+    def allow():
+        # Loading allows controls that any socket may choose: what is left is known only now.
+        for command in plan(asked, read(asked)):
+            if command[0] != "sysctl":
+                continue
             name, _, value = command[-1].partition("=")
-            allowed = SYSCTLS / "tcp_allowed_congestion_control"
-            # One that any socket may choose is allowed by being loaded.
-            if set(value.split()) == set(allowed.read_text().split()):
-                return
             try:
-                allowed.write_text(value)
+                (SYSCTLS / "tcp_allowed_congestion_control").write_text(value)
             except OSError as error:  # of containers the kernel is their host's
                 module.fail_json(msg=f"{name}: the kernel refuses {value!r}: {error.strerror}")
+
+    def perform(command):
+        if command[0] == "sysctl":
+            allow()
         else:
             run(module, command)
 
