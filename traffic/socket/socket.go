@@ -4,12 +4,15 @@
 package socket
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"time"
 	"unsafe"
+
+	"dumbbell/collectors/sample"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,6 +51,35 @@ func Take(fd int, messages []Message) (int, error) {
 		return 0, errno
 	}
 	return int(n), nil
+}
+
+// Arrived is what the kernel tells of a message that it gave; what it does not
+// tell is 0.
+type Arrived struct {
+	UnixNs  int64  // with SO_TIMESTAMPNS
+	Segment int    // bytes of each of the datagrams that GRO joined
+	Drops   uint32 // of the socket since it was opened, for want of room; with SO_RXQ_OVFL
+}
+
+// ParseControl reads the control messages of a message.
+func ParseControl(control []byte) (told Arrived) {
+	for len(control) >= unix.SizeofCmsghdr {
+		h, data, rest, err := unix.ParseOneSocketControlMessage(control)
+		if err != nil {
+			break
+		}
+		if stamp, ok := sample.KernelStamp(&h, data); ok {
+			told.UnixNs = stamp
+		}
+		switch {
+		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
+			told.Drops = binary.NativeEndian.Uint32(data)
+		case h.Level == unix.SOL_UDP && h.Type == unix.UDP_GRO && len(data) >= 4:
+			told.Segment = int(binary.NativeEndian.Uint32(data))
+		}
+		control = rest
+	}
+	return told
 }
 
 // Open makes a UDP socket of the family of an address.

@@ -2,7 +2,6 @@ package udp
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -237,21 +236,15 @@ func (r *Receiver) take(i int, unixNs int64) {
 	m := &r.messages[i]
 	length := int(m.Len)
 	segment := length
-	for control := r.control[i][:m.Controllen]; len(control) >= unix.SizeofCmsghdr; {
-		h, data, rest, err := unix.ParseOneSocketControlMessage(control)
-		if err != nil {
-			break
-		}
-		if stamp, ok := sample.KernelStamp(&h, data); ok {
-			unixNs = stamp
-		}
-		switch {
-		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
-			r.result.SocketDrops = uint64(binary.NativeEndian.Uint32(data))
-		case h.Level == unix.SOL_UDP && h.Type == unix.UDP_GRO && len(data) >= 4:
-			segment = int(binary.NativeEndian.Uint32(data))
-		}
-		control = rest
+	told := socket.ParseControl(r.control[i][:m.Controllen])
+	if told.UnixNs != 0 {
+		unixNs = told.UnixNs
+	}
+	if told.Segment > 0 {
+		segment = told.Segment
+	}
+	if told.Drops > 0 {
+		r.result.SocketDrops = uint64(told.Drops)
 	}
 	payload := unsafe.Slice(r.iovecs[i].Base, length)
 	for len(payload) > 0 {

@@ -1,11 +1,9 @@
 package live
 
 import (
-	"encoding/binary"
 	"time"
 	"unsafe"
 
-	"dumbbell/collectors/sample"
 	"dumbbell/traffic/socket"
 
 	"golang.org/x/sys/unix"
@@ -98,23 +96,13 @@ func (in *inbox) next() (datagram []byte, at time.Duration, ok bool) {
 func (in *inbox) open(i int) {
 	m := &in.messages[i]
 	in.rest = unsafe.Slice(in.iovecs[i].Base, in.slot)[:m.Len]
+	told := socket.ParseControl(in.control[i][:m.Controllen])
 	in.segment = max(1, len(in.rest))
-	var unixNs int64
-	for control := in.control[i][:m.Controllen]; len(control) >= unix.SizeofCmsghdr; {
-		h, data, rest, err := unix.ParseOneSocketControlMessage(control)
-		if err != nil {
-			break
-		}
-		if stamp, ok := sample.KernelStamp(&h, data); ok {
-			unixNs = stamp
-		}
-		switch {
-		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
-			in.drops = binary.NativeEndian.Uint32(data)
-		case h.Level == unix.SOL_UDP && h.Type == unix.UDP_GRO && len(data) >= 4:
-			in.segment = max(1, int(binary.NativeEndian.Uint32(data)))
-		}
-		control = rest
+	if told.Segment > 0 {
+		in.segment = told.Segment
 	}
-	in.arrived = in.clock.of(unixNs)
+	if told.Drops > 0 {
+		in.drops = told.Drops
+	}
+	in.arrived = in.clock.of(told.UnixNs)
 }
