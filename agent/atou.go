@@ -100,7 +100,7 @@ func atouCommand(p *Plan, a Action, t0 time.Time) (args []string, output string)
 			f.atouFile("receiver.json")
 	}
 	args = []string{"atou", "send", "--token-file", atouToken("."), "--mode", f.Mode, "--bind", f.Tuple(0).Local.String(),
-		"--samples", atouSamples, "--interval", p.SamplingInterval.String(), "--json", f.atouFile("sender.json"),
+		"--events", f.atouFile("events.txt"), "--samples", atouSamples, "--interval", p.SamplingInterval.String(), "--json", f.atouFile("sender.json"),
 		"--start", strconv.FormatInt(t0.Add(a.At).UnixNano(), 10)}
 	if f.Trace {
 		args = append(args, "--trace", f.atouFile("trace.txt"))
@@ -156,12 +156,6 @@ func (r *run) runAtou(ctx context.Context, a Action, rows *spool.Writer) error {
 		return err
 	}
 	defer p.close()
-	events, err := os.Create(filepath.Join(r.dir, flow.atouFile("events.txt")))
-	if err != nil {
-		return fmt.Errorf("preparing %s: %w", a, err)
-	}
-	defer events.Close()
-	p.cmd.Stderr = io.MultiWriter(&p.stderr, events)
 	samples, into, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("preparing %s: %w", a, err)

@@ -75,7 +75,7 @@ func TestCommandLines(t *testing.T) {
 		4: "iperf3 -c 198.18.2.11 -p 5204 -B 198.18.1.11 --cport 40104 -P 1 -J -n 5000000 -C cubic " +
 			"--fq-rate 20000000 -M 1400 -w 65536 --dscp 46 > iperf3-fetch-client.json",
 		5: "scp a b: > command-copy-client.txt",
-		8: "atou send --token-file ../atou.token --mode precise --bind 198.18.1.11:40108 --samples /proc/self/fd/3 --interval 100ms " +
+		8: "atou send --token-file ../atou.token --mode precise --bind 198.18.1.11:40108 --events atou-almost-events.txt --samples /proc/self/fd/3 --interval 100ms " +
 			"--json atou-almost-sender.json --start 1002000000000 --trace atou-almost-trace.txt atou-almost-sender.conf > atou-almost-summary.txt",
 	} {
 		args, output := commandLine(plan, plan.Hosts["sender1"].Actions[i], time.Unix(1000, 0))

@@ -139,9 +139,6 @@ func (p *process) wait() error {
 		return nil
 	}
 	message = strings.TrimSpace(string(p.stderr) + "\n" + message)
-	if p.action.Kind == "atou_send" { // its events come before, and have a file of their own
-		message = message[strings.LastIndexByte(message, '\n')+1:]
-	}
 	code := p.cmd.ProcessState.ExitCode() // -1 if a signal ended it
 	p.run.journal.Event("process_exit", p.action.Flow, Attributes{"action": p.action.Kind, "code": code, "stderr": message})
 	return fmt.Errorf("%s: %w: %s", p.action, err, message)

@@ -107,15 +107,21 @@ func (p place) serve(t *testing.T, lines string) *served {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.cmd.Process.Kill(); s.cmd.Wait() })
+	if ready, want := p.await(t, "ready", 1), fmt.Sprintf("127.0.0.1:%d\n", p.port); ready != want {
+		t.Fatalf("ready at %q, want %q", ready, want)
+	}
+	return s
+}
+
+// await awaits so many lines in a file.
+func (p place) await(t *testing.T, name string, lines int) string {
+	t.Helper()
 	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
-		if b, err := os.ReadFile(p.path("ready")); err == nil && bytes.HasSuffix(b, []byte("\n")) {
-			if want := fmt.Sprintf("127.0.0.1:%d\n", p.port); string(b) != want {
-				t.Fatalf("ready at %q, want %q", b, want)
-			}
-			return s
+		if b, err := os.ReadFile(p.path(name)); err == nil && bytes.Count(b, []byte("\n")) >= lines {
+			return string(b)
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("atou serve is not ready")
+			t.Fatalf("there are no %d lines in %s", lines, name)
 		}
 	}
 }
@@ -202,7 +208,7 @@ func TestTransfer(t *testing.T) {
 			if err == nil {
 				err = json.Unmarshal([]byte(line), &r)
 			}
-			if err != nil || r.End != "fin" || r.receiverStats != *s.ReceiverStats || r.Mode != mode || r.AckedSegments == nil || *r.AckedSegments != 5000 {
+			if err != nil || r.End != "fin" || r.ReceiverCounts != *s.ReceiverStats || r.Mode != mode || r.AckedSegments == nil || *r.AckedSegments != 5000 {
 				t.Errorf("%v in %s", err, line)
 			}
 			if rest := server.end(t); rest != "" {
@@ -282,7 +288,7 @@ func checkSamples(t *testing.T, path string, s *summary) {
 	}
 	for name, want := range map[string]uint64{
 		"bytes_acked": s.GoodBytes, "total_retrans": s.Rxmts, "total_rto": s.Timeouts, "delivered": 5000, "unacked": 0,
-		"rtt_samples": s.RTTs, "srtt_us": uint64(s.SRTTNs / 1000), "snd_cwnd": uint64(s.SndCwnd), "dup_acks_in": s.Dups, "data_segs_out": s.PktsOut, "sacked": 0, "lost": 0, "retrans": 0,
+		"rtt_samples": s.RTTs, "srtt_us": uint64(s.SRTT / 1000), "snd_cwnd": uint64(s.SndCwnd), "dup_acks_in": s.Dups, "data_segs_out": s.PktsOut, "sacked": 0, "lost": 0, "retrans": 0,
 	} {
 		if got, ok := last[name]; !ok || got.IntV() != int64(want) {
 			t.Errorf("the last %s is %v, the summary's %d", name, got, want)
@@ -380,15 +386,7 @@ func TestServerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer time.AfterFunc(soon, func() { c.Process.Kill() }).Stop()
-	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
-		b, err := os.ReadFile(p.path("samples"))
-		if err == nil && bytes.Count(b, []byte("\n")) > 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is sent")
-		}
-	}
+	p.await(t, "samples", 2)
 	if err := server.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -417,14 +415,7 @@ func TestInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer time.AfterFunc(soon, func() { c.Process.Kill() }).Stop()
-	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
-		if b, err := os.ReadFile(p.path("samples")); err == nil && bytes.Count(b, []byte("\n")) > 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is sent")
-		}
-	}
+	p.await(t, "samples", 2)
 	c.Process.Signal(os.Interrupt)
 	c.Wait()
 	if c.ProcessState.ExitCode() != 1 || !strings.Contains(report.String(), "atou send: interrupted after ") || !strings.Contains(out.String(), "config: ") {

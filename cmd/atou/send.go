@@ -18,7 +18,6 @@ import (
 	"dumbbell/transports/atou/config"
 	"dumbbell/transports/atou/handshake"
 	"dumbbell/transports/atou/live"
-	"dumbbell/transports/atou/proto"
 	"dumbbell/transports/atou/record"
 )
 
@@ -32,6 +31,7 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 	var (
 		c         = live.SendConfig{Interval: 100 * time.Millisecond}
 		tokenFile = flags.String("token-file", "", "`file` with the secret that the receiver has too")
+		events    = flags.String("events", "", "write a line for each event to this `file`; default: standard error")
 		trace     = flags.String("trace", "", "write a line for each segment and ACK to this `file`")
 		kinds     = flags.Bool("trace-kinds", false, "tell repeated and suppressed transmissions in the trace as rxt and drop")
 		samples   = flags.String("samples", "", "write the sender's state as line protocol to this `file`")
@@ -80,6 +80,11 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 	defer func() { err = errors.Join(err, files.close()) }()
 	recorder := &live.Recorder{Events: stderr, Debug: c.Sender.Debug, Kinds: *kinds}
 	c.Observe = recorder.Observe
+	if *events != "" {
+		if recorder.Events, err = files.create(*events); err != nil {
+			return err
+		}
+	}
 	if *trace != "" {
 		if recorder.Trace, err = files.create(*trace); err != nil {
 			return err
@@ -187,44 +192,23 @@ func (all files) close() (err error) {
 
 // summary is what --json writes.
 type summary struct {
-	Version       string          `json:"version"`
-	Mode          string          `json:"mode"`
-	To            string          `json:"to"`
-	Error         string          `json:"error,omitempty"`
-	StartedUnixNs int64           `json:"started_unix_ns,omitempty"`
-	ElapsedNs     int64           `json:"elapsed_ns"`
-	Config        string          `json:"config"`
-	GoodBytes     uint64          `json:"good_bytes"`
-	GoodputBps    float64         `json:"goodput_bps"`
-	PktsIn        uint64          `json:"pkts_in"`
-	PktsOut       uint64          `json:"pkts_out"`
-	Enobufs       uint64          `json:"enobufs"`
-	Rxmts         uint64          `json:"rxmts"`
-	Dup3s         uint64          `json:"dup3s"`
-	Packs         uint64          `json:"packs"`
-	Timeouts      uint64          `json:"timeouts"`
-	Dups          uint64          `json:"dups"`
-	BadAcks       uint64          `json:"badacks"`
-	MaxAck        uint64          `json:"maxack"`
-	MaxBurst      uint64          `json:"maxburst"`
-	RTTs          uint64          `json:"rtt_samples"`
-	MinRTTNs      int64           `json:"min_rtt_ns"`
-	MaxRTTNs      int64           `json:"max_rtt_ns"`
-	AvgRTTNs      int64           `json:"avg_rtt_ns"`
-	SRTTNs        int64           `json:"srtt_ns"`
-	RTTVarNs      int64           `json:"rttvar_ns"`
-	SndNxt        uint64          `json:"snd_nxt"`
-	SndUna        uint64          `json:"snd_una"`
-	SndMax        uint64          `json:"snd_max"`
-	SndCwnd       int             `json:"snd_cwnd"`
-	Ssthresh      int             `json:"ssthresh,omitempty"` // absent: infinite
-	BusyNs        int64           `json:"busy_ns"`
-	CPUNs         int64           `json:"cpu_ns"`
-	LostLines     uint64          `json:"lost_lines"`
-	Path          live.PathCounts `json:"path"`
-	Late          *lateness       `json:"departures,omitempty"`
-	ReceiverStats *receiverStats  `json:"receiver,omitempty"` // absent: it did not report
-	ReceiverText  string          `json:"receiver_config,omitempty"`
+	Version       string  `json:"version"`
+	Mode          string  `json:"mode"`
+	To            string  `json:"to"`
+	Error         string  `json:"error,omitempty"`
+	StartedUnixNs int64   `json:"started_unix_ns,omitempty"`
+	ElapsedNs     int64   `json:"elapsed_ns"`
+	Config        string  `json:"config"`
+	GoodBytes     uint64  `json:"good_bytes"`
+	GoodputBps    float64 `json:"goodput_bps"`
+	record.SenderCounts
+	BusyNs        int64                  `json:"busy_ns"`
+	CPUNs         int64                  `json:"cpu_ns"`
+	LostLines     uint64                 `json:"lost_lines"`
+	Path          live.PathCounts        `json:"path"`
+	Late          *lateness              `json:"departures,omitempty"`
+	ReceiverStats *record.ReceiverCounts `json:"receiver,omitempty"` // absent: it did not report
+	ReceiverText  string                 `json:"receiver_config,omitempty"`
 }
 
 // lateness is by how much segments that waited for their time left after it,
@@ -239,21 +223,13 @@ type lateness struct {
 }
 
 func newSummary(c *live.SendConfig, sent *live.Sent, lost uint64, failure error) summary {
-	st := &sent.Stats
 	text, _ := c.Sender.AppendText(nil)
-	good := st.Una * uint64(c.Sender.MSS)
+	good := sent.Stats.Una * uint64(c.Sender.MSS)
 	s := summary{
 		Version: version, Mode: c.Mode.String(), To: c.To.String(), Config: string(text), LostLines: lost,
 		ElapsedNs: sent.Elapsed.Nanoseconds(), GoodBytes: good, GoodputBps: bps(good, sent.Elapsed),
-		PktsIn: st.In, PktsOut: st.Out, Enobufs: st.Enobufs, Rxmts: st.Rxmts, Dup3s: st.Dup3s, Packs: st.Packs, Timeouts: st.Timeouts,
-		Dups: st.Dups, BadAcks: st.BadAcks, MaxAck: st.MaxAck, MaxBurst: st.MaxBurst,
-		RTTs: st.RTTs, MinRTTNs: st.MinRTT.Nanoseconds(), MaxRTTNs: st.MaxRTT.Nanoseconds(), AvgRTTNs: st.AvgRTT().Nanoseconds(),
-		SRTTNs: st.SRTT.Nanoseconds(), RTTVarNs: st.RTTVar.Nanoseconds(),
-		SndNxt: st.Nxt, SndUna: st.Una, SndMax: st.Max, SndCwnd: st.Cwnd,
-		BusyNs: sent.Busy.Nanoseconds(), CPUNs: sent.CPU.Nanoseconds(), Path: sent.Path,
-	}
-	if st.Ssthresh < proto.InfiniteSsthresh {
-		s.Ssthresh = st.Ssthresh
+		SenderCounts: record.CountSender(&sent.Stats),
+		BusyNs:       sent.Busy.Nanoseconds(), CPUNs: sent.CPU.Nanoseconds(), Path: sent.Path,
 	}
 	if failure != nil {
 		s.Error = failure.Error()
@@ -266,7 +242,7 @@ func newSummary(c *live.SendConfig, sent *live.Sent, lost uint64, failure error)
 		s.Late = &lateness{late.TotalCount(), at(5), at(50), at(95), at(99), late.Max()}
 	}
 	if sent.Reported {
-		stats := newReceiverStats(&sent.Receiver)
+		stats := record.CountReceiver(&sent.Receiver)
 		text, _ := sent.Config.AppendText(nil)
 		s.ReceiverStats, s.ReceiverText = &stats, string(text)
 	}

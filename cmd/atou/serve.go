@@ -14,7 +14,7 @@ import (
 	"dumbbell/transports/atou/config"
 	"dumbbell/transports/atou/handshake"
 	"dumbbell/transports/atou/live"
-	"dumbbell/transports/atou/proto"
+	"dumbbell/transports/atou/record"
 )
 
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -96,26 +96,7 @@ type received struct {
 	CPUNs         int64   `json:"cpu_ns"`
 	SenderConfig  string  `json:"sender_config"`
 	AckedSegments *uint64 `json:"acked_segments,omitempty"` // by the sender's end
-	receiverStats
-}
-
-// receiverStats are proto.ReceiverStats under names for JSON.
-type receiverStats struct {
-	Arrived        uint64 `json:"arrived_segments"`
-	Received       uint64 `json:"received_segments"` // without duplicates
-	Bytes          uint64 `json:"received_bytes"`
-	AcksSent       uint64 `json:"acks_sent"`
-	Missing        uint64 `json:"missing_segments"` // when a later one arrived: lost, or late
-	Duplicates     uint64 `json:"duplicate_segments"`
-	Displacement   uint64 `json:"max_displacement"`
-	Beyond         uint64 `json:"beyond_window"`
-	ReceivingForNs int64  `json:"receiving_ns"` // from the first to the last segment
-}
-
-func newReceiverStats(r *proto.ReceiverStats) receiverStats {
-	return receiverStats{
-		r.Arrived, r.Received, r.Bytes, r.AcksSent, r.Missing, r.Duplicates, r.Displacement, r.Beyond, r.Elapsed.Nanoseconds(),
-	}
+	record.ReceiverCounts
 }
 
 func newReceived(f *live.Finished) received {
@@ -124,7 +105,7 @@ func newReceived(f *live.Finished) received {
 		Flow: f.ID.Flow, From: unmapped(f.From).String(), Mode: f.Mode.String(), End: f.End, Error: f.Failure,
 		OpenedUnixNs: f.Opened.UnixNano(), ElapsedNs: f.Elapsed.Nanoseconds(), GoodputBps: bps(f.Report.Bytes, f.Report.Elapsed),
 		Foreign: f.Foreign, SocketDrops: f.Drops, UnsentAcks: f.Unsent, GRO: f.GRO, CPUNs: f.CPU.Nanoseconds(),
-		SenderConfig: string(text), receiverStats: newReceiverStats(&f.Report),
+		SenderConfig: string(text), ReceiverCounts: record.CountReceiver(&f.Report),
 	}
 	if f.Fin != nil {
 		r.AckedSegments = &f.Fin.Segments

@@ -45,39 +45,13 @@ type Request struct {
 
 // An Answer is what came of it.
 type Answer struct {
-	Elapsed    time.Duration `json:"elapsed_ns"`
-	GoodputBps float64       `json:"goodput_bps"` // acknowledged payload
-	Sender     Sender        `json:"sender"`
-	Receiver   Receiver      `json:"receiver"`
-	Forward    sim.PathStats `json:"forward"`
-	Back       sim.PathStats `json:"back"`
-	Samples    *Samples      `json:"samples,omitempty"`
-}
-
-// Sender has the sender's counts by the names that `atou send --json` has.
-type Sender struct {
-	In       uint64        `json:"pkts_in"`
-	Out      uint64        `json:"pkts_out"`
-	Rxmts    uint64        `json:"rxmts"`
-	Dup3s    uint64        `json:"dup3s"`
-	Packs    uint64        `json:"packs"`
-	Timeouts uint64        `json:"timeouts"`
-	Dups     uint64        `json:"dups"`
-	BadAcks  uint64        `json:"badacks"`
-	MaxBurst uint64        `json:"maxburst"`
-	MinRTT   time.Duration `json:"min_rtt_ns"`
-	MaxRTT   time.Duration `json:"max_rtt_ns"`
-	AvgRTT   time.Duration `json:"avg_rtt_ns"`
-}
-
-// Receiver has the receiver's.
-type Receiver struct {
-	Arrived      uint64 `json:"arrived_segments"`
-	Received     uint64 `json:"received_segments"` // distinct segments
-	AcksSent     uint64 `json:"acks_sent"`
-	Missing      uint64 `json:"missing_segments"` // when a later one arrived
-	Duplicates   uint64 `json:"duplicate_segments"`
-	Displacement uint64 `json:"max_displacement"` // the largest
+	Elapsed    time.Duration         `json:"elapsed_ns"`
+	GoodputBps float64               `json:"goodput_bps"` // acknowledged payload
+	Sender     record.SenderCounts   `json:"sender"`
+	Receiver   record.ReceiverCounts `json:"receiver"`
+	Forward    sim.PathStats         `json:"forward"`
+	Back       sim.PathStats         `json:"back"`
+	Samples    *Samples              `json:"samples,omitempty"`
 }
 
 // Samples are columns of one length, by the names of tcp_info where it has them.
@@ -250,17 +224,9 @@ func Run(asked Request, events, trace io.Writer) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, rc := &r.Sender, &r.Receiver
 	answer.Elapsed, answer.GoodputBps = r.Elapsed, r.GoodputBps(sender.MSS)
 	answer.Forward, answer.Back = r.Forward, r.Back
-	answer.Sender = Sender{
-		In: st.In, Out: st.Out, Rxmts: st.Rxmts, Dup3s: st.Dup3s, Packs: st.Packs, Timeouts: st.Timeouts, Dups: st.Dups,
-		BadAcks: st.BadAcks, MaxBurst: st.MaxBurst, MinRTT: st.MinRTT, MaxRTT: st.MaxRTT, AvgRTT: st.AvgRTT(),
-	}
-	answer.Receiver = Receiver{
-		Arrived: rc.Arrived, Received: rc.Received, AcksSent: rc.AcksSent, Missing: rc.Missing,
-		Duplicates: rc.Duplicates, Displacement: rc.Displacement,
-	}
+	answer.Sender, answer.Receiver = record.CountSender(&r.Sender), record.CountReceiver(&r.Receiver)
 	return &answer, nil
 }
 

@@ -50,8 +50,8 @@ func TestAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(lines, []byte(" ack\n")); n != int(answer.Sender.In) || bytes.Count(lines, []byte(" drop\n")) != 2 {
-		t.Errorf("the trace has %d ACKs of %d", n, answer.Sender.In)
+	if n := bytes.Count(lines, []byte(" ack\n")); n != int(answer.Sender.PktsIn) || bytes.Count(lines, []byte(" drop\n")) != 2 {
+		t.Errorf("the trace has %d ACKs of %d", n, answer.Sender.PktsIn)
 	}
 	again, _, _ := ask(t, `{"sender": {"maxtime": 0.5, "rcvrwin": 40, "droplist": "20,30"}, "receiver": {"delack": "40"},
 		"forward": {"rate_bps": 10000000, "delay_ns": 5000000, "queue": 100}, "back": {"delay_ns": 5000000}}`)
