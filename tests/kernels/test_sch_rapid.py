@@ -102,7 +102,7 @@ class Found:
             retransmits=sender["TcpRetransSegs"],
             drops=self.sent("before") - self.sent("behind"),
             rejects=receiver["TcpExtPAWSEstab"],
-            duplicates=sender["TcpExtTCPDSACKRecv"],
+            duplicates=sender["TcpExtTCPDSACKRecvSegs"],
         )
 
     def sent(self, where: str) -> int:

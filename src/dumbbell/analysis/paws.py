@@ -48,7 +48,7 @@ class Budget:
     retransmits: float  # TcpRetransSegs of the sender
     drops: float  # packets of TCP on the way
     rejects: float  # TcpExtPAWSEstab of the receiver
-    duplicates: float  # TcpExtTCPDSACKRecv of the sender
+    duplicates: float  # TcpExtTCPDSACKRecvSegs of the sender
 
     @property
     def residual(self) -> float:

@@ -69,7 +69,7 @@ class Rejects(Report):
             retransmits=grown("TcpRetransSegs", senders),
             drops=int(self.dropped()["dropped_packets"].sum()) - self.dropped_udp,
             rejects=grown("TcpExtPAWSEstab", receivers),
-            duplicates=grown("TcpExtTCPDSACKRecv", senders),
+            duplicates=grown("TcpExtTCPDSACKRecvSegs", senders),
         )
 
     @part
@@ -80,7 +80,7 @@ class Rejects(Report):
             ("sent again", "TcpRetransSegs of the senders", budget.retransmits),
             ("dropped on the way", "drops of the router's queues, less datagrams", budget.drops),
             ("rejected for their timestamps", "TcpExtPAWSEstab of the receivers", budget.rejects),
-            ("came a second time", "TcpExtTCPDSACKRecv of the senders", budget.duplicates),
+            ("came a second time", "TcpExtTCPDSACKRecvSegs of the senders", budget.duplicates),
             ("residual", "the first less the others", budget.residual),
         )
         rows = (html.row([what, counted, human(value), self._share(value)]) for what, counted, value in terms)
