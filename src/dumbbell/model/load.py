@@ -125,20 +125,18 @@ def _explain(error: Any, value: Any) -> tuple[KeyPath, str]:
     """
     key: list[Key] = []
     location = [part for part in error["loc"] if part != "[key]"]
+    around: Any = {}
     for part in location:
         if _has(value, part):
             key.append(part)
-            value = value[part]
+            around, value = value, value[part]
     if error["type"] == "missing":
         key.append(location[-1])
     given, context = error["input"], error.get("ctx", {})
     reason: str = error["msg"].removeprefix("Input ")
     match error["type"]:
         case "extra_forbidden":
-            known = _keys()
-            reason = (
-                "is no key here" if key[-1] in known else f"unknown key{did_you_mean(str(key[-1]), known)}"
-            )
+            reason = _unknown(str(key[-1]), around)
         case "missing":
             reason = "missing"
         case "union_tag_not_found":
@@ -167,8 +165,14 @@ def _has(value: Any, part: Key) -> bool:
     return isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value)
 
 
-def _keys() -> list[str]:
-    return sorted({key for model in all_models() for key, _ in fields_of(model)})
+def _unknown(key: str, around: Mapping[str, Any]) -> str:
+    """What is wrong with a key that its mapping does not have: the keys beside it tell what was meant."""
+    models = [{name for name, _ in fields_of(model)} for model in all_models()]
+    anywhere = sorted(set().union(*models))
+    if key in anywhere:
+        return "is no key here"
+    here = max(models, key=lambda names: len(names & around.keys()))
+    return f"unknown key{did_you_mean(key, sorted(here)) or did_you_mean(key, anywhere)}"
 
 
 # --- what is wrong between keys ------------------------------------------------------------------------
