@@ -88,7 +88,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return err
 	})
 	flags.StringVar(&o.format, "format", "line", "line, or table for a terminal (tcp only)")
-	flags.StringVar(&o.spool, "spool", "", "append to this `file`.lp instead of the standard output")
+	flags.StringVar(&o.spool, "spool", "", "append to this `file` instead of the standard output")
 	flags.Func("tag", "`name=value` for every row; may be given again", func(s string) error {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok || name == "" || value == "" {

@@ -13,6 +13,7 @@ import re
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +22,9 @@ from typing import Any, TypeVar
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.report import Report
+from dumbbell.report import Missing, Report
 from dumbbell.report.cross_traffic import Beside, Row
-from dumbbell.report.recovery import Recovery
+from dumbbell.report.recovery import Recovery, Reductions
 from dumbbell.report.transfer import Transfer
 from dumbbell.rundir import RunDir
 from dumbbell.store.run import point_dirs
@@ -40,10 +41,14 @@ REJECTS = (  # UDP asked, sent again, dropped by the router, of them UDP, reject
     ("500 Mbit/s", 29407, 2017, "-", 19694),
     ("800 Mbit/s", 7892, 1282, "-", 5389),
 )
-CUBIC_PAIRS = {  # RTT, pairs: flow1, flow2
-    ("shortest", "different"): (442, 499),
-    ("10ms", "different"): (206, 198),
-    ("30ms", "different"): (154, 199),
+PAIRS = {  # congestion control, RTT, pairs, of flows that start together: flow1, flow2
+    ("cubic", "shortest", "different"): (442, 499),
+    ("cubic", "10ms", "different"): (206, 198),
+    ("cubic", "30ms", "different"): (154, 199),
+    ("rapid", "shortest", "different"): (736, 2.84),
+    ("rapid", "shortest", "same"): (461, 459),
+    ("rapid", "10ms", "different"): (827, 9.36),
+    ("rapid", "30ms", "different"): (86.5, 84.9),
 }
 TWO_FLOWS = [  # RTT, pairs, time between the starts
     (rtt, pairs, every)
@@ -51,6 +56,15 @@ TWO_FLOWS = [  # RTT, pairs, time between the starts
     for rtt in ("shortest", "10ms", "30ms")
     for pairs in ("different", "same")
 ]
+TWO_RAPID = [
+    ("shortest", "different", "0s"),
+    ("shortest", "same", "0s"),
+    ("10ms", "different", "0s"),
+    ("30ms", "different", "0s"),
+    ("10ms", "different", "10s"),
+    ("30ms", "different", "10s"),
+]
+QUEUES = ("buggy", "fifo")
 LONG_TRANSFER = {
     "time": "8 h",
     "mean throughput": "918 Mbit/s",
@@ -93,14 +107,14 @@ class Source:
         """Numbers of the valid points of on_off_udp."""
         return [row for point in self.points("on_off_udp", Beside) if (row := point.row)]
 
-    @cached_property
-    def pairs(self) -> pl.DataFrame:
-        """:func:`values` of the valid points of fairness_of_pairs, with what varies as columns."""
-        tables = [values(run) for run in self.runs("fairness_of_pairs")]
+    def pairs(self, scenario: str) -> pl.DataFrame:
+        """:func:`values` of the valid points of a scenario of two flows, with what varies as columns."""
+        tables = [values(run) for run in self.runs(scenario)]
         if not tables:
             return pl.DataFrame()
         rows = pl.concat(tables).filter(pl.col("verdict").is_in(analysis.VALID))
-        levels = {name: pl.col("point").str.extract(rf"\b{name}=(\S+)") for name in ("rtt", "pairs", "every")}
+        varies = ("rtt", "pairs", "every", "queue")
+        levels = {name: pl.col("point").str.extract(rf"\b{name}=(\S+)") for name in varies}
         # Where there is but one it is not said.
         return rows.with_columns(**levels).with_columns(pl.col("every").fill_null("0s"))
 
@@ -157,21 +171,30 @@ def _by_load(source: Source, control: str) -> list[tuple[float, list[Mapping[str
 
 def two_flows(source: Source) -> Iterator[Cells]:
     """Two cubic flows: what each got, Jain's index, and the time in recovery."""
+    rows = source.pairs("fairness_of_pairs")
     yield [source.name]
     for case in TWO_FLOWS:
-        yield [_two(source, *case)]
+        yield [_two(rows, *case)]
 
 
-def _original(rtt: str, pairs: str, every: str) -> Cells:
-    rates = CUBIC_PAIRS.get((rtt, pairs)) if every == "0s" else None
+def two_rapid(source: Source) -> Iterator[Cells]:
+    """Two flows of Rapid, by the order of their senders' queues."""
+    rows = source.pairs("rapid_pairs")
+    yield [f"{source.name}: {queue}" for queue in QUEUES]
+    for case in TWO_RAPID:
+        yield [_two(rows, *case, queue=queue) for queue in QUEUES]
+
+
+def _original(control: str, rtt: str, pairs: str, every: str) -> Cells:
+    rates = PAIRS.get((control, rtt, pairs)) if every == "0s" else None
     told = f"{rates[0]} / {rates[1]}, {_jain(rates):.2f}" if rates else "-"
     return [rtt, pairs, "together" if every == "0s" else "10 s apart", told]
 
 
-def _two(source: Source, rtt: str, pairs: str, every: str) -> str:
-    if source.pairs.is_empty():
+def _two(rows: pl.DataFrame, rtt: str, pairs: str, every: str, **more: str) -> str:
+    if rows.is_empty():
         return "-"
-    rows = source.pairs.filter(rtt=rtt, pairs=pairs, every=every)
+    rows = rows.filter(rtt=rtt, pairs=pairs, every=every, **more)
 
     def median(metric: str, subject: str) -> float | None:
         found = rows.filter(metric=metric, subject=subject)["value"].median()
@@ -265,6 +288,31 @@ def queue_and_cwnd(source: Source) -> Iterator[Cells]:
         ]
 
 
+def reductions(source: Source) -> Iterator[Cells]:
+    """How the rules of modules/tcp_recovery reduce windows, by what the path loses."""
+    for run in source.runs("recovery_arms"):
+        with suppress(Missing):
+            rows = Reductions(run).rows.sort("loss", "congestion_control", maintain_order=True)
+            for (loss, control), of in rows.group_by("loss", "congestion_control", maintain_order=True):
+                ended = of.filter(pl.col("next_state").is_in(["Open", "Disorder"]))
+                silence = of["silence_ns"] / of["srtt_ns"]
+                yield [
+                    str(loss),
+                    str(control),
+                    str(of.height),
+                    _quartiles(of["pipe_before"] - of["ssthresh"]),
+                    _quartiles(ended["cwnd_after"] - ended["ssthresh"]),
+                    _quartiles(silence),
+                    human(_percentile(ended["end_ns"] - ended["begin_ns"], 50), "ns"),
+                    str(of.filter(next_state="Loss").height),
+                ]
+
+
+def _quartiles(values: pl.Series) -> str:
+    low, middle, high = (f"{_percentile(values.drop_nulls(), percent):.3g}" for percent in (25, 50, 75))
+    return f"{middle} ({low} to {high})"
+
+
 def _queue_packets(recovery: Recovery) -> int:
     path = recovery.plan.path
     assert path is not None
@@ -306,6 +354,13 @@ class Table:
 
 _UDP_ALONE = [[f"{asked} Mbit/s", f"{got} Mbit/s, {got / asked - 1:+.1%}"] for asked, got in UDP_ALONE]
 _FETCHED = ["fetches", "with segments sent again", "mean of those without", "mean of those with"]
+_REDUCED = [
+    "pipe - ssthresh at its begin",
+    "cwnd - ssthresh at its end",
+    "silence, RTTs",
+    "length",
+    "time-outs",
+]
 _RECOVERED = ["recoveries", "cwnd before", "cwnd after", "ratio", "median length", "timeouts"]
 TABLES = {
     "udp_alone": Table([["original asked", "achieved"], *_UDP_ALONE], udp_alone, beside=True),
@@ -321,8 +376,13 @@ TABLES = {
         rejects,
     ),
     "two_flows": Table(
-        [["RTT", "pairs", "start", "original"], *(_original(*case) for case in TWO_FLOWS)],
+        [["RTT", "pairs", "start", "original"], *(_original("cubic", *case) for case in TWO_FLOWS)],
         two_flows,
+        beside=True,
+    ),
+    "two_rapid": Table(
+        [["RTT", "pairs", "start", "original"], *(_original("rapid", *case) for case in TWO_RAPID)],
+        two_rapid,
         beside=True,
     ),
     "udp_loss": Table(
@@ -335,6 +395,7 @@ TABLES = {
     ),
     "web_fetches": Table([["where", "loss", "body", *_FETCHED, "median of all"]], web_fetches),
     "queue_and_cwnd": Table([["where", "queue", *_RECOVERED]], queue_and_cwnd),
+    "reductions": Table([["where", "loss", "TCP", *_REDUCED]], reductions),
 }
 
 Found = dict[str, dict[str, list[Cells]]]  # by table and source
