@@ -34,8 +34,9 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """Learn which run directory this playbook made."""
-        if result.task.action in ("plan_run", "resume_run"):
-            self.run_dir = Path(result.result["run_dir"])
+        # A plan alone makes none.
+        if result.task.action in ("plan_run", "resume_run") and (made := result.result.get("run_dir")):
+            self.run_dir = Path(made)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Remember a reason."""
