@@ -58,6 +58,7 @@ def test_it_passes(repeated: Repeated) -> None:
     assert (repeated.whole.code, repeated.whole.state) == (0, "passed"), repeated.whole.output[-3000:]
     assert (repeated.whole.dir / "report.html").exists()
     assert "s of virtual time in" in repeated.whole.output
+    assert "WARNING" not in repeated.whole.output
 
 
 def test_the_round_trip_is_what_was_asked_for(repeated: Repeated) -> None:
