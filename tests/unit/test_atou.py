@@ -78,6 +78,9 @@ def test_what_shipped_scenarios_ask_of_atou_it_takes(path: Path) -> None:
     [
         {"fack": 1},
         {"rampdown": 1},
+        {"prr": 1},
+        {"reloss": 1},
+        {"prr": 1, "rampdown": 1, "sack": 1},
         {"vegas_floyd": 1},
         {"initsegs": 301},
         {"alpha": 4},

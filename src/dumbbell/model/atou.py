@@ -45,14 +45,16 @@ class _Sender(_Ends):
         def value(key: str) -> float:
             return float(asked.get(key, _DEFAULTS[key]))
 
-        for key, needed in (("fack", "sack"), ("rampdown", "sack"), ("vegas_floyd", "vegas")):
+        needs = dict.fromkeys(("fack", "rampdown", "prr", "reloss"), "sack") | {"vegas_floyd": "vegas"}
+        for key, needed in needs.items():
             if value(key) and not value(needed):
                 raise ValueError(f"{key}: 1 needs {needed}: 1")
         for small, large in (("initsegs", "rcvrwin"), ("alpha", "beta")):
             if value(small) > value(large):
                 raise ValueError(f"{small} {value(small):g} is more than {large} {value(large):g}")
-        if value("highspeed") and value("scalable"):
-            raise ValueError("highspeed: 1 and scalable: 1 exclude each other")
+        for one, other in (("highspeed", "scalable"), ("prr", "rampdown")):
+            if value(one) and value(other):
+                raise ValueError(f"{one}: 1 and {other}: 1 exclude each other")
         last = max(getattr(self, "droplist", None) or [-1])
         if 0 < value("maxpkts") <= last:
             raise ValueError(f"droplist names {last}, but segments end before maxpkts {value('maxpkts'):g}")

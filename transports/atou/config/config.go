@@ -40,6 +40,7 @@ type Sender struct {
 	MaxSSThresh int     // where it begins
 	HighSpeed   bool    // HighSpeed TCP (RFC 3649)
 	Scalable    bool    // Kelly's Scalable TCP
+	Linux       bool    // HighSpeed, Scalable and Vegas are Linux', not their authors'
 
 	Vegas      bool    // Brakmo's Vegas
 	Alpha      int     // segments in the queue below which Vegas grows
@@ -53,6 +54,8 @@ type Sender struct {
 	SACK       bool // recover by the scoreboard (RFC 6675); the receiver must have it too
 	FACK       bool // take all holes below the highest SACKed segment as lost
 	Rampdown   bool // reach ssthresh by one segment per two ACKs, not at once
+	PRR        bool // reach ssthresh in proportion to what has arrived (RFC 6937)
+	Reloss     bool // what was resent is lost too once DupThresh ACKs tell of segments that left after it
 	DupThresh  int  // duplicate ACKs that mean a loss
 	BurstLimit int  // most segments sent at one ACK or time-out; 0: no limit
 
@@ -116,6 +119,9 @@ func (c Sender) Check() error {
 	wrong(uint64(c.InitSegs) > c.RcvrWin, "initsegs %d is more than rcvrwin %d", c.InitSegs, c.RcvrWin)
 	wrong(c.FACK && !c.SACK, "fack 1 needs sack 1")
 	wrong(c.Rampdown && !c.SACK, "rampdown 1 needs sack 1")
+	wrong(c.PRR && !c.SACK, "prr 1 needs sack 1")
+	wrong(c.Reloss && !c.SACK, "reloss 1 needs sack 1")
+	wrong(c.PRR && c.Rampdown, "prr 1 and rampdown 1 exclude each other")
 	wrong(c.HighSpeed && c.Scalable, "highspeed 1 and scalable 1 exclude each other")
 	wrong(c.VegasFloyd && !c.Vegas, "vegas_floyd 1 needs vegas 1")
 	wrong(c.Alpha > c.Beta, "alpha %d is more than beta %d", c.Alpha, c.Beta)
@@ -148,6 +154,7 @@ func (c *Sender) fields() []field {
 		number("max_ssthresh", &c.MaxSSThresh, 2, 1<<20),
 		flag("highspeed", &c.HighSpeed),
 		flag("scalable", &c.Scalable),
+		flag("linux", &c.Linux),
 		flag("vegas", &c.Vegas),
 		number("alpha", &c.Alpha, 0, 1<<20),
 		number("beta", &c.Beta, 0, 1<<20),
@@ -159,6 +166,8 @@ func (c *Sender) fields() []field {
 		flag("sack", &c.SACK),
 		flag("fack", &c.FACK),
 		flag("rampdown", &c.Rampdown),
+		flag("prr", &c.PRR),
+		flag("reloss", &c.Reloss),
 		number("dup_thresh", &c.DupThresh, 1, 1<<16),
 		number("burst_limit", &c.BurstLimit, 0, 1<<20),
 		microseconds("gap", &c.Gap, 0, 1e6),

@@ -184,6 +184,7 @@ func TestAsSimulated(t *testing.T) {
 		"sack":     func(c *config.Sender) { c.SACK = true },
 		"fack":     func(c *config.Sender) { c.SACK, c.FACK = true, true },
 		"rampdown": func(c *config.Sender) { c.SACK, c.Rampdown = true, true },
+		"prr":      func(c *config.Sender) { c.SACK, c.PRR, c.Reloss = true, true, true },
 		"bursts":   func(c *config.Sender) { c.SACK, c.BurstLimit, c.InitSegs = true, 3, 10 },
 		"scalable": func(c *config.Sender) { c.Scalable, c.ABC = true, true },
 	} {

@@ -27,7 +27,8 @@ func highSpeedA(w float64) float64 {
 	return max(1, w*w*p*2*b/(2-b))
 }
 
-// Scalable TCP of Kelly: below its least window it is Reno.
+// Scalable TCP of Kelly: below its least window it is Reno. Linux has no such
+// window, and grows by at least a segment per RTT.
 const (
 	scalableWindow   = 16
 	scalableIncrease = 0.01 // segments per ACK
@@ -40,6 +41,8 @@ func (s *Sender) perRTT() float64 {
 	switch {
 	case s.config.HighSpeed && s.cwnd > lowWindow:
 		return highSpeedA(s.cwnd)
+	case s.config.Scalable && s.config.Linux:
+		return max(float64(s.config.Increment), scalableIncrease*s.cwnd)
 	case s.config.Scalable && s.cwnd > scalableWindow:
 		return scalableIncrease * s.cwnd
 	}
@@ -52,7 +55,7 @@ func (s *Sender) decrease(w float64) float64 {
 	switch {
 	case s.config.HighSpeed && w > lowWindow:
 		factor = 1 - highSpeedB(w)
-	case s.config.Scalable && w > scalableWindow:
+	case s.config.Scalable && (w > scalableWindow || s.config.Linux):
 		factor = 1 - scalableDecrease
 	}
 	return max(2, w*factor)
@@ -65,7 +68,7 @@ func (s *Sender) grow(n uint64) {
 		if s.config.Vegas { // once per RTT, in vegas.go
 			return
 		}
-		if !s.config.ABC {
+		if !s.config.ABC || s.config.HighSpeed && s.config.Linux {
 			n = 1
 		}
 		s.setCwnd(s.cwnd + float64(n)*s.perRTT()/s.cwnd)

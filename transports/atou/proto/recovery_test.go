@@ -3,6 +3,7 @@ package proto
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"dumbbell/transports/atou/config"
 
@@ -49,7 +50,7 @@ func TestScoreboard(t *testing.T) {
 					t.Fatalf("next hole %d %v, want %d %v", seg, ok, want, found)
 				}
 				if ok {
-					b.resend(seg)
+					b.resend(0, seg)
 					resent[seg] = true
 				}
 			case 4:
@@ -94,6 +95,41 @@ func TestFACKTriggersByDistance(t *testing.T) {
 		}
 		if got := pump(s, ms); fack && !slices.Equal(got[:min(4, len(got))], []uint64{0, 1, 2, 3}) {
 			t.Errorf("FACK resends %v first", got)
+		}
+	}
+}
+
+// What was resent goes once more, without a time-out, when three segments have
+// arrived that left after it.
+func TestLostRetransmission(t *testing.T) {
+	for _, reloss := range []bool{false, true} {
+		s := windowOf10(func(c *config.Sender) { c.SACK, c.Reloss = true, reloss })
+		now := 100 * ms
+		arrived := uint64(1) // 0 is lost
+		ack := func(seg uint64, sent time.Duration) []uint64 {
+			arrived = seg + 1
+			s.Ack(now, &Ack{Seg: seg, Sent: sent, Blocks: [3]Block{{1, arrived}}, NumBlocks: 1})
+			return pump(s, now)
+		}
+		var sent []uint64
+		for seg := uint64(1); seg < 10; seg++ {
+			sent = append(sent, ack(seg, 1)...)
+		}
+		resent := slices.Index(sent, 0)
+		if resent < 0 || slices.Index(sent[resent+1:], 0) >= 0 {
+			t.Fatalf("reloss %v: %v go", reloss, sent)
+		}
+		// 10 and 11 left before it, by limited transmit; it left at 100 ms, and all that follows later.
+		now = 200 * ms
+		var again []uint64
+		for seg := uint64(10); seg < s.max; seg++ {
+			again = append(again, ack(seg, now-99*ms)...)
+			if got := slices.Contains(again, 0); got != (reloss && seg >= 12) {
+				t.Fatalf("reloss %v: after three later ones, to %d, %v go", reloss, seg, again)
+			}
+			if seg == 14 {
+				break
+			}
 		}
 	}
 }

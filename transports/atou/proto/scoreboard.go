@@ -1,5 +1,7 @@
 package proto
 
+import "time"
+
 // A scoreboard knows what became of the outstanding segments, as RFC 6675 has
 // it. Its work per ACK is in the number of segments that change.
 type scoreboard struct {
@@ -8,10 +10,14 @@ type scoreboard struct {
 	fack                          uint64 // one above the highest SACKed segment
 	edge                          uint64 // below it, what is not SACKed is lost
 	hole                          uint64 // below it, what is lost has been resent
+	found                         uint64 // losses, of what was resent too
+	again                         resends
 }
 
 func newScoreboard(window uint64) scoreboard {
-	return scoreboard{sacked: newRing(window), lost: newRing(window), resent: newRing(window)}
+	return scoreboard{
+		sacked: newRing(window), lost: newRing(window), resent: newRing(window), again: resends{entries: make([]resend, window)},
+	}
 }
 
 // advance forgets the segments una to to-1.
@@ -48,6 +54,7 @@ func (b *scoreboard) sack(block Block) {
 func (b *scoreboard) lose(seg uint64) {
 	if !b.sacked.has(seg) && b.lost.set(seg) {
 		b.numLost++
+		b.found++
 	}
 }
 
@@ -83,9 +90,22 @@ func (b *scoreboard) nextHole(to uint64) (seg uint64, ok bool) {
 	return b.hole, b.hole < to
 }
 
-func (b *scoreboard) resend(seg uint64) {
+func (b *scoreboard) resend(now time.Duration, seg uint64) {
 	if b.resent.set(seg) {
 		b.numResent++
+		b.again.push(resend{seg, now})
+	}
+}
+
+// loseResent takes as lost once more what was resent before a time, and has not
+// arrived.
+func (b *scoreboard) loseResent(una uint64, before time.Duration) {
+	for seg, ok := b.again.popBefore(before); ok; seg, ok = b.again.popBefore(before) {
+		if seg >= una && b.resent.clear(seg) {
+			b.numResent--
+			b.found++
+			b.hole = min(b.hole, seg)
+		}
 	}
 }
 
@@ -95,4 +115,41 @@ func (b *scoreboard) timeout(una uint64) {
 	clear(b.lost)
 	clear(b.resent)
 	b.numLost, b.numResent, b.edge, b.hole = 0, 0, una, una
+	b.again.length = 0
+}
+
+// A resend is a segment that went again, and when.
+type resend struct {
+	seg uint64
+	at  time.Duration
+}
+
+// resends are those of a recovery in the order in which they left, a ring of
+// as many as a window has.
+type resends struct {
+	entries       []resend
+	first, length int
+}
+
+// push forgets the first one if there is no room.
+func (r *resends) push(entry resend) {
+	if r.length == len(r.entries) {
+		r.pop()
+	}
+	r.entries[(r.first+r.length)%len(r.entries)] = entry
+	r.length++
+}
+
+func (r *resends) pop() {
+	r.first = (r.first + 1) % len(r.entries)
+	r.length--
+}
+
+// popBefore takes the first one, if it left before a time.
+func (r *resends) popBefore(before time.Duration) (seg uint64, ok bool) {
+	if r.length == 0 || r.entries[r.first].at >= before {
+		return 0, false
+	}
+	defer r.pop()
+	return r.entries[r.first].seg, true
 }

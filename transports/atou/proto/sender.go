@@ -53,6 +53,8 @@ type Sender struct {
 	recover        uint64 // max at the begin of the recovery, or at the last time-out
 	urgent         bool   // una is to be resent whatever the window
 	halving        bool   // rampdown: the next ACK lowers cwnd
+	prr            prr
+	echoes         echoes
 	burst          uint64 // segments sent since the last ACK or time-out
 	sentAt         time.Duration
 	departs        time.Duration // with a gap, when the next segment may leave
@@ -67,6 +69,7 @@ func NewSender(c config.Sender) *Sender {
 		timer:    timer{least: c.Timeout, tick: c.Tick},
 		board:    newScoreboard(c.RcvrWin),
 		ssthresh: max(2, c.ThreshInit*float64(c.RcvrWin)),
+		echoes:   echoes{last: make([]time.Duration, c.DupThresh)},
 	}
 	if c.ThreshInit == 0 {
 		s.ssthresh = math.Inf(1)
@@ -251,7 +254,7 @@ func (s *Sender) Sent(now time.Duration, seg Segment) {
 				s.stats.Packs++
 				s.observe(PackRxmit, now, seg.Seg, 0)
 			}
-			s.board.resend(seg.Seg)
+			s.board.resend(now, seg.Seg)
 		}
 		if s.urgent {
 			s.urgent = false
@@ -261,6 +264,7 @@ func (s *Sender) Sent(now time.Duration, seg Segment) {
 		s.nxt++
 		s.max = max(s.max, s.nxt)
 	}
+	s.prr.out++
 	if seg.Resent {
 		s.stats.Rxmts++
 	}
@@ -288,7 +292,9 @@ func (s *Sender) Ack(now time.Duration, a *Ack) {
 	rtt := now - a.Sent
 	if rtt > 0 { // otherwise no segment of this sender
 		s.sample(rtt)
+		s.echoes.push(a.Sent)
 	}
+	una, recovering, delivered, found := s.una, s.recovering, s.una+s.board.numSacked, s.board.found
 	if s.config.SACK {
 		for _, block := range a.Blocks[:a.NumBlocks] {
 			if block.Start >= a.Cum && block.End <= s.max {
@@ -300,6 +306,17 @@ func (s *Sender) Ack(now time.Duration, a *Ack) {
 		s.advance(now, a.Cum)
 	} else if s.una < s.max {
 		s.duplicate(now, a)
+	}
+	if s.recovering && s.config.SACK {
+		if s.config.Reloss {
+			s.board.loseResent(s.una, s.echoes.last[s.echoes.next])
+		}
+		switch {
+		case s.config.PRR:
+			s.proportion(s.una+s.board.numSacked-delivered, s.una > una && s.board.found == found)
+		case s.config.Rampdown && recovering:
+			s.ramp()
+		}
 	}
 	s.observe(AckIn, now, a.Cum, rtt)
 }
@@ -338,9 +355,11 @@ func (s *Sender) advance(now time.Duration, to uint64) {
 		s.grow(n)
 	case full: // RFC 6582: no more than a segment above the flight, so that no burst follows
 		s.recovering, s.urgent = false, false
-		s.setCwnd(min(s.ssthresh, float64(s.max-s.una)+1))
+		if s.setCwnd(min(s.ssthresh, float64(s.max-s.una)+1)); s.config.PRR { // the flight is about that already
+			s.setCwnd(s.ssthresh)
+		}
+		s.vegas.next(s.max) // no part of the recovery belongs to a round
 	case s.config.SACK:
-		s.ramp()
 		s.board.markLost(s.una, uint64(s.config.DupThresh), s.config.FACK)
 		if s.board.numSacked == 0 && !s.board.resent.has(s.una) { // nothing but the partial ACK tells: as NewReno
 			s.stats.Packs++
@@ -354,7 +373,7 @@ func (s *Sender) advance(now time.Duration, to uint64) {
 	}
 	if s.una >= s.vegas.end {
 		if s.config.Vegas && s.vegas.n > 0 && !s.recovering {
-			s.vegasRound()
+			s.vegasRound(n)
 		}
 		s.vegas.next(s.max)
 	}
@@ -372,7 +391,6 @@ func (s *Sender) duplicate(now time.Duration, a *Ack) {
 			s.setCwnd(s.cwnd + 1)
 			return
 		}
-		s.ramp()
 		s.board.markLost(s.una, uint64(s.config.DupThresh), s.config.FACK)
 		return
 	}
@@ -397,13 +415,14 @@ func (s *Sender) enterRecovery(now time.Duration) {
 	if s.config.NewReno {
 		s.recover = s.max
 	}
+	s.prr = prr{prior: s.cwnd}
 	s.reduce(s.cwnd)
 	s.recovering, s.urgent, s.halving = true, true, false
 	switch {
 	case !s.config.SACK:
 		s.setCwnd(s.ssthresh + float64(s.config.DupThresh))
 		return
-	case !s.config.Rampdown:
+	case !s.config.Rampdown && !s.config.PRR:
 		s.setCwnd(s.ssthresh)
 	}
 	s.board.markLost(s.una, uint64(s.config.DupThresh), s.config.FACK)
@@ -417,15 +436,52 @@ func (s *Sender) reduce(w float64) {
 	s.resetSlowFrom()
 }
 
-// ramp lowers cwnd by a segment at every second ACK of a recovery.
+// ramp lowers cwnd by a segment at every second ACK of a recovery. As in the
+// original's excerpt, what is found lost makes room for as much at once.
 func (s *Sender) ramp() {
-	if !s.config.Rampdown {
-		return
-	}
 	if s.halving {
 		s.setCwnd(max(s.ssthresh, s.cwnd-1))
 	}
 	s.halving = !s.halving
+}
+
+// prr are the counts of RFC 6937 in a recovery.
+type prr struct {
+	prior          float64 // cwnd before
+	delivered, out uint64
+}
+
+// proportion is RFC 6937 at an ACK of so many more segments delivered; healthy,
+// it is one of new segments that finds nothing lost.
+func (s *Sender) proportion(delivered uint64, healthy bool) {
+	if delivered == 0 {
+		return
+	}
+	s.prr.delivered += delivered
+	pipe := float64(s.board.pipe(s.max - s.una))
+	total, out := float64(s.prr.delivered), float64(s.prr.out)
+	var count float64
+	if pipe > s.ssthresh {
+		count = math.Ceil(total*s.ssthresh/s.prr.prior) - out
+	} else {
+		if count = max(total-out, float64(delivered)); healthy {
+			count++
+		}
+		count = min(count, s.ssthresh-pipe)
+	}
+	s.setCwnd(pipe + max(count, 0))
+}
+
+// echoes are when the segments left that the last ACKs told of, a ring of as
+// many as mean a loss.
+type echoes struct {
+	last []time.Duration
+	next int // the oldest
+}
+
+func (e *echoes) push(sent time.Duration) {
+	e.last[e.next] = sent
+	e.next = (e.next + 1) % len(e.last)
 }
 
 // Timeout looks at the timer. Unless it is due, nothing happens.

@@ -120,6 +120,7 @@ func TestDecrease(t *testing.T) {
 		{"multiplier", func(c *config.Sender) { c.Multiplier = 0.9 }, 100, 90},
 		{"Scalable", func(c *config.Sender) { c.Scalable = true }, 100, 87.5},
 		{"Scalable's Reno", func(c *config.Sender) { c.Scalable = true }, 16, 8},
+		{"Scalable of Linux", func(c *config.Sender) { c.Scalable, c.Linux = true, true }, 16, 14},
 		{"HighSpeed", func(c *config.Sender) { c.HighSpeed = true }, 83000, 74700},
 		{"HighSpeed's Reno", func(c *config.Sender) { c.HighSpeed = true }, 38, 19},
 	} {
@@ -263,7 +264,7 @@ func TestBadAcks(t *testing.T) {
 }
 
 func TestAllocatesNothing(t *testing.T) {
-	s := sender(func(c *config.Sender) { c.SACK, c.RcvrWin = true, 100 })
+	s := sender(func(c *config.Sender) { c.SACK, c.PRR, c.Reloss, c.RcvrWin = true, true, true, 100 })
 	r := NewReceiver(config.Receiver{SACK: true}, 100)
 	s.Observe = func(*Event) {}
 	var now time.Duration

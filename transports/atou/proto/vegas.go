@@ -47,9 +47,20 @@ func (v *vegas) next(end uint64) {
 	*v = vegas{base: v.base, end: end, rounds: v.rounds + 1}
 }
 
-// vegasRound ends a round. Delta, by how many segments the window is larger
-// than what base and the actual rate ask for, is what stands in the queue.
-func (s *Sender) vegasRound() {
+// vegasSamples is how many RTTs Linux wants of a round, lest all of them have a
+// delayed ACK in them.
+const vegasSamples = 3
+
+// vegasRound ends a round with an ACK of n segments. Delta, by how many
+// segments the window is larger than what base and the actual rate ask for, is
+// what stands in the queue.
+func (s *Sender) vegasRound(n uint64) {
+	if s.config.Linux && s.vegas.n < vegasSamples {
+		if s.cwnd >= s.ssthresh { // slow start has grown already
+			s.setCwnd(s.cwnd + float64(n)*s.perRTT()/s.cwnd)
+		}
+		return
+	}
 	rtt := s.vegas.rtt(s.config.VegasRTT)
 	delta := s.cwnd * float64(rtt-s.vegas.base) / float64(rtt)
 	switch {

@@ -22,6 +22,7 @@ type Path struct {
 	Reorder     float64       `json:"reorder"`      // share of datagrams that others overtake
 	DisplaceMin int           `json:"displace_min"` // least of them that overtake each; 0: Displace
 	Displace    int           `json:"displace"`     // most of them, any number as likely
+	Cluster     int           `json:"cluster"`      // datagrams that are overtaken together, each once the one before has arrived; 0: 1
 	Hold        time.Duration `json:"hold_ns"`      // how long an overtaken one waits for others that do not come; 0: 10 ms
 	Duplicate   float64       `json:"duplicate"`    // share of datagrams that arrive twice
 }
@@ -59,6 +60,9 @@ type path struct {
 	first  int             // of the queue
 	length int
 	held   []*packet
+	begin  float64 // how likely a cluster begins with a datagram
+	calm   int     // datagrams until another of the cluster is overtaken
+	left   int     // of the cluster
 }
 
 func newPath(p Path, rng *rand.Rand) path {
@@ -71,7 +75,14 @@ func newPath(p Path, rng *rand.Rand) path {
 	if p.DisplaceMin == 0 {
 		p.DisplaceMin = p.Displace
 	}
-	return path{Path: p, rng: rng, drops: p.Drop, tokens: float64(p.PoliceBurst), queue: make([]time.Duration, 64)}
+	p.Cluster = max(p.Cluster, 1)
+	// Those of a cluster that are not overtaken count too.
+	between := float64(p.Cluster-1) * float64(p.DisplaceMin+p.Displace) / 2
+	begin := 1.0
+	if apart := float64(p.Cluster) - p.Reorder*between; apart > p.Reorder {
+		begin = p.Reorder / apart
+	}
+	return path{Path: p, rng: rng, begin: begin, drops: p.Drop, tokens: float64(p.PoliceBurst), queue: make([]time.Duration, 64)}
 }
 
 // packets is how many a datagram of so many bytes is: all fragments but the
@@ -100,13 +111,24 @@ func (p *path) conforms(now time.Duration, bytes int) bool {
 
 // displacement is how many are to overtake a datagram; 0 for none.
 func (p *path) displacement() int {
-	if p.Displace == 0 || p.rng.Float64() >= p.Reorder {
+	switch {
+	case p.Displace == 0:
+		return 0
+	case p.left == 0:
+		if p.rng.Float64() >= p.begin {
+			return 0
+		}
+		p.left = p.Cluster
+	case p.calm > 0:
+		p.calm--
 		return 0
 	}
 	n := p.DisplaceMin
 	if more := p.Displace - n; more > 0 {
 		n += p.rng.IntN(more + 1)
 	}
+	p.left--
+	p.calm = n
 	return n
 }
 

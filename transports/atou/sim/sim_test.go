@@ -318,6 +318,29 @@ func TestReordering(t *testing.T) {
 	}
 }
 
+// As many segments are overtaken in clusters as without, each while no other
+// of its cluster is, and there are fewer recoveries.
+func TestClusters(t *testing.T) {
+	c := transfer(599, 80*ms, 4000, 2000)
+	c.Sender.SACK, c.Receiver.SACK = true, true
+	c.Sender.MaxPkts, c.Sender.MaxTime, c.Sender.DupThresh = 200000, 0, 19
+	c.Forward.Reorder, c.Forward.Displace = 0.003, 7
+	for _, cluster := range []int{1, 5} {
+		c.Forward.Cluster = cluster
+		r := run(t, c)
+		within(t, "share overtaken", float64(r.Forward.Overtaken)/float64(r.Forward.Sent), 0.0024, 0.0036)
+		if cluster > 1 { // one more where a cluster follows at once
+			within(t, "displacement", float64(r.Receiver.Displacement), 7, 8)
+		}
+	}
+	c.Sender.DupThresh = 3
+	alone, clustered := c, run(t, c)
+	alone.Forward.Cluster = 1
+	if apart := run(t, alone); 2*clustered.Sender.Dup3s > apart.Sender.Dup3s {
+		t.Errorf("%d recoveries with clusters, %d without", clustered.Sender.Dup3s, apart.Sender.Dup3s)
+	}
+}
+
 // Mathis et al. 1997: a window of sqrt(3/2p) segments without delayed ACKs.
 func TestMathis(t *testing.T) {
 	for _, p := range []float64{0.001, 0.01} {
@@ -363,6 +386,7 @@ func TestRecovery(t *testing.T) {
 		{"SACK", func(c *config.Sender) { c.SACK = true }, 0.3, 0.6}, // it waits until the pipe is half empty,
 		{"FACK", func(c *config.Sender) { c.SACK, c.FACK = true, true }, 0.3, 0.6},
 		{"rampdown", func(c *config.Sender) { c.SACK, c.Rampdown = true, true }, 0.1, 0.3},
+		{"PRR", func(c *config.Sender) { c.SACK, c.PRR = true, true }, 0, 0.3},
 		{"FACK and rampdown", func(c *config.Sender) { c.SACK, c.FACK, c.Rampdown = true, true, true }, 0.1, 0.3},
 	} {
 		t.Run(f.name, func(t *testing.T) {
@@ -378,6 +402,60 @@ func TestRecovery(t *testing.T) {
 	// Reno leaves recovery at the first partial ACK: it does worse than NewReno.
 	if _, r := recovery(t, func(c *config.Sender) { c.NewReno = false }); r.Sender.Dup3s+r.Sender.Timeouts < 2 {
 		t.Errorf("Reno recovers from six losses with %d events", r.Sender.Dup3s+r.Sender.Timeouts)
+	}
+}
+
+// Slow start overflows the queue by half of its window, and retransmissions are
+// lost too. Only what finds them needs no time-out, and PRR alone sends few in
+// vain: reno of Linux 6.12 had 1159 retransmissions and no time-out here.
+func TestOverflow(t *testing.T) {
+	overflow := func(change func(*config.Sender)) Result {
+		c := transfer(99, 70*ms, 578, 4000)
+		c.Receiver.SACK, c.Receiver.DelAck = true, 40*ms
+		c.Sender.SACK, c.Sender.ABC, c.Sender.InitSegs, c.Sender.ThreshInit, c.Sender.MSS = true, true, 10, 0, 1472
+		c.Sender.Timeout, c.Sender.Tick = 300*ms, 0
+		change(&c.Sender)
+		r := run(t, c)
+		t.Logf("%.1f Mbit/s, %d time-outs, %d retransmissions", mbps(c, r), r.Sender.Timeouts, r.Sender.Rxmts)
+		return r
+	}
+	if r := overflow(func(c *config.Sender) { c.Rampdown = true }); r.Sender.Timeouts == 0 {
+		t.Error("no retransmission is lost: the path is not what it is meant to be")
+	}
+	r := overflow(func(c *config.Sender) { c.PRR, c.Reloss = true, true })
+	if r.Sender.Timeouts != 0 {
+		t.Errorf("%d time-outs", r.Sender.Timeouts)
+	}
+	within(t, "retransmissions", float64(r.Sender.Rxmts), 1159*0.95, 1159*1.05)
+}
+
+// PRR's window at the end of a recovery is ssthresh, and until then it sends in
+// proportion.
+func TestPRR(t *testing.T) {
+	var before, sent, acks int
+	c := transfer(100, 100*ms, 1000, 1000)
+	c.Receiver.SACK = true
+	c.Sender.ThreshInit = 0.125
+	c.Sender.SACK, c.Sender.PRR, c.Sender.MaxPkts, c.Sender.DropList = true, true, 3000, []uint64{2000}
+	c.Observe = func(e *proto.Event) {
+		switch {
+		case e.Kind == proto.DupRxmit:
+			before = e.Cwnd
+		case before > 0 && e.Una == 2000 && (e.Kind == proto.Xmt || e.Kind == proto.Rxt):
+			sent++
+		case before > 0 && e.Una == 2000 && e.Kind == proto.AckIn:
+			if acks++; sent > acks/2+1 || sent < acks/2-1 {
+				t.Fatalf("%d segments have left after %d of %d ACKs", sent, acks, before)
+			}
+		case before > 0 && e.Kind == proto.AckIn && e.Una > 2000 && acks > 0:
+			if acks = 0; e.Cwnd != before/2 {
+				t.Errorf("cwnd is %d after the recovery, was %d before", e.Cwnd, before)
+			}
+		}
+	}
+	run(t, c)
+	if before == 0 || acks != 0 {
+		t.Errorf("no recovery, or no end of it")
 	}
 }
 
