@@ -1,4 +1,7 @@
-# Hosts s and r as namespaces, and between them a router m with the bottleneck and a router d that delays packets: 20 Mbit/s, 50 ms.
+# Hosts s and r as namespaces, and between them a router m with the bottleneck and a router d that delays packets: by default
+# 20 Mbit/s, 50 ms, 40 packets.
+#   rate, delay, queue: of the bottleneck in Mbit/s, each way in ms, of the bottleneck in packets
+#   burst: bytes that the bottleneck lets through at once; by default what its rate has in a tick, so that few packets are apart
 #   loss: of netem, such as "loss 1%", or nothing
 for ns in s m d r; do
     ip netns add $ns
@@ -20,7 +23,7 @@ ip -n m route add 10.0.3.0/24 via 10.0.2.2
 ip -n d route add 10.0.1.0/24 via 10.0.2.1
 ip -n r route add default via 10.0.3.1
 tc -n m qdisc add dev m1 root handle 1: htb default 1
-tc -n m class add dev m1 parent 1: classid 1:1 htb rate 20mbit quantum 1514
-tc -n m qdisc add dev m1 parent 1:1 handle 2: pfifo limit 40
-tc -n d qdisc add dev d1 root netem delay 25ms $loss limit 10000
-tc -n d qdisc add dev d0 root netem delay 25ms limit 10000
+tc -n m class add dev m1 parent 1: classid 1:1 htb rate ${rate:-20}mbit ${burst:+burst $burst cburst $burst} quantum 1514
+tc -n m qdisc add dev m1 parent 1:1 handle 2: pfifo limit ${queue:-40}
+tc -n d qdisc add dev d1 root netem delay ${delay:-25}ms $loss limit 10000
+tc -n d qdisc add dev d0 root netem delay ${delay:-25}ms limit 10000

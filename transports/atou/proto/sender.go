@@ -371,7 +371,8 @@ func (s *Sender) advance(now time.Duration, to uint64) {
 		s.setCwnd(s.cwnd - float64(n) + 1)
 		s.urgent = true
 	}
-	if s.una >= s.vegas.end {
+	// Linux' rounds end with the first ACK beyond, so that they begin where windows do.
+	if s.una > s.vegas.end || s.una == s.vegas.end && !s.config.Linux {
 		if s.config.Vegas && s.vegas.n > 0 && !s.recovering {
 			s.vegasRound(n)
 		}
