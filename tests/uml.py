@@ -23,7 +23,6 @@ from playbooks import REPOSITORY, ansible_playbook
 KERNELS = REPOSITORY / ".build" / "kernels"
 BUILD = REPOSITORY / "roles" / "modules" / "files" / "build.sh"
 BUILD_S = 3600
-DEBUG = "lab-debug"  # the kernel that looks for mistakes of modules: KASAN, lockdep
 INIT = """#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LANG=C.UTF-8
 trap 'systemctl --force --force poweroff' EXIT
