@@ -150,7 +150,11 @@ func TestSACKSenderWithoutBlocks(t *testing.T) {
 		s.Ack(ms, &Ack{Seg: seg})
 		pump(s, ms)
 	}
-	s.Ack(2*ms, &Ack{Cum: 5, Seg: 0})
+	s.Ack(2*ms, &Ack{Cum: 3, Seg: 2})
+	if got := pump(s, 2*ms); slices.Contains(got, 3) {
+		t.Errorf("after what left before the recovery %v go", got)
+	}
+	s.Ack(2*ms, &Ack{Cum: 5, Seg: 0, Sent: ms})
 	if got := pump(s, 2*ms); len(got) == 0 || got[0] != 5 {
 		t.Errorf("after a partial ACK of 5 %v go", got)
 	}

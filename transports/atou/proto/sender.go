@@ -50,9 +50,10 @@ type Sender struct {
 	slowFrom       float64 // cwnd at which limited slow start begins; 0: nowhere
 	dups           uint64  // duplicate ACKs that count, since una advanced
 	recovering     bool
-	recover        uint64 // max at the begin of the recovery, or at the last time-out
-	urgent         bool   // una is to be resent whatever the window
-	halving        bool   // rampdown: the next ACK lowers cwnd
+	recover        uint64        // max at the begin of the recovery, or at the last time-out
+	began          time.Duration // the recovery
+	urgent         bool          // una is to be resent whatever the window
+	halving        bool          // rampdown: the next ACK lowers cwnd
 	prr            prr
 	echoes         echoes
 	burst          uint64 // segments sent since the last ACK or time-out
@@ -303,7 +304,7 @@ func (s *Sender) Ack(now time.Duration, a *Ack) {
 		}
 	}
 	if a.Cum > s.una {
-		s.advance(now, a.Cum)
+		s.advance(now, a)
 	} else if s.una < s.max {
 		s.duplicate(now, a)
 	}
@@ -334,7 +335,8 @@ func (s *Sender) sample(rtt time.Duration) {
 }
 
 // advance takes an ACK of new segments.
-func (s *Sender) advance(now time.Duration, to uint64) {
+func (s *Sender) advance(now time.Duration, a *Ack) {
+	to := a.Cum
 	n := to - s.una
 	s.stats.MaxAck = max(s.stats.MaxAck, n)
 	full := !s.recovering || to >= s.recover || !s.config.NewReno && !s.config.SACK
@@ -361,7 +363,8 @@ func (s *Sender) advance(now time.Duration, to uint64) {
 		s.vegas.next(s.max) // no part of the recovery belongs to a round
 	case s.config.SACK:
 		s.board.markLost(s.una, uint64(s.config.DupThresh), s.config.FACK)
-		if s.board.numSacked == 0 && !s.board.resent.has(s.una) { // nothing but the partial ACK tells: as NewReno
+		// Nothing is SACKed: as NewReno, if what arrived has left after una.
+		if s.board.numSacked == 0 && !s.board.resent.has(s.una) && a.Sent >= s.began {
 			s.stats.Packs++
 			s.observe(PackRxmit, now, s.una, 0)
 			s.board.lose(s.una)
@@ -418,7 +421,8 @@ func (s *Sender) enterRecovery(now time.Duration) {
 	}
 	s.prr = prr{prior: s.cwnd}
 	s.reduce(s.cwnd)
-	s.recovering, s.urgent, s.halving = true, true, false
+	s.recovering, s.began, s.halving = true, now, false
+	s.urgent = !(s.config.Reloss && s.board.resent.has(s.una)) // what went again in the last recovery may be under way
 	switch {
 	case !s.config.SACK:
 		s.setCwnd(s.ssthresh + float64(s.config.DupThresh))

@@ -429,6 +429,25 @@ func TestOverflow(t *testing.T) {
 	within(t, "retransmissions", float64(r.Sender.Rxmts), 1159*0.95, 1159*1.05)
 }
 
+// Recoveries follow each other, each begun with what the last one sent again,
+// and the ACKs of what left before tell nothing: no segment comes twice.
+func TestNothingIsResentInVain(t *testing.T) {
+	var resent uint64
+	for seed := range uint64(20) {
+		c := transfer(99, 70*ms, 578, 4000)
+		c.Seed, c.Forward.Loss = seed, 0.01
+		c.Receiver.SACK, c.Receiver.DelAck = true, 40*ms
+		c.Sender.SACK, c.Sender.PRR, c.Sender.Reloss, c.Sender.HighSpeed = true, true, true, true
+		c.Sender.ThreshInit, c.Sender.MaxTime = 0, 10*time.Second
+		c.Sender.Timeout, c.Sender.Tick = 300*ms, 0
+		r := run(t, c)
+		if resent += r.Sender.Rxmts; r.Receiver.Duplicates > r.Sender.Timeouts {
+			t.Errorf("seed %d: %d of %d come twice, after %d time-outs", seed, r.Receiver.Duplicates, r.Sender.Rxmts, r.Sender.Timeouts)
+		}
+	}
+	t.Logf("%d retransmissions", resent)
+}
+
 // PRR's window at the end of a recovery is ssthresh, and until then it sends in
 // proportion.
 func TestPRR(t *testing.T) {
