@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from uml import build_module, run
+from uml import DEBUG, build_module, run
 
 from dumbbell.analysis import Budget, Paws
 from dumbbell.store.capture import Capture
@@ -315,11 +315,11 @@ echo loaded $i times
 """
 
 
-def test_a_thousand_loads_under_traffic(modules: Path, tmp_path: Path) -> None:
+def test_a_thousand_loads_under_traffic(tmp_path: Path) -> None:
     """Packets wait in it whenever it is removed, and it cannot be unloaded before."""
-    shutil.copy(modules / "sch_rapid.ko", tmp_path)
+    build_module(REPOSITORY / "modules" / "sch_rapid", tmp_path, DEBUG)
     world = WORLD.format(here=HERE, room=200, delay_ms=5, usec_ts="none", parameters="")
-    said = run(world + CHURN, tmp_path, virtual=True, timeout_s=1800)
+    said = run(world + CHURN, tmp_path, virtual=True, kernel=DEBUG, timeout_s=3600)
     assert said.rstrip().endswith("loaded 1000 times")
     assert said.count("Module sch_rapid is in use") == 10
     sent = [int(packets) for packets in re.findall(r"Sent \d+ bytes (\d+) pkt", said)]

@@ -38,7 +38,7 @@ def booted(work: Path, script: str, kernel: str, **given: object) -> str:
     shutil.copy(built / "tcp_recovery.ko", work)
     lines = [f"{name}={shlex.quote(str(value))}" for name, value in given.items()]
     lines += [(HERE / name).read_text() for name in ("recovery_path.sh", script)]
-    return uml.run("\n".join(lines), work, virtual=True, kernel=kernel, seed="1", timeout_s=1800)
+    return uml.run("\n".join(lines), work, virtual=True, kernel=kernel, seed="1", timeout_s=3600)
 
 
 def traced(work: Path, control: str, loss: str = "") -> dict[str, pl.DataFrame]:
@@ -125,7 +125,7 @@ def test_the_module_does_what_the_kernel_does(work: Path, parent: str, rule: str
 def test_loads_unloads_and_changes_under_traffic(work: Path) -> None:
     controls = " ".join(f"{parent}_{rule}" for parent in ("reno", "cubic") for rule in MODES)
     given = {"times": 1000, "controls": controls, "changes": HERE / "changes.py"}
-    said = booted(work / "changes", "changes.sh", "lab", loss="loss 2%", **given)
+    said = booted(work / "changes", "changes.sh", uml.DEBUG, loss="loss 2%", **given)
     loaded, refused, sent = map(int, re.findall(r"\d+", said))
     assert (loaded, refused) == (1000, 1000)
     assert sent > 10_000_000
