@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import compileall
+import fcntl
+import os
 import sysconfig
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,7 +62,7 @@ class ActionModule(ActionBase):
             for of in args["worlds"]
         ]
         began = time.monotonic()
-        with ThreadPoolExecutor(1) as thread:
+        with _in_use(Path(args["world"]["dir"])), ThreadPoolExecutor(1) as thread:
             running = thread.submit(run_all, worlds)
             while not wait([running], timeout=_SAY_S).done:
                 times = ", ".join(f"{virtual_s(world):.0f}" for world in worlds)
@@ -76,6 +80,17 @@ class ActionModule(ActionBase):
             Display().display(f"{world.dir.parent.name}: {took}")
         reasons = "; ".join(of.reason for of in ended if of.reason)
         return result | {"changed": True, "ended": [asdict(of) for of in ended], "msg": reasons}
+
+
+@contextmanager
+def _in_use(folder: Path) -> Iterator[None]:
+    """Hold a shared lock on a directory, so that no other run removes what worlds begin with there."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _paths(by_path: dict[str, str]) -> dict[Path, Path]:
