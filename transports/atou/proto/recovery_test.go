@@ -143,20 +143,23 @@ func TestSACKTriggersByScoreboard(t *testing.T) {
 	}
 }
 
-// A sender with SACK recovers as NewReno does from a receiver without.
+// A sender with SACK recovers as NewReno does from a receiver without, and with
+// Reloss it waits for what has left after the loss was found.
 func TestSACKSenderWithoutBlocks(t *testing.T) {
-	s := windowOf10(func(c *config.Sender) { c.SACK = true })
-	for seg := uint64(1); seg < 9; seg++ {
-		s.Ack(ms, &Ack{Seg: seg})
-		pump(s, ms)
-	}
-	s.Ack(2*ms, &Ack{Cum: 3, Seg: 2})
-	if got := pump(s, 2*ms); slices.Contains(got, 3) {
-		t.Errorf("after what left before the recovery %v go", got)
-	}
-	s.Ack(2*ms, &Ack{Cum: 5, Seg: 0, Sent: ms})
-	if got := pump(s, 2*ms); len(got) == 0 || got[0] != 5 {
-		t.Errorf("after a partial ACK of 5 %v go", got)
+	for _, reloss := range []bool{false, true} {
+		s := windowOf10(func(c *config.Sender) { c.SACK, c.Reloss = true, reloss })
+		for seg := uint64(1); seg < 9; seg++ {
+			s.Ack(ms, &Ack{Seg: seg})
+			pump(s, ms)
+		}
+		s.Ack(2*ms, &Ack{Cum: 3, Seg: 2})
+		if got := pump(s, 2*ms); slices.Contains(got, 3) == reloss {
+			t.Errorf("reloss %v: after what left before the recovery %v go", reloss, got)
+		}
+		s.Ack(2*ms, &Ack{Cum: 5, Seg: 0, Sent: ms})
+		if got := pump(s, 2*ms); len(got) == 0 || got[0] != 5 {
+			t.Errorf("reloss %v: after a partial ACK of 5 %v go", reloss, got)
+		}
 	}
 }
 

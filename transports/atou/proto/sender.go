@@ -363,8 +363,8 @@ func (s *Sender) advance(now time.Duration, a *Ack) {
 		s.vegas.next(s.max) // no part of the recovery belongs to a round
 	case s.config.SACK:
 		s.board.markLost(s.una, uint64(s.config.DupThresh), s.config.FACK)
-		// Nothing is SACKed: as NewReno, if what arrived has left after una.
-		if s.board.numSacked == 0 && !s.board.resent.has(s.una) && a.Sent >= s.began {
+		// Nothing is SACKed: as NewReno. To Reloss a partial ACK of what left before tells nothing of una.
+		if s.board.numSacked == 0 && !s.board.resent.has(s.una) && (!s.config.Reloss || a.Sent >= s.began) {
 			s.stats.Packs++
 			s.observe(PackRxmit, now, s.una, 0)
 			s.board.lose(s.una)
