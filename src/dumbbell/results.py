@@ -248,13 +248,14 @@ def udp_loss(source: Source) -> Iterator[Cells]:
 
 def web_fetches(source: Source) -> Iterator[Cells]:
     """Times of fetches with and without a retransmission, by what the server's kernel counted."""
-    for recovery in sorted(source.points("web_fetches", Recovery), key=_loss_and_size):
+    for recovery in sorted(source.points("web_fetches", Recovery), key=_control_loss_and_size):
         path, (flow,) = recovery.plan.path, recovery.plan.phase("measurement").flows
         assert path is not None
         told = analysis.latency(analysis.fetches(recovery.table("http_fetch")))
         loss = human(path.forward.loss, "share") + " each way" * bool(path.reverse.loss)
         half = told.percentiles[50]
         yield [
+            str(flow.congestion_control),
             loss,
             f"{flow.fetch_bytes} B",
             str(told.fetches),
@@ -265,10 +266,10 @@ def web_fetches(source: Source) -> Iterator[Cells]:
         ]
 
 
-def _loss_and_size(recovery: Recovery) -> tuple[float, float, int]:
+def _control_loss_and_size(recovery: Recovery) -> tuple[str, float, float, int]:
     path, (flow,) = recovery.plan.path, recovery.plan.phase("measurement").flows
     assert path is not None
-    return path.reverse.loss, path.forward.loss, flow.fetch_bytes or 0
+    return flow.congestion_control or "", path.reverse.loss, path.forward.loss, flow.fetch_bytes or 0
 
 
 def queue_and_cwnd(source: Source) -> Iterator[Cells]:
@@ -355,6 +356,7 @@ class Table:
 _UDP_ALONE = [[f"{asked} Mbit/s", f"{got} Mbit/s, {got / asked - 1:+.1%}"] for asked, got in UDP_ALONE]
 _FETCHED = ["fetches", "with segments sent again", "mean of those without", "mean of those with"]
 _REDUCED = [
+    "reductions",
     "pipe - ssthresh at its begin",
     "cwnd - ssthresh at its end",
     "silence, RTTs",
@@ -393,7 +395,7 @@ TABLES = {
         long_transfer,
         beside=True,
     ),
-    "web_fetches": Table([["where", "loss", "body", *_FETCHED, "median of all"]], web_fetches),
+    "web_fetches": Table([["where", "TCP", "loss", "body", *_FETCHED, "median of all"]], web_fetches),
     "queue_and_cwnd": Table([["where", "queue", *_RECOVERED]], queue_and_cwnd),
     "reductions": Table([["where", "loss", "TCP", *_REDUCED]], reductions),
 }

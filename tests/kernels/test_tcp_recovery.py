@@ -118,7 +118,8 @@ def test_the_module_does_what_the_kernel_does(work: Path, parent: str, rule: str
     """ACK by ACK, with the same losses: a socket with the rule, and the parent in a namespace with it."""
     arms = ((f"{parent}_{rule}", 0), (parent, MODES[rule]))
     module, kernel = (probes(work, control, mode, loss) for control, mode in arms)
-    assert module.height > 500
+    assert module.height > 200  # at 2 % there are some 300
+    assert module["ssthresh"].n_unique() > 2
     assert module.rows() == kernel.rows()
 
 
