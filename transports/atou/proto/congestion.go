@@ -3,7 +3,9 @@ package proto
 import "math"
 
 // HighSpeed TCP of RFC 3649: below lowWindow it is Reno; at highWindow it
-// sustains one loss in 10^7 segments and gives up a tenth of its window.
+// sustains one loss in 10^7 segments and gives up a tenth of its window. Linux
+// has RFC 3649's table of windows at which the growth is whole, and looks into
+// it in congestion avoidance only: the loss that ends slow start takes a half.
 const (
 	lowWindow    = 38
 	highWindow   = 83000
@@ -27,6 +29,14 @@ func highSpeedA(w float64) float64 {
 	return max(1, w*w*p*2*b/(2-b))
 }
 
+// highSpeedStep is a(w) and b(w) of the window in the table that is w or the
+// next above it.
+func highSpeedStep(w float64) (a, b float64) {
+	for a = math.Ceil(highSpeedA(w)); highSpeedA(w) < a; w++ {
+	}
+	return a, highSpeedB(w)
+}
+
 // Scalable TCP of Kelly: below its least window it is Reno. Linux has no such
 // window, and grows by at least a segment per RTT.
 const (
@@ -39,6 +49,8 @@ const (
 // segment is acknowledged by itself.
 func (s *Sender) perRTT() float64 {
 	switch {
+	case s.config.HighSpeed && s.config.Linux:
+		return math.Ceil(highSpeedA(s.cwnd))
 	case s.config.HighSpeed && s.cwnd > lowWindow:
 		return highSpeedA(s.cwnd)
 	case s.config.Scalable && s.config.Linux:
@@ -53,6 +65,9 @@ func (s *Sender) perRTT() float64 {
 func (s *Sender) decrease(w float64) float64 {
 	factor := s.config.Multiplier
 	switch {
+	case s.config.HighSpeed && s.config.Linux:
+		_, b := highSpeedStep(s.grownTo)
+		factor = 1 - b
 	case s.config.HighSpeed && w > lowWindow:
 		factor = 1 - highSpeedB(w)
 	case s.config.Scalable && (w > scalableWindow || s.config.Linux):
@@ -71,6 +86,7 @@ func (s *Sender) grow(n uint64) {
 		if !s.config.ABC || s.config.HighSpeed && s.config.Linux {
 			n = 1
 		}
+		s.grownTo = s.cwnd
 		s.setCwnd(s.cwnd + float64(n)*s.perRTT()/s.cwnd)
 		return
 	}

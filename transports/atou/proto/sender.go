@@ -48,6 +48,7 @@ type Sender struct {
 	una, nxt, max  uint64
 	cwnd, ssthresh float64
 	slowFrom       float64 // cwnd at which limited slow start begins; 0: nowhere
+	grownTo        float64 // cwnd at the last growth of congestion avoidance
 	dups           uint64  // duplicate ACKs that count, since una advanced
 	recovering     bool
 	recover        uint64        // max at the begin of the recovery, or at the last time-out

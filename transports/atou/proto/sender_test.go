@@ -1,6 +1,7 @@
 package proto
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -106,6 +107,16 @@ func TestHighSpeedTable(t *testing.T) {
 		near(t, "b", highSpeedB(c.w), c.b, 0.006)
 	}
 	near(t, "b at 83000", highSpeedB(83000), 0.1, 1e-9)
+}
+
+// As tcp_highspeed.c has them, whose table ends at 38, 118, 221, 347, 495 and so
+// on; b in 256ths.
+func TestHighSpeedStep(t *testing.T) {
+	for _, c := range []struct{ w, a, b float64 }{{0, 1, 128}, {30, 1, 128}, {60, 2, 112}, {200, 3, 104}, {300, 4, 98}, {400, 5, 93}} {
+		a, b := highSpeedStep(c.w)
+		near(t, fmt.Sprintf("a at %g", c.w), a, c.a, 0)
+		near(t, fmt.Sprintf("256 b at %g", c.w), 256*b, c.b, 1)
+	}
 }
 
 func TestDecrease(t *testing.T) {
