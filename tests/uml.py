@@ -44,7 +44,7 @@ ip link set lo up
 cd /mnt/work
 sh -eu ./script >said 2>&1 </dev/null
 echo $? >status
-if mount -t debugfs debugfs /sys/kernel/debug && test -e /sys/kernel/debug/kmemleak; then
+if test -d /sys/kernel/debug && mount -t debugfs debugfs /sys/kernel/debug && test -e /sys/kernel/debug/kmemleak; then
     sleep 6 # what is younger than 5 s may yet be found by its owner
     for scan in 1 2; do echo scan; done >/sys/kernel/debug/kmemleak # the first takes what is new for changed
     cat /sys/kernel/debug/kmemleak >leaks
