@@ -44,10 +44,11 @@ ip link set lo up
 cd /mnt/work
 sh -eu ./script >said 2>&1 </dev/null
 echo $? >status
-if test -d /sys/kernel/debug && mount -t debugfs debugfs /sys/kernel/debug && test -e /sys/kernel/debug/kmemleak; then
+debug=/sys/kernel/debug
+if [ -d $debug ] && mount -t debugfs debugfs $debug && [ -e $debug/kmemleak ]; then
     sleep 6 # what is younger than 5 s may yet be found by its owner
-    for scan in 1 2; do echo scan; done >/sys/kernel/debug/kmemleak # the first takes what is new for changed
-    cat /sys/kernel/debug/kmemleak >leaks
+    for scan in 1 2; do echo scan; done >$debug/kmemleak # the first takes what is new for changed
+    cat $debug/kmemleak >leaks
 fi
 """
 
