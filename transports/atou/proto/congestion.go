@@ -29,12 +29,13 @@ func highSpeedA(w float64) float64 {
 	return max(1, w*w*p*2*b/(2-b))
 }
 
-// highSpeedStep is a(w) and b(w) of the window in the table that is w or the
-// next above it.
-func highSpeedStep(w float64) (a, b float64) {
-	for a = math.Ceil(highSpeedA(w)); highSpeedA(w) < a; w++ {
+// highSpeedStep is the window of the table that is w or the next above it.
+func highSpeedStep(w float64) float64 {
+	whole := math.Ceil(highSpeedA(w))
+	for highSpeedA(w) < whole {
+		w++
 	}
-	return a, highSpeedB(w)
+	return w
 }
 
 // Scalable TCP of Kelly: below its least window it is Reno. Linux has no such
@@ -49,9 +50,10 @@ const (
 // segment is acknowledged by itself.
 func (s *Sender) perRTT() float64 {
 	switch {
-	case s.config.HighSpeed && s.config.Linux:
-		return math.Ceil(highSpeedA(s.cwnd))
 	case s.config.HighSpeed && s.cwnd > lowWindow:
+		if s.config.Linux {
+			return math.Ceil(highSpeedA(s.cwnd))
+		}
 		return highSpeedA(s.cwnd)
 	case s.config.Scalable && s.config.Linux:
 		return max(float64(s.config.Increment), scalableIncrease*s.cwnd)
@@ -63,13 +65,13 @@ func (s *Sender) perRTT() float64 {
 
 // decrease makes the ssthresh of a loss at a window of w segments.
 func (s *Sender) decrease(w float64) float64 {
-	factor := s.config.Multiplier
+	factor, at := s.config.Multiplier, w
+	if s.config.HighSpeed && s.config.Linux {
+		at = highSpeedStep(s.grownTo)
+	}
 	switch {
-	case s.config.HighSpeed && s.config.Linux:
-		_, b := highSpeedStep(s.grownTo)
-		factor = 1 - b
-	case s.config.HighSpeed && w > lowWindow:
-		factor = 1 - highSpeedB(w)
+	case s.config.HighSpeed && at > lowWindow:
+		factor = 1 - highSpeedB(at)
 	case s.config.Scalable && (w > scalableWindow || s.config.Linux):
 		factor = 1 - scalableDecrease
 	}

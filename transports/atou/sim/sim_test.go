@@ -405,16 +405,22 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
+// likeLinux is a transfer with SACK over a long path, started as Linux does.
+func likeLinux() Config {
+	c := transfer(99, 70*ms, 578, 4000)
+	c.Receiver.SACK, c.Receiver.DelAck = true, 40*ms
+	c.Sender.SACK, c.Sender.ABC, c.Sender.InitSegs, c.Sender.ThreshInit, c.Sender.MSS = true, true, 10, 0, 1472
+	c.Sender.Timeout, c.Sender.Tick = 300*ms, 0
+	return c
+}
+
 // Slow start overflows the queue by half of its window, and retransmissions are
 // lost too. Only what finds them needs no time-out, and PRR alone sends few in
 // vain: reno of Linux 6.12 had 1159 retransmissions and no time-out here, and
 // highspeed 1169.
 func TestOverflow(t *testing.T) {
 	overflow := func(change func(*config.Sender)) Result {
-		c := transfer(99, 70*ms, 578, 4000)
-		c.Receiver.SACK, c.Receiver.DelAck = true, 40*ms
-		c.Sender.SACK, c.Sender.ABC, c.Sender.InitSegs, c.Sender.ThreshInit, c.Sender.MSS = true, true, 10, 0, 1472
-		c.Sender.Timeout, c.Sender.Tick = 300*ms, 0
+		c := likeLinux()
 		change(&c.Sender)
 		r := run(t, c)
 		t.Logf("%.1f Mbit/s, %d time-outs, %d retransmissions", mbps(c, r), r.Sender.Timeouts, r.Sender.Rxmts)
@@ -437,12 +443,9 @@ func TestOverflow(t *testing.T) {
 func TestNothingIsResentInVain(t *testing.T) {
 	var resent uint64
 	for seed := range uint64(20) {
-		c := transfer(99, 70*ms, 578, 4000)
-		c.Seed, c.Forward.Loss = seed, 0.01
-		c.Receiver.SACK, c.Receiver.DelAck = true, 40*ms
-		c.Sender.SACK, c.Sender.PRR, c.Sender.Reloss, c.Sender.HighSpeed = true, true, true, true
-		c.Sender.ThreshInit, c.Sender.MaxTime = 0, 10*time.Second
-		c.Sender.Timeout, c.Sender.Tick = 300*ms, 0
+		c := likeLinux()
+		c.Seed, c.Forward.Loss, c.Sender.MaxTime = seed, 0.01, 10*time.Second
+		c.Sender.PRR, c.Sender.Reloss, c.Sender.HighSpeed = true, true, true
 		r := run(t, c)
 		if resent += r.Sender.Rxmts; r.Receiver.Duplicates > r.Sender.Timeouts {
 			t.Errorf("seed %d: %d of %d come twice, after %d time-outs", seed, r.Receiver.Duplicates, r.Sender.Rxmts, r.Sender.Timeouts)
