@@ -15,8 +15,14 @@ pytestmark = pytest.mark.e2e
 SUITE = REPOSITORY / "suites" / "tiny.yml"
 INVENTORY = Path("inventory/vtime")
 FAMILIES = (
-    *("on_off_udp", "fairness_of_pairs", "web_fetches", "eight_hour_transfer", "load_latency", "ndt"),
-    *("atou_ack_limited", "recovery_arms"),
+    "on_off_udp",
+    "fairness_of_pairs",
+    "web_fetches",
+    "eight_hour_transfer",
+    "load_latency",
+    "ndt",
+    "atou_ack_limited",
+    "recovery_arms",
 )
 
 

@@ -94,16 +94,16 @@ def test_only_rfc_3517_falls_silent(work: Path, parent: str) -> None:
     assert all(share < 0.1 for share in silent.values()), silent
 
 
-LOSSES = ["", "loss 2%", BURSTS]
+LOSSES = {"": 5, "loss 2%": 15, BURSTS: 5}  # seconds: with many losses a sender receives few segments
 
 
 def probes(work: Path, control: str, mode: int, loss: str) -> pl.DataFrame:
-    """What TCP had at each segment that a sender received in five seconds, since its connection began.
+    """What TCP had at each segment that a sender received, since its connection began.
 
     Nothing else is traced: each event takes a nanosecond of virtual time.
     """
     own = work / re.sub(r"[^a-z0-9]+", "_", f"{control} {mode} {loss} alone")
-    given = {"control": control, "mode": mode, "loss": loss, "seconds": 5, "collect": ""}
+    given = {"control": control, "mode": mode, "loss": loss, "seconds": LOSSES[loss], "collect": ""}
     booted(own, "recovery.sh", "recovery", **given)
     rows = pl.DataFrame([match.groupdict() for match in PROBE.finditer((own / "probes.txt").read_text())])
     hexadecimal = pl.col("snd_nxt", "snd_una").str.to_integer(base=16)
@@ -118,7 +118,7 @@ def test_the_module_does_what_the_kernel_does(work: Path, parent: str, rule: str
     """ACK by ACK, with the same losses: a socket with the rule, and the parent in a namespace with it."""
     arms = ((f"{parent}_{rule}", 0), (parent, MODES[rule]))
     module, kernel = (probes(work, control, mode, loss) for control, mode in arms)
-    assert module.height > 200  # at 2 % there are some 300
+    assert module.height > 500
     assert module["ssthresh"].n_unique() > 2
     assert module.rows() == kernel.rows()
 
