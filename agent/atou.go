@@ -36,8 +36,9 @@ type Atou struct {
 func (a Atou) empty() bool { return a.Sender == nil && a.Receiver == nil && a.Mode == "" && !a.Trace }
 
 // atouDrain is how long a receiver stays after the end of the phase: a sender
-// asks it for its report for 5 s.
-const atouDrain = 6 * time.Second
+// asks it for its report for 5 s, or longer if its RTTs are, but no longer than
+// all processes have.
+const atouDrain = gracePeriod - time.Second
 
 // atouSamples is the file in which the sender of atou finds the pipe for its samples.
 const atouSamples = "/proc/self/fd/3"

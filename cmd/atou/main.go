@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -28,30 +29,32 @@ const usage = `usage: atou send --token-file FILE [flags] CONFIG    send to the 
 exit status: 0 done, 1 failed, 2 wrong usage
 `
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // errUsage is a wrong usage that has been explained.
 var errUsage = errors.New("wrong usage")
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(args []string, stdout, stderr io.Writer) int {
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{"send": send, "serve": serve}
 	if len(args) == 1 && args[0] == "version" {
 		fmt.Fprintln(stdout, version)
 		return 0
 	}
-	if len(args) > 0 && args[0] == "simulate" {
+	if len(args) == 1 && slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
+		fmt.Fprint(stdout, usage)
+		return 0
+	}
+	if len(args) > 0 && args[0] == "simulate" { // signals end it as they end any program
 		return simulate.Main(args[1:], os.Stdin, stdout, stderr)
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprint(stderr, usage)
 		return 2
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	switch err := commands[args[0]](ctx, args[1:], stdout, stderr); {
-	case err == nil:
+	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
 	case errors.Is(err, errUsage):
 		return 2
@@ -68,7 +71,9 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer) (path string, e
 		fmt.Fprintf(stderr, "usage: atou %s --token-file FILE [flags] CONFIG\n", flags.Name())
 		flags.PrintDefaults()
 	}
-	if flags.Parse(args) != nil {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return "", err
+	} else if err != nil {
 		return "", errUsage
 	}
 	if flags.NArg() != 1 {
@@ -102,4 +107,11 @@ func parseAddress(s string) (netip.AddrPort, error) {
 		return a, fmt.Errorf("%q is neither an address nor an address and a port, such as 10.0.0.1:4000 or [::1]:4000", s)
 	}
 	return a, nil
+}
+
+// tellBuffer says of a socket's buffer that the kernel gave less than was asked.
+func tellBuffer(stderr io.Writer, command, key string, asked, given int, limit string) {
+	if given < asked {
+		fmt.Fprintf(stderr, "atou %s: %s: asked %d, the kernel gave %d: %s\n", command, key, asked, given, limit)
+	}
 }

@@ -11,12 +11,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/influxdata/line-protocol/v2/lineprotocol"
+	"golang.org/x/sys/unix"
 )
 
 // soon is how long a test waits for what has to come.
@@ -328,8 +331,19 @@ func TestMistakes(t *testing.T) {
 		"mode":            {[]string{"send", "--token-file", p.token, "--mode", "quick", good}, 2, `there is no mode "quick"; there are precise and bulk`},
 		"bind":            {[]string{"send", "--token-file", p.token, "--bind", "here", good}, 2, `"here" is neither an address nor`},
 		"tag":             {[]string{"send", "--token-file", p.token, "--tag", "site", good}, 2, "is not name=value"},
-		"listen":          {[]string{"serve", "--token-file", p.token, "--listen", "here", receiver}, 2, "here"},
-		"interval":        {[]string{"send", "--token-file", p.token, "--interval", "10us", good}, 1, "--interval 10µs is below 1ms"},
+		"listen":          {[]string{"serve", "--token-file", p.token, "--listen", "here", receiver}, 2, `"here" for flag -listen: is no address; the port is in CONFIG`},
+		"listen port":     {[]string{"serve", "--token-file", p.token, "--listen", "[::1]:80", receiver}, 2, "is no address; the port is in CONFIG"},
+		"interval":        {[]string{"send", "--token-file", p.token, "--interval", "10us", good}, 2, `"10us" for flag -interval: allowed is a time from 1ms, such as 100ms`},
+		"interval below":  {[]string{"send", "--token-file", p.token, "--interval", "-1s", good}, 2, "allowed is a time from 1ms"},
+		"interval bare":   {[]string{"send", "--token-file", p.token, "--interval", "5", good}, 2, "such as 100ms"},
+		"start":           {[]string{"send", "--token-file", p.token, "--start", "soon", good}, 2, "allowed is a whole number of ns since 1970"},
+		"start below":     {[]string{"send", "--token-file", p.token, "--start", "-1", good}, 2, "allowed is a whole number of ns since 1970"},
+		"start past":      {[]string{"send", "--token-file", p.token, "--start", "1700000000", good}, 2, " ago (1970-01-01T00:00:01Z); it is in ns since 1970"},
+		"trace over conf": {[]string{"send", "--token-file", p.token, "--trace", good, good}, 1, "--trace " + good + " is the file of CONFIG too"},
+		"json over token": {[]string{"send", "--token-file", p.token, "--json", p.token, good}, 1, "--json " + p.token + " is the file of --token-file too"},
+		"two outputs":     {[]string{"send", "--token-file", p.token, "--events", p.path("two"), "--json", p.path("./two"), good}, 1, "is the file of --events too"},
+		"ready over conf": {[]string{"serve", "--token-file", p.token, "--ready", receiver, receiver}, 1, "--ready " + receiver + " is the file of CONFIG too"},
+		"host with port":  {[]string{"send", "--token-file", p.token, p.write(t, "ported.conf", "host 127.0.0.1:7890\n")}, 1, `ported.conf: found "127.0.0.1:7890"; allowed is a name or an address without port and brackets`},
 		"config missing":  {[]string{"send", "--token-file", p.token, p.path("none")}, 1, "reading the configuration: open " + p.path("none") + ": no such file"},
 		"config wrong":    {[]string{"send", "--token-file", p.token, p.write(t, "wrong.conf", "mss 5\nfast 1\n")}, 1, `wrong.conf:1: mss: found "5"; allowed is a whole number from 32 to 65507; ` + p.path("wrong.conf") + `:2: "fast" is no key`},
 		"of the other":    {[]string{"serve", "--token-file", p.token, good}, 1, "host is a key of the sender"},
@@ -339,13 +353,13 @@ func TestMistakes(t *testing.T) {
 		"bind elsewhere":  {[]string{"send", "--token-file", p.token, "--bind", "192.0.2.1", good}, 1, "binding to 192.0.2.1:0: cannot assign requested address"},
 		"token missing":   {[]string{"send", "--token-file", p.path("none"), good}, 1, "reading the token: open " + p.path("none")},
 		"token open":      {[]string{"serve", "--token-file", open, receiver}, 1, "has mode -rw-r--r--, but others must not read it: chmod 600"},
-		"trace":           {[]string{"send", "--token-file", p.token, "--trace", p.path("no/trace"), good}, 1, "open " + p.path("no/trace")},
-		"samples":         {[]string{"send", "--token-file", p.token, "--samples", p.path("no/samples"), good}, 1, "open " + p.path("no/samples")},
-		"json":            {[]string{"send", "--token-file", p.token, "--json", p.path("no/json"), good}, 1, "open " + p.path("no/json")},
+		"trace":           {[]string{"send", "--token-file", p.token, "--trace", p.path("no/trace"), good}, 1, "--trace: open " + p.path("no/trace")},
+		"samples":         {[]string{"send", "--token-file", p.token, "--samples", p.path("no/samples"), good}, 1, "--samples: open " + p.path("no/samples")},
+		"json":            {[]string{"send", "--token-file", p.token, "--json", p.path("no/json"), good}, 1, "--json: open " + p.path("no/json")},
 		"gap in bulk":     {[]string{"send", "--token-file", p.token, "--mode", "bulk", p.write(t, "gap.conf", "host 127.0.0.1\ngap 100\n")}, 1, "gap 100µs needs the mode precise"},
 		"port taken":      {[]string{"serve", "--token-file", p.token, taken}, 1, "address already in use"},
 		"address of none": {[]string{"serve", "--token-file", p.token, "--listen", "192.0.2.1", receiver}, 1, "binding to 192.0.2.1:"},
-		"ready":           {[]string{"serve", "--token-file", p.token, "--ready", p.path("no/ready"), receiver}, 1, "saying that it is ready: open "},
+		"ready":           {[]string{"serve", "--token-file", p.token, "--ready", p.path("no/ready"), receiver}, 1, "saying that it is ready: --ready: open "},
 		"no server":       {[]string{"send", "--token-file", p.token, good}, 1, "asking the receiver at 127.0.0.1:" + strconv.Itoa(p.port) + " for a flow: no answer in 5s (connection refused). Is atou serve running there"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -358,6 +372,145 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("not one line: %s", stderr)
 			}
 		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"help"}, {"send", "--help"}, {"serve", "-h"}, {"simulate", "--help"}} {
+		if code, stdout, stderr := runs(t, args...); code != 0 || !strings.HasPrefix(stdout+stderr, "usage: atou ") {
+			t.Errorf("%v: %d, %s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
+// TestOutputsStay: what there was is kept, and nothing new left, unless a flow
+// was open; but the summary has the error.
+func TestOutputsStay(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, "trace", "of an earlier transfer\n")
+	report := p.write(t, "json", strings.Repeat("longer than what comes ", 1000))
+	code, _, stderr := runs(t, "send", "--token-file", p.token, "--mode", "bulk", "--trace", p.path("trace"), "--samples", p.path("samples"),
+		"--json", report, "--events", "/dev/null", p.sender(t, "gap 100\n"))
+	if code != 1 || !strings.Contains(stderr, "needs the mode precise") {
+		t.Errorf("%d, %s", code, stderr)
+	}
+	if got := lines(t, p.path("trace")); got[0] != "of an earlier transfer" {
+		t.Errorf("the trace has %q", got)
+	}
+	if _, err := os.Stat(p.path("samples")); !os.IsNotExist(err) {
+		t.Errorf("samples: %v", err)
+	}
+	var s summary
+	if b, err := os.ReadFile(report); err != nil || json.Unmarshal(b, &s) != nil || s.Error == "" {
+		t.Errorf("%v in %s", err, b)
+	}
+
+	p.write(t, "trace", strings.Repeat("of an earlier transfer\n", 1000))
+	p.serve(t, "")
+	if code, _, stderr := runs(t, "send", "--token-file", p.token, "--trace", p.path("trace"), p.sender(t, "maxpkts 10\n")); code != 0 {
+		t.Fatal(stderr)
+	}
+	if got := lines(t, p.path("trace")); len(got) != 20 {
+		t.Errorf("the trace has %q", got)
+	}
+}
+
+func TestSimulateIsInterrupted(t *testing.T) {
+	for _, by := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		p := newPlace(t)
+		c := command(t, "simulate", "--trace", p.path("trace"), p.write(t, "request", `{"sender": {"maxtime": 86400}, "forward": {"delay_ns": 1000}}`))
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		killed := time.AfterFunc(soon, func() { c.Process.Kill() })
+		p.await(t, "trace", 1)
+		c.Process.Signal(by)
+		c.Wait()
+		if !killed.Stop() {
+			t.Errorf("%v does not end it", by)
+		}
+	}
+}
+
+// TestReady: the file is there only while flows can come.
+func TestReady(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, "ready", "of an earlier receiver\n")
+	if code, _, stderr := runs(t, "serve", "--token-file", p.token, "--ready", p.path("ready"), p.path("none")); code != 1 {
+		t.Errorf("%d, %s", code, stderr)
+	}
+	if _, err := os.Stat(p.path("ready")); !os.IsNotExist(err) {
+		t.Errorf("after a failure: %v", err)
+	}
+	p.serve(t, "").end(t)
+	if _, err := os.Stat(p.path("ready")); !os.IsNotExist(err) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// TestUnreported: a receiver that could not tell of a flow has failed.
+func TestUnreported(t *testing.T) {
+	p := newPlace(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	c := command(t, "serve", "--token-file", p.token, "--ready", p.path("ready"), p.write(t, "receiver.conf", fmt.Sprintf("port %d\n", p.port)))
+	var report bytes.Buffer
+	c.Stdout, c.Stderr = full, &report
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(soon, func() { c.Process.Kill() }).Stop()
+	p.await(t, "ready", 1)
+	if code, _, stderr := runs(t, "send", "--token-file", p.token, p.sender(t, "maxpkts 10\n")); code != 0 {
+		t.Errorf("%d, %s", code, stderr)
+	}
+	c.Process.Signal(os.Interrupt)
+	c.Wait()
+	if c.ProcessState.ExitCode() != 1 || !strings.Contains(report.String(), "reporting flow 1: write /dev/stdout: no space left on device") {
+		t.Errorf("%v, %s", c.ProcessState, &report)
+	}
+}
+
+// TestShortBuffers: both ends say what the kernel did not give.
+func TestShortBuffers(t *testing.T) {
+	runtime.LockOSThread() // until its end: what is started from it may not exceed the limits, even as root
+	unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_NET_ADMIN, 0, 0, 0)
+	limit := map[string]int{}
+	for _, name := range []string{"rmem_max", "wmem_max"} {
+		n, err := strconv.Atoi(lines(t, "/proc/sys/net/core/"+name)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit[name] = n
+	}
+	p := newPlace(t)
+	asks := func(key, name string) (line, says string) {
+		asked := 2 * limit[name]
+		return fmt.Sprintf("%s %d\n", key, asked), fmt.Sprintf("%s: asked %d, the kernel gave %d: net.core.%s\n", key, asked, limit[name], name)
+	}
+	rcvbuf, received := asks("rcvbuf", "rmem_max")
+	sndbuf, sent := asks("sndbuf", "wmem_max")
+	conf := p.write(t, "receiver.conf", fmt.Sprintf("port %d\n", p.port)+rcvbuf)
+	c := command(t, "serve", "--token-file", p.token, "--ready", p.path("ready"), conf)
+	var report bytes.Buffer
+	c.Stderr = &report
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(soon, func() { c.Process.Kill() }).Stop()
+	p.await(t, "ready", 1)
+	sender := p.write(t, "short.conf", fmt.Sprintf("host 127.0.0.1\nport %d\nmaxpkts 10\n", p.port)+sndbuf+rcvbuf)
+	code, _, stderr := runs(t, "send", "--token-file", p.token, sender)
+	if code != 0 || !strings.Contains(stderr, "atou send: "+sent) || !strings.Contains(stderr, "atou send: "+received) {
+		t.Errorf("%d, %s", code, stderr)
+	}
+	c.Process.Signal(os.Interrupt)
+	c.Wait()
+	if !strings.Contains(report.String(), "atou serve: "+received) {
+		t.Errorf("%s", &report)
 	}
 }
 

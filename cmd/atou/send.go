@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +37,6 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		kinds     = flags.Bool("trace-kinds", false, "tell repeated and suppressed transmissions in the trace as rxt and drop")
 		samples   = flags.String("samples", "", "write the sender's state as line protocol to this `file`")
 		report    = flags.String("json", "", "write the summary and all counters to this `file`")
-		start     = flags.Int64("start", 0, "send the first segment at this time, in `ns` since 1970; default: at once")
 		tags      = sample.Tags{}
 	)
 	flags.Func("mode", "`mode`: precise, one segment a system call and at its time, or bulk, in trains (default precise)", func(s string) (err error) {
@@ -47,7 +47,24 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		c.Bind, err = parseAddress(s)
 		return err
 	})
-	flags.DurationVar(&c.Interval, "interval", c.Interval, "between samples, from 1ms")
+	flags.Func("interval", "`time` between samples, from 1ms (default 100ms)", func(s string) (err error) {
+		c.Interval, err = time.ParseDuration(s)
+		if err != nil || c.Interval < minInterval {
+			return fmt.Errorf("allowed is a time from %v, such as 100ms", minInterval)
+		}
+		return nil
+	})
+	flags.Func("start", "send the first segment at this time, in `ns` since 1970; default: at once", func(s string) error {
+		ns, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || ns < 0 {
+			return errors.New("allowed is a whole number of ns since 1970")
+		}
+		c.Start = time.Unix(0, ns)
+		if late := time.Since(c.Start); late > 0 {
+			return fmt.Errorf("that is %v ago (%s); it is in ns since 1970", late.Round(time.Millisecond), c.Start.UTC().Format(time.RFC3339))
+		}
+		return nil
+	})
 	flags.Func("tag", "`name=value` for every sample; may be given again", func(s string) error {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok || name == "" || value == "" {
@@ -60,9 +77,6 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	if c.Interval < minInterval {
-		return fmt.Errorf("--interval %v is below %v", c.Interval, minInterval)
-	}
 	if c.Sender, err = load(path, config.ParseSender); err != nil {
 		return err
 	}
@@ -72,26 +86,26 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 	if c.To, err = resolve(ctx, &c, path); err != nil {
 		return err
 	}
-	if *start > 0 {
-		c.Start = time.Unix(0, *start)
-	}
 
-	var files files
-	defer func() { err = errors.Join(err, files.close()) }()
+	var files record.Files
+	defer func() { err = errors.Join(err, files.Close()) }()
+	files.Input("CONFIG", path)
+	files.Input("--token-file", *tokenFile)
+	c.Opened = files.Begin // until then earlier results stay
 	recorder := &live.Recorder{Events: stderr, Debug: c.Sender.Debug, Kinds: *kinds}
 	c.Observe = recorder.Observe
 	if *events != "" {
-		if recorder.Events, err = files.create(*events); err != nil {
+		if recorder.Events, err = files.Open("--events", *events); err != nil {
 			return err
 		}
 	}
 	if *trace != "" {
-		if recorder.Trace, err = files.create(*trace); err != nil {
+		if recorder.Trace, err = files.Open("--trace", *trace); err != nil {
 			return err
 		}
 	}
 	if *samples != "" {
-		to, err := files.create(*samples)
+		to, err := files.Open("--samples", *samples)
 		if err != nil {
 			return err
 		}
@@ -113,9 +127,9 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		}
 		c.Sample = recorder.Sample
 	}
-	var jsonFile io.Writer
+	var jsonFile *record.Output
 	if *report != "" {
-		if jsonFile, err = files.create(*report); err != nil {
+		if jsonFile, err = files.Open("--json", *report); err != nil {
 			return err
 		}
 	}
@@ -131,6 +145,8 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		fmt.Fprintln(stderr, "atou send: sack 1 has had no effect: the receiver has sack 0")
 	}
 	if !sent.Started.IsZero() {
+		tellBuffer(stderr, "send", "sndbuf", c.Sender.SndBuf, sent.SndBuf, "net.core.wmem_max")
+		tellBuffer(stderr, "send", "rcvbuf", c.Sender.RcvBuf, sent.RcvBuf, "net.core.rmem_max")
 		host, _ := os.Hostname()
 		summary := record.Summary{
 			Program: "atou " + version, Started: sent.Started, From: host, To: c.Sender.Host,
@@ -142,7 +158,7 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 	if jsonFile != nil {
 		encoder := json.NewEncoder(jsonFile)
 		encoder.SetIndent("", " ")
-		err = errors.Join(err, encoder.Encode(newSummary(&c, &sent, lost, failure)))
+		err = errors.Join(err, jsonFile.Begin(), encoder.Encode(newSummary(&c, &sent, lost, failure)))
 	}
 	return errors.Join(failure, err)
 }
@@ -156,6 +172,8 @@ func resolve(ctx context.Context, c *live.SendConfig, path string) (netip.AddrPo
 	addresses := []netip.Addr{}
 	if a, err := netip.ParseAddr(host); err == nil {
 		addresses = append(addresses, a)
+	} else if strings.ContainsAny(host, ":[]") {
+		return netip.AddrPort{}, fmt.Errorf("host in %s: found %q; allowed is a name or an address without port and brackets: port is a key of its own", path, host)
 	} else {
 		ctx, cancel := context.WithTimeout(ctx, resolveWait)
 		defer cancel()
@@ -169,25 +187,6 @@ func resolve(ctx context.Context, c *live.SendConfig, path string) (netip.AddrPo
 		}
 	}
 	return netip.AddrPort{}, fmt.Errorf("host %s has the addresses %v, none of the family of --bind %v", host, addresses, c.Bind.Addr())
-}
-
-// files are closed together.
-type files []*os.File
-
-func (all *files) create(path string) (io.Writer, error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	*all = append(*all, f)
-	return f, nil
-}
-
-func (all files) close() (err error) {
-	for _, f := range all {
-		err = errors.Join(err, f.Close())
-	}
-	return err
 }
 
 // summary is what --json writes.

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,12 +28,24 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		listen    netip.Addr
 	)
 	flags.Func("listen", "`address` to listen at; default: all", func(s string) (err error) {
-		listen, err = netip.ParseAddr(s)
-		return err
+		if listen, err = netip.ParseAddr(strings.Trim(s, "[]")); err != nil {
+			return errors.New("is no address; the port is in CONFIG")
+		}
+		return nil
 	})
 	path, err := parse(flags, args, stderr)
 	if err != nil {
 		return err
+	}
+	if *ready != "" {
+		var files record.Files
+		files.Input("CONFIG", path)
+		files.Input("--token-file", *tokenFile)
+		if err := files.Distinct("--ready", *ready); err != nil {
+			return err
+		}
+		remove(*ready) // an earlier receiver's
+		defer remove(*ready)
 	}
 	receiver, err := load(path, config.ParseReceiver)
 	if err != nil {
@@ -40,13 +55,17 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex // lines are whole
+	var (
+		mu         sync.Mutex // lines are whole
+		unreported error      // the first failure
+	)
 	server, err := live.NewServer(live.ServeConfig{
 		Receiver: receiver, Token: token, Listen: listen,
 		Opened: func(f live.Flow) {
+			mu.Lock()
+			defer mu.Unlock()
+			tellBuffer(stderr, "serve", "rcvbuf", receiver.RcvBuf, f.RcvBuf, "net.core.rmem_max")
 			if receiver.Debug > 0 {
-				mu.Lock()
-				defer mu.Unlock()
 				fmt.Fprintf(stderr, "atou serve: flow %d from %v, %v\n", f.ID.Flow, unmapped(f.From), f.Mode)
 			}
 		},
@@ -58,7 +77,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 				_, err = stdout.Write(append(line, '\n'))
 			}
 			if err != nil {
-				fmt.Fprintf(stderr, "atou serve: reporting flow %d: %v\n", f.ID.Flow, err)
+				err = fmt.Errorf("reporting flow %d: %w", f.ID.Flow, err)
+				fmt.Fprintf(stderr, "atou serve: %v\n", err)
+				unreported = cmp.Or(unreported, err)
 			}
 		},
 	})
@@ -68,7 +89,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer server.Close()
 	if *ready != "" {
 		if err := os.WriteFile(*ready, []byte(server.Addr().String()+"\n"), 0o644); err != nil {
-			return fmt.Errorf("saying that it is ready: %w", err)
+			return fmt.Errorf("saying that it is ready: --ready: %w", err)
 		}
 	}
 	fmt.Fprintf(stderr, "atou serve: listening on %v\n", server.Addr())
@@ -76,7 +97,14 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if n := server.Foreign(); n > 0 {
 		fmt.Fprintf(stderr, "atou serve: %d datagrams of strangers, or too late, were not answered\n", n)
 	}
-	return err
+	return errors.Join(err, unreported)
+}
+
+// remove removes a file, but no device and no link to one.
+func remove(path string) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+		os.Remove(path)
+	}
 }
 
 // received is a line of JSON about a flow.

@@ -13,6 +13,7 @@ from dumbbell import atou
 from dumbbell.atou import AtouError, compared, simulate
 from dumbbell.model.atou import AtouReceiver, AtouSender
 from dumbbell.plan import plan
+from dumbbell.plan.path import PACKET_BYTES
 from dumbbell.report.atou import Simulations
 
 pytestmark = pytest.mark.usefixtures("simulator")
@@ -53,7 +54,7 @@ def test_the_experiments_of_atou_have_the_shapes_of_the_original() -> None:
 
 
 def test_the_simulator_says_what_it_cannot_have() -> None:
-    with pytest.raises(AtouError, match=r'sender:\d: mss: found "31"; allowed is'):
+    with pytest.raises(AtouError, match=r'sender\.mss: found "31"; allowed is'):
         simulate(atou.Path(10), {"mss": 31}, {})
     assert "There is no experiment aimed; there are " in Simulations().goodput("aimed").data
 
@@ -70,7 +71,44 @@ def test_what_shipped_scenarios_ask_of_atou_it_takes(path: Path) -> None:
     }
     assert asked
     for sender, receiver in asked:
+        buffers = [int(dict(end)["rcvbuf"]) for end in (sender, receiver)]
+        assert min(buffers) >= 1_000_000  # room for all that comes
         simulate(atou.Path(1, {"rate_bps": 1_000_000}), dict(sender) | {"maxtime": 0.01}, dict(receiver))
+
+
+@pytest.mark.parametrize("profile", [None, "tiny", "short", "cern"])
+def test_limited_slow_start_loses_less_than_the_standard_one_as_expected(profile: str | None) -> None:
+    assert checked("atou_slow_start", profile)
+
+
+@pytest.mark.parametrize("profile", [None, "tiny", "short"])
+def test_reordering_of_fewer_places_than_dup_thresh_resends_nothing_as_expected(profile: str | None) -> None:
+    assert checked("atou_reordering", profile) == 1
+
+
+def checked(name: str, profile: str | None) -> int:
+    """How many bounds of a scenario on retransmits the simulator keeps on the same path: all of them."""
+    bounds = 0
+    for point in plan(REPOSITORY / "scenarios" / f"{name}.yml", inventory(), profile).points:
+        if not point.expect:
+            continue
+        (bound,), (flow,), asked = point.expect, point.phase("measurement").flows, point.path
+        assert bound.metric == "retransmits"
+        assert asked is not None
+        forward, back = (
+            atou.Json({"rate_bps": way.rate_bps, "queue": way.queue.limit_packets})
+            for way in (asked.forward, asked.reverse)
+        )
+        if asked.forward.reorder:  # who does not skip the delay is overtaken by those that come in it
+            places = asked.forward.delay_us * asked.forward.rate_bps // (8 * PACKET_BYTES * 10**6) + 1
+            forward |= {"reorder": 1 - asked.forward.reorder, "displace": places}
+        path = atou.Path(asked.rtt_ns / 1e6, forward, back)
+        sender = (flow.sender or {}) | {"maxtime": flow.duration_ns / 1e9}
+        sent = simulate(path, sender, flow.receiver or {}).sender
+        share = sent["rxmts"] / sent["pkts_out"]
+        assert (bound.min or 0) <= share <= (1 if bound.max is None else bound.max), point.label
+        bounds += 1
+    return bounds
 
 
 @pytest.mark.parametrize(
@@ -98,6 +136,11 @@ def test_a_scenario_is_refused_what_atou_refuses(keys: atou.Json) -> None:
         AtouSender(**keys)
     with pytest.raises(AtouError, match=next(iter(keys))):
         simulate(atou.Path(1), keys, {})
+
+
+def test_segments_to_drop_fit_a_line_of_a_configuration() -> None:
+    with pytest.raises(ValueError, match="at most 1000000 items"):
+        AtouSender(droplist=[*range(1_000_001)])
 
 
 def test_every_key_of_a_scenario_is_one_of_atou() -> None:

@@ -2,10 +2,13 @@ package config
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -78,6 +81,36 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	if _, err := ParseReceiver(strings.NewReader("mss 5"), "f"); err == nil || err.Error() != "f:1: mss is a key of the sender" {
+		t.Error(err)
+	}
+}
+
+// TestLongLine: a list of segments may be of any length that a host has.
+func TestLongLine(t *testing.T) {
+	list := "droplist 1"
+	for i := 2; len(list) < 1<<17; i++ {
+		list += "," + strconv.Itoa(i)
+	}
+	if c, err := ParseSender(strings.NewReader(list), "f"); err != nil || len(c.DropList) < 10000 {
+		t.Errorf("%d of them, %v", len(c.DropList), err)
+	}
+	r := io.MultiReader(strings.NewReader("mss 1000\n"), iotest.ErrReader(io.ErrClosedPipe))
+	if _, err := ParseSender(r, "f"); err == nil || err.Error() != "f:2: reading: io: read/write on closed pipe" {
+		t.Error(err)
+	}
+}
+
+func TestOf(t *testing.T) {
+	c, err := SenderOf(map[string]string{"mss": "1000", "droplist": "3, 2"}, "sender")
+	if err != nil || c.MSS != 1000 || len(c.DropList) != 2 || c.RcvrWin != 300 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	want := `sender."fast" is no key; allowed are host`
+	if _, err := SenderOf(map[string]string{"mss": "5", "fast": "1", "sack": ""}, "sender"); err == nil || !strings.HasPrefix(err.Error(), want) ||
+		!strings.HasSuffix(err.Error(), "\nsender.mss: found \"5\"; allowed is a whole number from 32 to 65507\nsender.sack has no value; allowed is 0 or 1") {
+		t.Error(err)
+	}
+	if _, err := ReceiverOf(map[string]string{"mss": "5"}, "receiver"); err == nil || err.Error() != "receiver.mss is a key of the sender" {
 		t.Error(err)
 	}
 }

@@ -5,18 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
+const maxLine = 64 << 20 // bytes: of a droplist
+
 // ParseSender reads a sender's configuration over the defaults. The error
 // names, for each thing wrong, name and line, the key, what was found and what
 // is allowed.
 func ParseSender(r io.Reader, name string) (Sender, error) {
+	return newSender(name, func(e end) error { return parse(r, name, e) })
+}
+
+// SenderOf takes a sender's configuration from its keys as ParseSender does
+// from lines. The error names them as name.key.
+func SenderOf(values map[string]string, name string) (Sender, error) {
+	return newSender(name, func(e end) error { return e.setAll(values, name) })
+}
+
+func newSender(name string, read func(end) error) (Sender, error) {
 	c, other := DefaultSender(), Receiver{}
-	if err := parse(r, name, c.fields(), other.fields(), "receiver"); err != nil {
+	if err := read(end{c.fields(), other.fields(), "receiver"}); err != nil {
 		return Sender{}, err
 	}
 	if err := c.Check(); err != nil {
@@ -27,8 +40,17 @@ func ParseSender(r io.Reader, name string) (Sender, error) {
 
 // ParseReceiver reads a receiver's configuration as ParseSender does.
 func ParseReceiver(r io.Reader, name string) (Receiver, error) {
+	return newReceiver(func(e end) error { return parse(r, name, e) })
+}
+
+// ReceiverOf takes a receiver's configuration from its keys as SenderOf does.
+func ReceiverOf(values map[string]string, name string) (Receiver, error) {
+	return newReceiver(func(e end) error { return e.setAll(values, name) })
+}
+
+func newReceiver(read func(end) error) (Receiver, error) {
 	c, other := DefaultReceiver(), Sender{}
-	if err := parse(r, name, c.fields(), other.fields(), "sender"); err != nil {
+	if err := read(end{c.fields(), other.fields(), "sender"}); err != nil {
 		return Receiver{}, err
 	}
 	return c, nil
@@ -57,42 +79,68 @@ type field struct {
 	get     func() string      // "" if there is nothing to print
 }
 
-func parse(r io.Reader, name string, fields, others []field, other string) error {
-	var problems []error
-	lines := map[string]int{} // where a key has been set
-	scanner := bufio.NewScanner(r)
-	for line := 1; scanner.Scan(); line++ {
-		content, _, _ := strings.Cut(scanner.Text(), "#")
-		key, value, _ := strings.Cut(strings.Join(strings.Fields(content), " "), " ")
-		if key == "" {
-			continue
-		}
-		wrong := func(format string, args ...any) {
-			problems = append(problems, fmt.Errorf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
-		}
-		named := func(f field) bool { return f.Name == key }
-		i := slices.IndexFunc(fields, named)
-		switch {
-		case i < 0 && slices.ContainsFunc(others, named):
-			wrong("%s is a key of the %s", key, other)
-		case i < 0:
-			wrong("%q is no key; allowed are %s", key, keys(fields))
-		case lines[key] > 0:
-			wrong("%s stands in line %d already", key, lines[key])
-		case value == "":
-			wrong("%s has no value; allowed is %s", key, fields[i].allowed)
-		case fields[i].set(value) != nil:
-			wrong("%s: found %q; allowed is %s", key, value, fields[i].allowed)
-		}
-		if i >= 0 && lines[key] == 0 {
-			lines[key] = line
-		}
+// An end has keys of its own, and knows those of the other.
+type end struct {
+	fields, others []field
+	other          string
+}
+
+func (e end) set(key, value string) error {
+	named := func(f field) bool { return f.Name == key }
+	i := slices.IndexFunc(e.fields, named)
+	switch {
+	case i < 0 && slices.ContainsFunc(e.others, named):
+		return fmt.Errorf("%s is a key of the %s", key, e.other)
+	case i < 0:
+		return fmt.Errorf("%q is no key; allowed are %s", key, keys(e.fields))
+	case value == "":
+		return fmt.Errorf("%s has no value; allowed is %s", key, e.fields[i].allowed)
+	case e.fields[i].set(value) != nil:
+		return fmt.Errorf("%s: found %q; allowed is %s", key, value, e.fields[i].allowed)
 	}
-	if err := scanner.Err(); err != nil {
-		problems = append(problems, fmt.Errorf("reading %s: %w", name, err))
+	return nil
+}
+
+func (e end) setAll(values map[string]string, name string) error {
+	var problems []error
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if err := e.set(key, words(values[key])); err != nil {
+			problems = append(problems, fmt.Errorf("%s.%w", name, err))
+		}
 	}
 	return errors.Join(problems...)
 }
+
+func parse(r io.Reader, name string, e end) error {
+	var problems []error
+	line := 1
+	wrong := func(err error) { problems = append(problems, fmt.Errorf("%s:%d: %w", name, line, err)) }
+	lines := map[string]int{} // where a key has been set
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, maxLine)
+	for ; scanner.Scan(); line++ {
+		content, _, _ := strings.Cut(scanner.Text(), "#")
+		key, value, _ := strings.Cut(words(content), " ")
+		if key == "" {
+			continue
+		}
+		if first := lines[key]; first > 0 {
+			wrong(fmt.Errorf("%s stands in line %d already", key, first))
+			continue
+		}
+		lines[key] = line
+		if err := e.set(key, value); err != nil {
+			wrong(err)
+		}
+	}
+	if err := scanner.Err(); err != nil {
+		wrong(fmt.Errorf("reading: %w", err))
+	}
+	return errors.Join(problems...)
+}
+
+// words are those of a text, with one space between them.
+func words(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func keys(fields []field) string {
 	var all []string

@@ -169,17 +169,21 @@ func TestTokenFile(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for want, path := range map[string]string{
-		"no such file":    filepath.Join(dir, "none"),
-		"chmod 600":       write("group", secret, 0o640),
-		"others must not": write("others", secret, 0o604),
-		"has mode d":      dir,
-		"has 15 bytes":    write("short", secret[1:]+"\n\n\n", 0o600),
-		"has 4097 bytes":  write("long", strings.Repeat("x", 5000)+secret, 0o600),
+		"no such file or directory; one is made on one host, (umask": filepath.Join(dir, "none"),
+		"chmod 600":          write("group", secret, 0o640),
+		"others must not":    write("others", secret, 0o604),
+		"is no regular file": dir,
+		"has 15 bytes":       write("short", secret[1:]+"\n\n\n", 0o600),
+		"has 4097 bytes":     write("long", strings.Repeat("x", 5000)+secret, 0o600),
 	} {
 		_, err := ReadToken(path)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "cdef") {
 			t.Errorf("%s: %v does not say %q", path, err, want)
 		}
+	}
+	// Nobody is told to make anew what is there.
+	if _, err := ReadToken(filepath.Join(dir, "good", "below")); err == nil || strings.Contains(err.Error(), "urandom") {
+		t.Error(err)
 	}
 }
 

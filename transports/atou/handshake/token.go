@@ -3,9 +3,13 @@ package handshake
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -25,16 +29,22 @@ func (*Token) String() string { return "token" }
 // ReadToken reads a token from a file that none but its owner may read. White
 // space around it does not count. What is in the file is not in the error.
 func ReadToken(path string) (*Token, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would wait for who writes
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the token: %w; one is made on one host, (umask 077; head -c 32 /dev/urandom | base64 > %s), and copied to the other", err, path)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the token: %w; one is made by: (umask 077; head -c 32 /dev/urandom | base64 > %s)", err, path)
+		return nil, fmt.Errorf("reading the token: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("reading the token: %w", err)
 	}
-	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 {
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("reading the token: %s is no regular file", path)
+	}
+	if mode := info.Mode(); mode.Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("reading the token: %s has mode %v, but others must not read it: chmod 600 %[1]s", path, mode)
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxTokenBytes+1))

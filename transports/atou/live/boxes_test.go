@@ -62,7 +62,7 @@ func TestBoxes(t *testing.T) {
 		}
 		var want, got [][]byte
 		send := func() {
-			if err := out.send(true); err != nil {
+			if err := out.send(); err != nil {
 				t.Fatal(err)
 			}
 			if out.n != 0 || out.full() {
@@ -148,7 +148,7 @@ func TestFragmentedTrain(t *testing.T) {
 		out.place()[3999] = byte(i)
 		out.add(4000)
 	}
-	if err := out.send(true); err != nil || !out.noGSO || out.n != 0 {
+	if err := out.send(); err != nil || !out.noGSO || out.n != 0 {
 		t.Fatalf("%v, without trains %v, %d are left", err, out.noGSO, out.n)
 	}
 	for i := range 3 {
@@ -171,7 +171,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.add(100)
-	if err := out.send(true); err != nil { // the first is told later
+	if err := out.send(); err != nil { // the first is told later
 		t.Fatal(err)
 	}
 	out.add(100)
@@ -179,7 +179,7 @@ func TestRefused(t *testing.T) {
 	if err := await(from, soon); !soft(err) && err != nil {
 		t.Fatal(err)
 	} else if err == nil {
-		if err := out.send(true); !soft(err) {
+		if err := out.send(); !soft(err) {
 			t.Fatalf("%v, not that nobody is there", err)
 		}
 	}

@@ -25,6 +25,7 @@ type conn struct {
 	server   *Server
 	from     netip.AddrPort
 	fd       int
+	rcvBuf   int
 	greeter  greeter
 	poll     [2]unix.PollFd
 	in       *inbox
@@ -40,6 +41,7 @@ type conn struct {
 	receiver *proto.Receiver // nil once the flow has ended
 	report   proto.Report    // of the flow that has ended
 	heard    time.Duration
+	idle     time.Duration // after it, the flow ends
 	drops    uint32        // of the socket, and
 	cpu      time.Duration // of the thread, before the flow
 }
@@ -63,7 +65,7 @@ func newConn(s *Server, from, local netip.AddrPort) (c *conn, err error) {
 			return nil, fmt.Errorf("asking for IPv4: %w", err)
 		}
 	}
-	if _, err := socket.SetReceiveBuffer(c.fd, s.config.Receiver.RcvBuf); err != nil {
+	if c.rcvBuf, err = given(socket.SetReceiveBuffer(c.fd, s.config.Receiver.RcvBuf)); err != nil {
 		return nil, fmt.Errorf("asking for rcvbuf %d: %w", s.config.Receiver.RcvBuf, err)
 	}
 	if err := unix.Bind(c.fd, socket.Sockaddr(local)); err != nil {
@@ -95,11 +97,12 @@ func (c *conn) open(o *handshake.Open) error {
 	var tag [4]byte
 	rand.Read(tag[:])
 	c.flow = Flow{
-		ID: proto.ID{Flow: c.server.number(), Tag: binary.BigEndian.Uint32(tag[:])}, From: c.from, Mode: mode, Sender: sender,
+		ID: proto.ID{Flow: c.server.number(), Tag: binary.BigEndian.Uint32(tag[:])}, From: c.from, Mode: mode, Sender: sender, RcvBuf: c.rcvBuf,
 	}
 	c.clock.start = time.Now()
 	c.finished = Finished{Flow: c.flow, Opened: c.clock.start}
 	c.nonce, c.issued, c.heard = o.Nonce, o.Cookie.Issued(), 0
+	c.idle = max(c.server.config.Idle, 4*(sender.Timeout+sender.Tick)) // more than a sender waits for ACKs, here too
 	c.receiver = proto.NewReceiver(c.server.config.Receiver, sender.RcvrWin)
 	text, _ := c.server.config.Receiver.AppendText(nil)
 	c.answer = handshake.Answer{Nonce: o.Nonce, ID: c.flow.ID, Text: string(text)}
@@ -152,7 +155,7 @@ func (c *conn) serve() (how string, err error) {
 		}
 		c.flush()
 		now := c.clock.now()
-		until := c.heard + c.server.config.Idle
+		until := c.heard + c.idle
 		if c.receiver == nil {
 			until = c.heard + handshake.CookieLife
 		} else if due, ok := c.receiver.Deadline(); ok {
@@ -163,7 +166,7 @@ func (c *conn) serve() (how string, err error) {
 			}
 			until = min(until, due)
 		}
-		if now >= c.heard+c.server.config.Idle || c.receiver == nil && now >= until {
+		if now >= c.heard+c.idle || c.receiver == nil && now >= until {
 			return EndIdle, nil
 		}
 		if ready {
@@ -244,9 +247,8 @@ func (c *conn) acknowledge() {
 // flush sends the ACKs. One that the host refuses is lost, as on any path.
 func (c *conn) flush() {
 	for attempts := 0; c.out.n > 0; attempts++ {
-		if err := c.out.send(false); err != nil && err != unix.EINTR && (!soft(err) || attempts > 0) {
-			c.finished.Unsent += uint64(c.out.n)
-			c.out.clear()
+		if err := c.out.send(); err != nil && err != unix.EINTR && (!soft(err) || attempts > 0) {
+			c.finished.Unsent += uint64(c.out.lose())
 		}
 	}
 }

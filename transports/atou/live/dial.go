@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	answerWait = 5 * time.Second        // for the answer to a greeting, or to the end
+	answerWait = 5 * time.Second        // for the answer to a greeting; to the end, at least
 	resendWait = 100 * time.Millisecond // before it is sent again; then twice as long each time
 	lookWait   = 100 * time.Millisecond // how often it is looked whether the context has ended
 )
@@ -25,6 +25,8 @@ type peer struct {
 	fd       int
 	id       proto.ID
 	receiver config.Receiver
+	sndBuf   int // bytes that the kernel gave
+	rcvBuf   int
 }
 
 // dial opens a flow at a receiver. The caller closes fd.
@@ -46,10 +48,10 @@ func dial(ctx context.Context, c *SendConfig) (p peer, err error) {
 	if err := unix.Connect(p.fd, socket.Sockaddr(c.To)); err != nil {
 		return p, fmt.Errorf("connecting to %v: %w", c.To, err)
 	}
-	if _, err := socket.SetSendBuffer(p.fd, c.Sender.SndBuf); err != nil {
+	if p.sndBuf, err = given(socket.SetSendBuffer(p.fd, c.Sender.SndBuf)); err != nil {
 		return p, fmt.Errorf("asking for sndbuf %d: %w", c.Sender.SndBuf, err)
 	}
-	if _, err := socket.SetReceiveBuffer(p.fd, c.Sender.RcvBuf); err != nil {
+	if p.rcvBuf, err = given(socket.SetReceiveBuffer(p.fd, c.Sender.RcvBuf)); err != nil {
 		return p, fmt.Errorf("asking for rcvbuf %d: %w", c.Sender.RcvBuf, err)
 	}
 	if err := socket.ReportErrors(p.fd, c.To.Addr()); err != nil {
@@ -58,7 +60,7 @@ func dial(ctx context.Context, c *SendConfig) (p peer, err error) {
 
 	nonce := handshake.NewNonce()
 	var cookie handshake.Cookie
-	err = exchange(ctx, p.fd, c.Token.AppendHello(nil, nonce), func(b []byte) bool {
+	err = exchange(ctx, p.fd, answerWait, c.Token.AppendHello(nil, nonce), func(b []byte) bool {
 		cookie, err = c.Token.ReadChallenge(b, nonce)
 		return err == nil
 	})
@@ -76,7 +78,7 @@ func dial(ctx context.Context, c *SendConfig) (p peer, err error) {
 		return p, err
 	}
 	var answer handshake.Answer
-	err = exchange(ctx, p.fd, open, func(b []byte) bool {
+	err = exchange(ctx, p.fd, answerWait, open, func(b []byte) bool {
 		answer, err = c.Token.ReadAnswer(b, nonce)
 		return err == nil
 	})
@@ -91,21 +93,21 @@ func dial(ctx context.Context, c *SendConfig) (p peer, err error) {
 	return p, err
 }
 
-// errSilent is a receiver from which no answer comes.
-var errSilent = fmt.Errorf("no answer in %v", answerWait)
+// given is what the kernel gave of a buffer: it counts twice as much.
+func given(granted int, err error) (int, error) { return granted / 2, err }
 
-// exchange sends a message until take has taken an answer.
-func exchange(ctx context.Context, fd int, message []byte, take func([]byte) bool) error {
+// exchange sends a message until take has taken an answer, for so long.
+func exchange(ctx context.Context, fd int, long time.Duration, message []byte, take func([]byte) bool) error {
 	var (
 		buffer   = make([]byte, 1<<16)
-		deadline = time.Now().Add(answerWait)
+		deadline = time.Now().Add(long)
 		wait     = resendWait
 		resend   time.Time
 		refused  error
 	)
 	note := func(err error) error {
 		switch {
-		case soft(err):
+		case soft(err) || err == unix.EPERM:
 			refused = err
 		case err != nil && err != unix.EAGAIN && err != unix.EINTR && err != unix.ENOBUFS:
 			return err
@@ -117,7 +119,7 @@ func exchange(ctx context.Context, fd int, message []byte, take func([]byte) boo
 			return ctx.Err()
 		}
 		if !now.Before(resend) {
-			if _, err := unix.Write(fd, message); note(err) != nil {
+			if _, err := unix.SendmsgN(fd, message, nil, nil, unix.MSG_DONTWAIT); note(err) != nil {
 				return fmt.Errorf("sending: %w", err)
 			}
 			resend, wait = now.Add(wait), 2*wait
@@ -139,9 +141,9 @@ func exchange(ctx context.Context, fd int, message []byte, take func([]byte) boo
 		}
 	}
 	if refused != nil {
-		return fmt.Errorf("%w (%w)", errSilent, refused)
+		return fmt.Errorf("no answer in %v (%w)", long, refused)
 	}
-	return errSilent
+	return fmt.Errorf("no answer in %v", long)
 }
 
 // await waits until a socket has something to read, or for a time. What ICMP

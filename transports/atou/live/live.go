@@ -60,6 +60,8 @@ func (c clock) of(unixNs int64) time.Duration {
 }
 
 // softErrors are those that ICMP tells, or the host's routing: they may pass.
+// They may be an earlier datagram's; EPERM, the firewall's of this host, is not
+// among them: it has dropped what was to be sent.
 var softErrors = []unix.Errno{
 	unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ENETDOWN, unix.EHOSTDOWN, unix.EMSGSIZE, unix.EACCES, unix.ENOPROTOOPT, unix.EPROTO,
 }

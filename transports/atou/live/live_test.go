@@ -391,17 +391,17 @@ func TestStrangers(t *testing.T) {
 // TestReplay sends again what opened a flow that has ended.
 func TestReplay(t *testing.T) {
 	server := start(t, ServeConfig{Receiver: receives(), Listen: ipv4})
-	var opening []byte
+	var opening atomic.Pointer[[]byte]
 	path, to := newRelay(t, server.Addr(), 0, func(toServer bool, b []byte) [][]byte {
 		if kind, _, _ := proto.Peek(b); toServer && kind == proto.TypeOpen {
-			opening = b
+			opening.Store(&b)
 		}
 		return [][]byte{b}
 	})
 	bind := netip.AddrPortFrom(ipv4, freePort(t))
 	transfer(t, SendConfig{Sender: segments(10), To: to, Bind: bind})
 	first := server.end(t)
-	path.back.Write(opening)
+	path.back.Write(*opening.Load())
 	transfer(t, SendConfig{Sender: segments(20), To: to, Bind: bind}) // from the same port: at once, and as a new flow
 	second := server.end(t)
 	if first.Report.Received != 10 || second.Report.Received != 20 || second.ID.Flow != first.ID.Flow+1 {

@@ -72,11 +72,25 @@ func (o *outbox) add(bytes int) bool {
 // clear forgets the train.
 func (o *outbox) clear() { o.n, o.used, o.sent, o.short = 0, 0, 0, false }
 
+// lose forgets what send has just failed to send, and tells how many datagrams
+// that were: the train or, where there are no trains, the next of it.
+func (o *outbox) lose() int {
+	if n := o.n; n == 1 || !o.noGSO {
+		o.clear()
+		return n
+	}
+	if o.sent += min(o.size, o.used-o.sent); o.sent == o.used {
+		o.clear()
+	}
+	return 1
+}
+
 // send sends what is in the train, and forgets it unless there is an error; then
 // it may be called again. What ICMP told of an earlier datagram is an error too.
-func (o *outbox) send(wait bool) error {
+// It does not wait for room.
+func (o *outbox) send() error {
 	if o.n > 1 && !o.noGSO {
-		err := o.sendTrain(wait)
+		err := o.sendTrain()
 		// Without checksum offload, or with datagrams that have to be fragmented, there are no trains.
 		o.noGSO = err == unix.EIO || err == unix.EINVAL || err == unix.EMSGSIZE
 		if !o.noGSO {
@@ -88,7 +102,7 @@ func (o *outbox) send(wait bool) error {
 	}
 	for o.sent < o.used {
 		bytes := min(o.size, o.used-o.sent)
-		if err := o.sendOne(o.buffer[o.sent:o.sent+bytes], wait); err != nil {
+		if err := o.sendOne(o.buffer[o.sent : o.sent+bytes]); err != nil {
 			return err
 		}
 		o.sent += bytes
@@ -97,28 +111,18 @@ func (o *outbox) send(wait bool) error {
 	return nil
 }
 
-func (o *outbox) sendTrain(wait bool) error {
+func (o *outbox) sendTrain() error {
 	o.iovec.SetLen(o.used)
 	binary.NativeEndian.PutUint16(o.control[unix.CmsgLen(0):], uint16(o.size))
-	var errno unix.Errno
-	if wait { // only then Go's scheduler has to know
-		_, _, errno = unix.Syscall(unix.SYS_SENDMSG, uintptr(o.fd), uintptr(unsafe.Pointer(&o.header)), 0)
-	} else {
-		_, _, errno = unix.RawSyscall(unix.SYS_SENDMSG, uintptr(o.fd), uintptr(unsafe.Pointer(&o.header)), unix.MSG_DONTWAIT)
-	}
+	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(o.fd), uintptr(unsafe.Pointer(&o.header)), unix.MSG_DONTWAIT)
 	if errno != 0 {
 		return errno
 	}
 	return nil
 }
 
-func (o *outbox) sendOne(b []byte, wait bool) error {
-	var errno unix.Errno
-	if wait {
-		_, _, errno = unix.Syscall6(unix.SYS_SENDTO, uintptr(o.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), 0, 0, 0)
-	} else {
-		_, _, errno = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(o.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
-	}
+func (o *outbox) sendOne(b []byte) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(o.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return errno
 	}

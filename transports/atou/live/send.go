@@ -23,7 +23,7 @@ const (
 	refusedMax  = time.Second            // without an ACK since ICMP said that nobody is there: it is so
 	refusedWait = 100 * time.Microsecond // before the host's queue is tried again
 
-	goodbyeWait = time.Second // for the report to a sender that was interrupted
+	goodbyeWait = time.Second // for the report to a sender that was interrupted, or failed
 
 	spinTime  = 100 * time.Microsecond // before a departure: look for ACKs without sleeping
 	quietTime = 10 * time.Microsecond  // before a departure: look at the clock only
@@ -45,8 +45,10 @@ type SendConfig struct {
 	To     netip.AddrPort
 	Bind   netip.AddrPort // if invalid, the kernel chooses
 	Mode   Mode
-	Start  time.Time // of the first segment; zero: at once
+	Start  time.Time    // of the first segment; zero: at once
+	Opened func() error // called once the flow is open, which its error ends; may be nil
 	// Silence is for how long no ACK may come before the receiver is given up; 0: DefaultSilence.
+	// It is longer if a time-out is: what that sends again must have time for its ACK.
 	Silence time.Duration
 
 	Interval time.Duration // of samples; 0: none
@@ -68,7 +70,7 @@ type Sample struct {
 type PathCounts struct {
 	Foreign uint64 `json:"foreign"`      // datagrams of another flow, or of none
 	Drops   uint64 `json:"socket_drops"` // ACKs, or trains of them, that the socket had no room for
-	Errors  uint64 `json:"icmp_errors"`  // told by ICMP, or by the host's routing
+	Errors  uint64 `json:"icmp_errors"`  // told by ICMP, or by the host's routing or firewall
 	Trains  uint64 `json:"trains"`       // that left; in precise mode each is one segment
 	GSO     bool   `json:"gso"`          // trains were divided by the kernel or the device
 }
@@ -85,6 +87,8 @@ type Sent struct {
 	Config   config.Receiver         // that the receiver had
 	Late     *hdrhistogram.Histogram // ns from when a segment that waited for its time was to leave, to its system call
 	CPU      time.Duration           // of the sender's thread
+	SndBuf   int                     // bytes that the kernel gave
+	RcvBuf   int
 }
 
 // A sender runs a transfer. Nothing that run calls allocates.
@@ -105,7 +109,7 @@ type sender struct {
 	sampleAt time.Duration // next
 	heard    time.Duration // last ACK
 	refused  time.Duration // since then, when ICMP first said that nobody is there; 0: it did not
-	reason   error         // since then, what ICMP said last
+	reason   error         // since then, what ICMP, or the host, said last
 	blocked  int16         // the kernel refused a segment: what to poll for before it is tried again; 0: it did not
 	due      time.Duration // departure of the segment that waits for it; 0: none does
 	sample   Sample
@@ -131,6 +135,12 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 		return sent, err
 	}
 	defer unix.Close(p.fd)
+	sent.SndBuf, sent.RcvBuf = p.sndBuf, p.rcvBuf
+	if c.Opened != nil {
+		if err := c.Opened(); err != nil {
+			return sent, err
+		}
+	}
 	s := &sender{
 		config: &c, peer: p, core: proto.NewSender(c.Sender), out: newOutbox(p.fd, c.Sender.MSS, c.Mode),
 		late: hdrhistogram.New(1, int64(lateMax), 3), data: proto.Data{ID: p.id, Bytes: c.Sender.MSS},
@@ -144,15 +154,8 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 	if c.Interval > 0 && c.Sample != nil {
 		s.sampleAt = 0
 	}
-	if sleepUntil(ctx, c.Start.Add(-time.Millisecond)) { // the rest in the sender's thread
-		err = s.run(ctx, &sent)
-	} else {
-		err = fmt.Errorf("interrupted before the start: %w", ctx.Err())
-	}
+	err = s.run(ctx, &sent)
 	sent.Stats, sent.Late, sent.Config = s.core.Stats(), s.late, p.receiver
-	if err != nil && !errors.Is(err, context.Canceled) {
-		return sent, err
-	}
 	if err != nil { // the receiver is to know of it, though not for long
 		short, cancel := context.WithTimeout(context.Background(), goodbyeWait)
 		defer cancel()
@@ -166,7 +169,8 @@ func (s *sender) end(ctx context.Context, sent *Sent) error {
 	id := s.peer.id
 	fin := proto.Fin{ID: id, Segments: sent.Stats.Una, Elapsed: sent.Elapsed}
 	var report proto.Report
-	err := exchange(ctx, s.peer.fd, fin.Append(nil), func(b []byte) bool { return report.Decode(b) == nil && report.ID == id })
+	long := max(answerWait, 2*(sent.Stats.SRTT+4*sent.Stats.RTTVar)) // the end follows what is queued, as the last segments did
+	err := exchange(ctx, s.peer.fd, long, fin.Append(nil), func(b []byte) bool { return report.Decode(b) == nil && report.ID == id })
 	if err != nil {
 		return fmt.Errorf("asking the receiver at %v for its report after %d segments: %w", s.config.To, sent.Stats.Una, err)
 	}
@@ -177,12 +181,14 @@ func (s *sender) end(ctx context.Context, sent *Sent) error {
 // sleepUntil waits for a time, if it is to come, and reports whether the context
 // lasted so long.
 func sleepUntil(ctx context.Context, until time.Time) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(max(0, time.Until(until))):
-		return true
+	for rest := time.Until(until); rest > 0; rest = time.Until(until) { // again, if the clock has been set back
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(rest):
+		}
 	}
+	return ctx.Err() == nil
 }
 
 func (s *sender) run(ctx context.Context, sent *Sent) error {
@@ -191,8 +197,10 @@ func (s *sender) run(ctx context.Context, sent *Sent) error {
 	defer socket.ExactTimers()()
 	cpu := socket.ThreadCPU()
 	start := time.Now()
-	for at := s.config.Start; !at.IsZero() && start.UnixNano() < at.UnixNano(); {
-		start = time.Now()
+	for at := s.config.Start; !at.IsZero() && start.UnixNano() < at.UnixNano(); start = time.Now() {
+		if !sleepUntil(ctx, at.Add(-time.Millisecond)) {
+			return fmt.Errorf("interrupted before the start: %w", ctx.Err())
+		}
 	}
 	s.clock.start, sent.Started = start, start
 	err := s.transfer(ctx)
@@ -221,6 +229,8 @@ func (s *sender) transfer(ctx context.Context) error {
 			return err
 		}
 		if s.take() {
+			for s.blocked != 0 && s.out.n > 0 && s.take() { // a train that waits for room is not tried again at each ACK
+			}
 			continue
 		}
 		if err := s.flush(); err != nil {
@@ -242,7 +252,12 @@ func (s *sender) transfer(ctx context.Context) error {
 
 // pump sends all that may go now.
 func (s *sender) pump() error {
-	s.blocked = 0
+	if s.blocked != 0 {
+		s.blocked = 0
+		if err := s.flush(); err != nil || s.blocked != 0 {
+			return err
+		}
+	}
 	for {
 		seg, ok := s.core.Next(s.now)
 		if !ok {
@@ -257,8 +272,11 @@ func (s *sender) pump() error {
 			s.data.Encode(s.out.place())
 			s.out.add(s.data.Bytes)
 			if s.out.full() {
-				if err := s.flush(); err != nil || s.blocked != 0 {
+				if err := s.flush(); err != nil {
 					return err
+				}
+				if s.blocked != 0 && s.out.n == 0 {
+					return nil
 				}
 			}
 		}
@@ -267,36 +285,36 @@ func (s *sender) pump() error {
 			s.due = 0
 		}
 		s.core.Sent(s.now, seg)
+		if s.blocked != 0 {
+			return nil
+		}
 		if s.out.n == 0 { // else they leave together
 			s.now = s.clock.now()
 		}
 	}
 }
 
-// flush sends the train, if there is any. In precise mode the kernel may refuse
-// it, and then it is as if it had never been.
+// flush sends the train, if there is any. The kernel may refuse it: in precise
+// mode it is then as if it had never been, in bulk mode pump tries it again.
 func (s *sender) flush() error {
-	bulk := s.config.Mode == Bulk
-	for attempts := 0; s.out.n > 0; attempts++ {
-		switch err := s.out.send(bulk); {
+	for attempts := 0; s.out.n > 0 && s.blocked == 0; attempts++ {
+		switch err := s.out.send(); {
 		case err == nil:
 			s.path.Trains++
 		case err == unix.EINTR:
-		case err == unix.ENOBUFS && bulk:
-			s.core.Refused()
-			ts := unix.NsecToTimespec(int64(refusedWait))
-			unix.Nanosleep(&ts, nil)
 		case err == unix.EAGAIN || err == unix.ENOBUFS:
 			s.core.Refused()
-			s.out.clear()
+			if s.config.Mode == Precise {
+				s.out.clear()
+			}
 			s.blocked = unix.POLLIN
 			if err == unix.EAGAIN { // of the socket's own buffer it is told when it has room
 				s.blocked |= unix.POLLOUT
 			}
-		case soft(err):
+		case soft(err) || err == unix.EPERM:
 			s.told(err)
-			if attempts > 0 { // not of an earlier datagram: there is no way for this one, and it is lost
-				s.out.clear()
+			if attempts > 0 || err == unix.EPERM { // not of an earlier datagram: there is no way for this one, and it is lost
+				s.out.lose()
 			}
 		default:
 			return fmt.Errorf("sending to %v: %w", s.config.To, err)
@@ -305,7 +323,7 @@ func (s *sender) flush() error {
 	return nil
 }
 
-// told takes note of what ICMP, or the host's routing, says. Ways come back, and
+// told takes note of what ICMP, or the host itself, says. Ways come back, and
 // a receiver that has ended does not.
 func (s *sender) told(err error) {
 	s.path.Errors++
@@ -402,11 +420,16 @@ func (s *sender) gone() error {
 		s.heard = s.now
 		return nil
 	}
-	if silent < s.config.Silence && (s.refused == 0 || s.now-s.refused < refusedMax) {
+	// The RTO without its backoff, which grows as the silence does.
+	rto := max(s.config.Sender.Timeout, st.SRTT+4*st.RTTVar)
+	longest := max(s.config.Silence, 2*(rto+s.config.Sender.Tick))
+	if silent < longest && (s.refused == 0 || s.now-s.refused < refusedMax) {
 		return nil
 	}
 	said := "nothing says why"
-	if s.reason != nil {
+	if s.reason == unix.EPERM {
+		said = "the firewall of this host does not let segments out"
+	} else if s.reason != nil {
 		said = "ICMP says " + s.reason.Error()
 	}
 	return fmt.Errorf("the receiver at %v is gone: no ACK has come for %v, and %s; %d segments are acknowledged",

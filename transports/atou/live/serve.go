@@ -25,7 +25,7 @@ type ServeConfig struct {
 	Token    *handshake.Token
 	Listen   netip.Addr    // invalid: all addresses
 	MaxFlows int           // at a time, those that have ended not long ago included; 0: DefaultMaxFlows
-	Idle     time.Duration // after which a flow without a datagram ends; 0: DefaultIdle
+	Idle     time.Duration // after which a flow without a datagram ends, unless its time-outs are long; 0: DefaultIdle
 
 	// Both may be called from several goroutines at a time, and may be nil.
 	Opened   func(Flow)
@@ -43,6 +43,7 @@ type Flow struct {
 	From   netip.AddrPort
 	Mode   Mode
 	Sender config.Sender // that the sender told, without its drop list
+	RcvBuf int           // bytes that the kernel gave
 }
 
 // How a flow ended.

@@ -10,10 +10,12 @@ const (
 	lowWindow    = 38
 	highWindow   = 83000
 	highDecrease = 0.1
+	lastWindow   = 89053 // of the table; far above it a(w) falls again, and b(w) below 0
 )
 
 // highSpeedB is the share of a window of w segments that a loss takes: b(w).
 func highSpeedB(w float64) float64 {
+	w = min(w, lastWindow)
 	if w <= lowWindow {
 		return 0.5
 	}
@@ -22,6 +24,7 @@ func highSpeedB(w float64) float64 {
 
 // highSpeedA is the growth of a window of w segments in an RTT: a(w).
 func highSpeedA(w float64) float64 {
+	w = min(w, lastWindow)
 	if w <= lowWindow {
 		return 1
 	}
@@ -29,10 +32,11 @@ func highSpeedA(w float64) float64 {
 	return max(1, w*w*p*2*b/(2-b))
 }
 
-// highSpeedStep is the window of the table that is w or the next above it.
+// highSpeedStep is the window of the table that is w or the next above it, if
+// there is any.
 func highSpeedStep(w float64) float64 {
 	whole := math.Ceil(highSpeedA(w))
-	for highSpeedA(w) < whole {
+	for w < lastWindow && highSpeedA(w) < whole {
 		w++
 	}
 	return w

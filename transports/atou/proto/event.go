@@ -1,6 +1,9 @@
 package proto
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A Kind is what a sender did or saw.
 type Kind uint8
@@ -51,7 +54,7 @@ type Stats struct {
 	RTTs           uint64 // samples: ACKs that are not bad
 	MinRTT, MaxRTT time.Duration
 	LastRTT        time.Duration
-	SumRTT         time.Duration
+	SumRTT         int64         // µs: days of a fast transfer are too many ns
 	SRTT, RTTVar   time.Duration // RFC 6298
 
 	Nxt, Una, Max  uint64
@@ -82,5 +85,5 @@ func (s *Stats) AvgRTT() time.Duration {
 	if s.RTTs == 0 {
 		return 0
 	}
-	return s.SumRTT / time.Duration(s.RTTs)
+	return time.Duration(math.Round(float64(s.SumRTT) / float64(s.RTTs) * float64(time.Microsecond)))
 }

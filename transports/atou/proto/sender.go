@@ -40,7 +40,8 @@ type Sender struct {
 	config config.Sender
 	drops  []uint64 // of the drop list, those still to come
 	stats  Stats
-	event  Event // reused: an event does not escape to the heap
+	sumRTT time.Duration // what stats.SumRTT lacks: less than 1 µs
+	event  Event         // reused: an event does not escape to the heap
 	timer  timer
 	vegas  vegas
 	board  scoreboard
@@ -331,7 +332,9 @@ func (s *Sender) sample(rtt time.Duration) {
 	}
 	s.stats.MaxRTT = max(s.stats.MaxRTT, rtt)
 	s.stats.LastRTT = rtt
-	s.stats.SumRTT += rtt
+	s.sumRTT += rtt
+	s.stats.SumRTT += s.sumRTT.Microseconds()
+	s.sumRTT %= time.Microsecond
 	s.stats.RTTs++
 }
 

@@ -96,6 +96,19 @@ func TestLimitedSlowStart(t *testing.T) {
 	}
 }
 
+// TestGammaBesideFloyd: limited slow start begins at gamma or at max_ssthresh,
+// whichever comes first.
+func TestGammaBesideFloyd(t *testing.T) {
+	for _, c := range []struct{ cwnd, want float64 }{{50, 50}, {150, 100}} {
+		s := sender(func(c *config.Sender) { c.Vegas, c.VegasFloyd, c.Floyd = true, true, true })
+		s.cwnd = c.cwnd
+		s.vegas.sample(100 * ms)
+		s.vegas.sample(200 * ms)
+		s.vegasRound(1)
+		near(t, fmt.Sprintf("its begin at cwnd %g", c.cwnd), s.slowFrom, c.want, 0)
+	}
+}
+
 // TestHighSpeedTable compares with RFC 3649, appendix B: the windows at which
 // a(w) reaches the next whole number, and b(w) there.
 func TestHighSpeedTable(t *testing.T) {
@@ -116,6 +129,10 @@ func TestHighSpeedStep(t *testing.T) {
 		near(t, fmt.Sprintf("a at %g", c.w), math.Ceil(highSpeedA(c.w)), c.a, 0)
 		near(t, fmt.Sprintf("256 b at %g", c.w), 256*highSpeedB(highSpeedStep(c.w)), c.b, 1)
 	}
+	for w := 89053.0; w <= 1<<20; w += 1000 { // the end of its table
+		near(t, fmt.Sprintf("a at %g", w), math.Ceil(highSpeedA(w)), 72, 0)
+		near(t, fmt.Sprintf("256 b at %g", w), 256*highSpeedB(highSpeedStep(w)), 24, 1)
+	}
 }
 
 func TestDecrease(t *testing.T) {
@@ -132,9 +149,27 @@ func TestDecrease(t *testing.T) {
 		{"Scalable's Reno", func(c *config.Sender) { c.Scalable = true }, 16, 8},
 		{"Scalable of Linux", func(c *config.Sender) { c.Scalable, c.Linux = true, true }, 16, 14},
 		{"HighSpeed", func(c *config.Sender) { c.HighSpeed = true }, 83000, 74700},
+		{"HighSpeed beyond its table", func(c *config.Sender) { c.HighSpeed, c.RcvrWin = true, 1<<20 }, 1 << 20, (1 - highSpeedB(89053)) * (1 << 20)},
 		{"HighSpeed's Reno", func(c *config.Sender) { c.HighSpeed = true }, 38, 19},
 	} {
 		near(t, c.name, sender(c.change).decrease(c.w), c.want, 1e-6)
+	}
+}
+
+// TestSumRTT: a day of RTTs is counted, and no parts of µs are lost of short ones.
+func TestSumRTT(t *testing.T) {
+	s := sender(func(*config.Sender) {})
+	for range 3 {
+		s.sample(1500)
+	}
+	if st := s.Stats(); st.SumRTT != 4 || st.AvgRTT() != 1333 {
+		t.Errorf("sum %d µs, mean %v", st.SumRTT, st.AvgRTT())
+	}
+	const day = 75e9 // segments at 10 Gbit/s
+	s.stats.RTTs, s.stats.SumRTT = day, day*180e3
+	s.sample(180 * ms)
+	if st := s.Stats(); st.AvgRTT() != 180*ms {
+		t.Errorf("sum %d µs, mean %v", st.SumRTT, st.AvgRTT())
 	}
 }
 

@@ -71,7 +71,7 @@ func (s *Sender) vegasRound(n uint64) {
 		if !s.config.VegasFloyd { // back to the window of the actual rate, as the kernel has it
 			s.setCwnd(max(2, s.cwnd-delta+1))
 			s.ssthresh = s.cwnd
-		} else if s.slowFrom == 0 { // gamma says where limited slow start begins, not max_ssthresh
+		} else if s.slowFrom == 0 || s.cwnd < s.slowFrom { // with floyd it begins at max_ssthresh at the latest
 			s.slowFrom = s.cwnd
 		}
 	case delta < float64(s.config.Alpha):

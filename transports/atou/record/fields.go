@@ -37,7 +37,7 @@ func AddFields(rows *sample.Rows, c *config.Sender, st *proto.Stats, busy time.D
 		us("min_rtt_us", st.MinRTT)
 		us("rtt_max_us", st.MaxRTT)
 		us("rtt_last_us", st.LastRTT)
-		us("rtt_sum_us", st.SumRTT)
+		rows.Int("rtt_sum_us", st.SumRTT)
 	}
 	count("rtt_samples", st.RTTs)
 	if c.Gap > 0 {

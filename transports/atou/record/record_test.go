@@ -159,7 +159,7 @@ func TestSummary(t *testing.T) {
 		Config: c, Elapsed: 3609110951,
 		Stats: proto.Stats{
 			In: rtts, Out: 11999, MaxAck: 24, MaxBurst: 300,
-			RTTs: rtts, SumRTT: time.Duration(rtts) * 77747248, MinRTT: 65249 * time.Microsecond, MaxRTT: 98987 * time.Microsecond,
+			RTTs: rtts, SumRTT: int64(rtts) * 77747248 / 1000, MinRTT: 65249 * time.Microsecond, MaxRTT: 98987 * time.Microsecond,
 			SRTT: 66705100, RTTVar: 122200, Nxt: 12000, Una: 12000, Max: 12000, Cwnd: 300, Ssthresh: 300,
 		},
 	}
@@ -172,6 +172,13 @@ func TestSummary(t *testing.T) {
 		if got[i] != want[i] {
 			t.Errorf("line %d is\n%swant\n%s", i+1, got[i], want[i])
 		}
+	}
+}
+
+func TestSummaryHasPartsOfDelAck(t *testing.T) {
+	s := Summary{Config: config.DefaultSender(), DelAck: 700 * time.Microsecond}
+	if got := string(s.Append(nil)); !strings.Contains(got, " delack 0.7 ") {
+		t.Error(got)
 	}
 }
 

@@ -34,8 +34,8 @@ func (s *Summary) Append(b []byte) []byte {
 	line("config: %s port %d debug %d %s", s.Program, c.Port, c.Debug, s.Started.Format(time.ANSIC))
 	line("config: initsegs %d mss %d tick %f timeout %f", c.InitSegs, c.MSS, c.Tick.Seconds(), c.Timeout.Seconds())
 	line("config: rcvrwin %d increment %d multiplier %f thresh_init %f", c.RcvrWin, c.Increment, c.Multiplier, c.ThreshInit)
-	line("config: newreno %d sack %d delack %d maxpkts %d burst_limit %d dup_thresh %d",
-		bit(c.NewReno), bit(c.SACK), s.DelAck.Milliseconds(), c.MaxPkts, c.BurstLimit, c.DupThresh)
+	line("config: newreno %d sack %d delack %v maxpkts %d burst_limit %d dup_thresh %d",
+		bit(c.NewReno), bit(c.SACK), float64(s.DelAck)/float64(time.Millisecond), c.MaxPkts, c.BurstLimit, c.DupThresh)
 	line("config: sndbuf %d rcvbuf %d", c.SndBuf, c.RcvBuf)
 	line("%s => %s %f Mbs win %d rxmts %d", s.From, s.To, goodput*8/1e6, c.RcvrWin, st.Rxmts)
 	line("%f secs %.0f good bytes goodput %f KBs %f Mbs", secs, good, goodput/1e3, goodput*8/1e6)

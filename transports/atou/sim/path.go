@@ -162,7 +162,7 @@ func (p *path) enter(now time.Duration, bytes int) (arrival time.Duration, ok bo
 		return 0, false
 	}
 	p.free = max(p.free, now)
-	took := time.Duration(int64(size) * 8 * int64(time.Second) / p.RateBps)
+	took := max(1, time.Duration(int64(size)*8*int64(time.Second)/p.RateBps)) // else time could stand still
 	for i := range packets {
 		p.push(p.free + took*time.Duration(i+1)/time.Duration(packets))
 	}

@@ -46,8 +46,14 @@ type Result struct {
 
 // GoodputBps is what was acknowledged, in bits of segments per second.
 func (r *Result) GoodputBps(mss int) float64 {
+	if r.Elapsed == 0 {
+		return 0
+	}
 	return float64(r.Sender.Una) * float64(mss) * 8 / r.Elapsed.Seconds()
 }
+
+// longest is the largest maxtime: without one, time-outs could go on for ever.
+const longest = 24 * time.Hour
 
 // ErrStuck is a transfer in which nothing will ever happen again.
 var ErrStuck = errors.New("the transfer cannot go on")
@@ -73,6 +79,9 @@ func Run(c Config) (Result, error) {
 		var err error
 		if now, err = s.step(); err != nil {
 			return Result{}, fmt.Errorf("at %v: %w", now, err)
+		}
+		if now > longest {
+			return Result{}, fmt.Errorf("%d segments are acknowledged after %v: the transfer has no end", s.sender.Stats().Una, longest)
 		}
 	}
 	s.sample(now + 1)

@@ -4,13 +4,13 @@ package simulate
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +28,16 @@ Simulates the transfer that REQUEST, or standard input, asks for in JSON: keys o
   {"sender": {"rcvrwin": 2000, "vegas": 1}, "receiver": {"sack": 1},
    "forward": {"rate_bps": 100000000, "delay_ns": 35000000, "queue": 500}, "back": {"delay_ns": 35000000},
    "seed": 1, "interval_ns": 100000000}
+
+Keys of forward (for segments) and back (for ACKs), all 0 or empty by default:
+  rate_bps delay_ns queue          link with a drop-tail queue of so many packets; 0: infinite
+  mtu                              bytes of a packet; 0: 1500
+  police_bps police_burst          rate beyond which datagrams are dropped, and bytes that may exceed it at once
+  loss drop                        share of packets lost at random; numbers of datagrams to lose, from 0
+  reorder displace_min displace    share of datagrams that others overtake, and how many
+  cluster hold_ns                  datagrams overtaken together; how long one waits for others
+  duplicate                        share of datagrams that arrive twice
+With "untrimmed": true, ACKs have room for all SACK blocks. Keys of the ends are those of their configurations.
 
 The answer on standard output is JSON too: counts, and samples of the sender by column. Events go to standard error.
 `
@@ -114,14 +124,14 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 }
 
 func run(request, traceFile string, in io.Reader, out, errs io.Writer) (err error) {
-	name := "standard input"
+	name, path := "standard input", "/dev/stdin"
 	if request != "" {
 		f, err := os.Open(request)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		in, name = f, request
+		in, name, path = f, request, request
 	}
 	asked, err := ReadRequest(in)
 	if err != nil {
@@ -131,11 +141,18 @@ func run(request, traceFile string, in io.Reader, out, errs io.Writer) (err erro
 	defer func() { err = errors.Join(err, events.Flush()) }()
 	trace := bufio.NewWriter(io.Discard)
 	if traceFile != "" {
-		f, err := os.Create(traceFile)
-		if err != nil {
+		var (
+			files record.Files
+			f     *record.Output
+		)
+		files.Input("REQUEST", path)
+		if f, err = files.Open("--trace", traceFile); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, trace.Flush(), f.Close()) }()
+		defer func() { err = errors.Join(err, trace.Flush(), files.Close()) }()
+		if err = f.Begin(); err != nil {
+			return err
+		}
 		trace.Reset(f)
 	}
 	answer, err := Run(asked, events, trace)
@@ -147,17 +164,52 @@ func run(request, traceFile string, in io.Reader, out, errs io.Writer) (err erro
 
 // ReadRequest reads one request, and nothing that it does not know.
 func ReadRequest(r io.Reader) (Request, error) {
-	var asked Request
+	var (
+		asked Request
+		whole json.RawMessage
+	)
 	d := json.NewDecoder(r)
-	d.DisallowUnknownFields()
-	d.UseNumber()
-	if err := d.Decode(&asked); err != nil {
+	if err := d.Decode(&whole); err == io.EOF {
+		return asked, errors.New("empty; a request is a JSON object, such as --help shows")
+	} else if err != nil {
 		return asked, err
+	}
+	if whole[0] != '{' {
+		return asked, fmt.Errorf("found %s; a request is a JSON object, such as --help shows", whole)
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return asked, errors.New("more than one JSON value")
 	}
-	return asked, errors.Join(check("forward", &asked.Forward), check("back", &asked.Back))
+	if err := decode("", whole, reflect.ValueOf(&asked).Elem()); err != nil {
+		return asked, err
+	}
+	return asked, asked.check()
+}
+
+func (asked *Request) check() error {
+	sender, _, err := asked.ends()
+	err = errors.Join(err, check("forward", &asked.Forward), check("back", &asked.Back))
+	if asked.Interval < 0 {
+		err = errors.Join(err, fmt.Errorf("interval_ns: found %d; allowed is 0 and more", asked.Interval))
+	}
+	if err != nil {
+		return err
+	}
+	forward, back := &asked.Forward, &asked.Back
+	switch {
+	case forward.Delay+back.Delay == 0 && forward.RateBps+back.RateBps == 0 && sender.Gap == 0:
+		return errors.New("forward and back have neither delay_ns nor rate_bps: no time would pass")
+	case max(forward.Loss, back.Loss) == 1 && sender.MaxTime == 0:
+		return errors.New("forward or back has loss 1, and sender maxtime 0: the transfer would have no end")
+	}
+	return nil
+}
+
+// ends are the configurations of both.
+func (asked *Request) ends() (sender config.Sender, receiver config.Receiver, err error) {
+	sender, err = config.SenderOf(values(asked.Sender), "sender")
+	receiver, e := config.ReceiverOf(values(asked.Receiver), "receiver")
+	return sender, receiver, errors.Join(err, e)
 }
 
 func check(name string, p *sim.Path) error {
@@ -180,6 +232,7 @@ func check(name string, p *sim.Path) error {
 	require(p.PoliceBps >= 0 && (p.PoliceBps == 0 || p.PoliceBurst > 0), "police_burst", "a positive number where there is a police_bps", p.PoliceBurst)
 	require(p.Displace >= 0 && p.Displace <= 1<<16, "displace", "0 to 65536", p.Displace)
 	require(p.DisplaceMin >= 0 && p.DisplaceMin <= p.Displace, "displace_min", "0 to displace", p.DisplaceMin)
+	require(p.Cluster >= 0, "cluster", "0 and more", p.Cluster)
 	require(p.Hold >= 0, "hold_ns", "0 and more", int64(p.Hold))
 	require(slices.IsSorted(p.Drop), "drop", "an ascending list", p.Drop)
 	return errors.Join(problems...)
@@ -188,11 +241,7 @@ func check(name string, p *sim.Path) error {
 // Run simulates a transfer. Events go to events as the sender's debug level
 // has them, a line for each segment and ACK to trace.
 func Run(asked Request, events, trace io.Writer) (*Answer, error) {
-	sender, err := config.ParseSender(text(asked.Sender), "sender")
-	if err != nil {
-		return nil, err
-	}
-	receiver, err := config.ParseReceiver(text(asked.Receiver), "receiver")
+	sender, receiver, err := asked.ends()
 	if err != nil {
 		return nil, err
 	}
@@ -230,21 +279,20 @@ func Run(asked Request, events, trace io.Writer) (*Answer, error) {
 	return &answer, nil
 }
 
-// text is a configuration of these keys. What is wrong with a value is for the
+// values are as a configuration has them. What is wrong with one is for the
 // configuration to say.
-func text(keys map[string]any) io.Reader {
-	var b bytes.Buffer
+func values(keys map[string]any) map[string]string {
+	all := map[string]string{}
 	for key, value := range keys {
-		words := []string{}
-		if list, ok := value.([]any); ok {
-			for _, v := range list {
-				words = append(words, fmt.Sprint(v))
-			}
-		} else {
-			words = append(words, fmt.Sprint(value))
+		list, ok := value.([]any)
+		if !ok {
+			list = []any{value}
 		}
-		line := strings.NewReplacer("\n", " ", "#", "?").Replace(key + " " + strings.Join(words, ","))
-		b.WriteString(line + "\n")
+		words := []string{}
+		for _, v := range list {
+			words = append(words, fmt.Sprint(v))
+		}
+		all[key] = strings.Join(words, ",")
 	}
-	return &b
+	return all
 }
