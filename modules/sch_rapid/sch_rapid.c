@@ -230,14 +230,16 @@ static struct rapid_flow *flow_of(struct rapid *q, const struct rapid_key *key)
 
 /* As fq does: TCP leaves it to the queue to pace, and sends all that its window allows at once. The congestion control is asked
  * for a rate once for all of it. Here it is asked for each packet: TCP is about to send it, and then sets the departure of the
- * next one by the rate.
+ * next one by the rate. Without gaps TCP paces by itself again.
  */
-static void pace(struct sock *sk, const struct rapid_segment *segment)
+static void pace(struct sock *sk, const struct rapid_segment *segment, bool gaps)
 {
 	const struct tcp_congestion_ops *control;
 
-	if (smp_load_acquire(&sk->sk_pacing_status) != SK_PACING_FQ)
-		smp_store_release(&sk->sk_pacing_status, SK_PACING_FQ);
+	if ((smp_load_acquire(&sk->sk_pacing_status) == SK_PACING_FQ) != gaps)
+		smp_store_release(&sk->sk_pacing_status, gaps ? SK_PACING_FQ : SK_PACING_NEEDED);
+	if (!gaps)
+		return;
 	if (segment->end == segment->seq || segment->seq != READ_ONCE(tcp_sk(sk)->snd_nxt))
 		return;
 	control = inet_csk(sk)->icsk_ca_ops;
@@ -278,9 +280,10 @@ static int rapid_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff 
 		flow->has_edge = true;
 		q->stats.retrans += again;
 	}
-	if (READ_ONCE(gap) && segment.key.protocol && sk && sk_fullsock(sk)) {
-		pace(sk, &segment);
-		m->paced = true;
+	/* A raw socket sends TCP's headers too, and a listener has no pace that its connections should inherit. */
+	if (segment.key.protocol && sk && sk_fullsock(sk) && sk_is_tcp(sk) && !sk_listener(sk)) {
+		m->paced = READ_ONCE(gap);
+		pace(sk, &segment, m->paced);
 	}
 	if (READ_ONCE(orphan))
 		skb_orphan_partial(skb);
@@ -311,7 +314,7 @@ static struct rapid_flow *turn(struct rapid *q, u64 now)
 	u64 soonest = U64_MAX;
 	bool refilled;
 
-	if (q->free_at > now) {
+	if (q->free_at > now && READ_ONCE(rate)) {
 		qdisc_watchdog_schedule_ns(&q->watchdog, q->free_at);
 		return NULL;
 	}

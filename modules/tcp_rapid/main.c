@@ -18,61 +18,34 @@
 #define RAPID_UNPACED 10	/* data segments that TCP sends unpaced: tcp_update_skb_after_send() */
 #define RAPID_FIRST 2		/* packets of slow start's first p-stream */
 
-static unsigned int packets = 64;
-module_param(packets, uint, 0644);
-MODULE_PARM_DESC(packets, "N, packets of a p-stream");
+/* A parameter of which values that mean nothing are refused. */
+#define RAPID_PARAM(name, value, least, most, what)						\
+	static unsigned int name = value;							\
+	static int name##_set(const char *text, const struct kernel_param *parameter)		\
+	{											\
+		return param_set_uint_minmax(text, parameter, least, most);			\
+	}											\
+	static const struct kernel_param_ops name##_ops = { .set = name##_set, .get = param_get_uint };	\
+	module_param_cb(name, &name##_ops, &name, 0644);					\
+	__MODULE_PARM_TYPE(name, "uint");							\
+	MODULE_PARM_DESC(name, what)
 
-static unsigned int levels = 16;
-module_param(levels, uint, 0644);
-MODULE_PARM_DESC(levels, "L, different rates in a p-stream");
-
-static unsigned int spread_permille = 1070;
-module_param(spread_permille, uint, 0644);
-MODULE_PARM_DESC(spread_permille, "s, ratio of neighbouring rates in 1/1000");
-
-static unsigned int tau_ms = 200;
-module_param(tau_ms, uint, 0644);
-MODULE_PARM_DESC(tau_ms, "tau, time constant with which the rate rises");
-
-static unsigned int eta = 3;
-module_param(eta, uint, 0644);
-MODULE_PARM_DESC(eta, "the rate falls by 1/eta of what it is above the estimate");
-
-static unsigned int epsilon_ns = 1000;
-module_param(epsilon_ns, uint, 0644);
-MODULE_PARM_DESC(epsilon_ns, "by how much a gap has to grow");
-
-static unsigned int spike_us = 30;
-module_param(spike_us, uint, 0644);
-MODULE_PARM_DESC(spike_us, "by how much a received gap has to exceed the one before it to be a spike");
-
-static unsigned int alpha_shift = 3;
-module_param(alpha_shift, uint, 0644);
-MODULE_PARM_DESC(alpha_shift, "alpha of the EWMA is 1 - 2^-alpha_shift");
-
-static unsigned int excursion = 4;
-module_param(excursion, uint, 0644);
-MODULE_PARM_DESC(excursion, "E, fewest grown gaps of an excursion");
-
-static unsigned int estimator = RAPID_NEW;
-module_param(estimator, uint, 0644);
-MODULE_PARM_DESC(estimator, "which excursion counts: 0 any, 1 one that lasts to the end of the p-stream");
-
-static unsigned int denoise = RAPID_SPIKE_EWMA;
-module_param(denoise, uint, 0644);
-MODULE_PARM_DESC(denoise, "0 none, 1 mean of 8, 2 EWMA, 3 means between spikes, then EWMA");
-
-static unsigned int gap_floor;
-module_param(gap_floor, uint, 0644);
-MODULE_PARM_DESC(gap_floor, "1: received gaps count as 7/8 of the sent ones at least");
-
-static unsigned int loss_policy;
-module_param(loss_policy, uint, 0644);
-MODULE_PARM_DESC(loss_policy, "in recovery: 0 no p-streams, 1 no p-streams and half the rate, 2 p-streams go on");
-
-static unsigned int min_kbit = 1000;
-module_param(min_kbit, uint, 0644);
-MODULE_PARM_DESC(min_kbit, "lowest rate, in kbit/s of payload");
+RAPID_PARAM(packets, 64, 2, RAPID_MAX_PACKETS, "N, packets of a p-stream");
+RAPID_PARAM(levels, 16, 1, RAPID_MAX_PACKETS, "L, different rates in a p-stream");
+RAPID_PARAM(spread_permille, 1070, 1000, 16000, "s, ratio of neighbouring rates in 1/1000");
+RAPID_PARAM(tau_ms, 200, 0, UINT_MAX, "tau, time constant with which the rate rises");
+RAPID_PARAM(eta, 3, 1, UINT_MAX, "the rate falls by 1/eta of what it is above the estimate");
+RAPID_PARAM(epsilon_ns, 1000, 0, UINT_MAX, "by how much a gap has to grow");
+RAPID_PARAM(spike_us, 30, 0, USEC_PER_SEC, "by how much a received gap has to exceed the one before it to be a spike");
+RAPID_PARAM(alpha_shift, 3, 0, 31, "alpha of the EWMA is 1 - 2^-alpha_shift");
+RAPID_PARAM(excursion, 4, 1, RAPID_MAX_PACKETS, "E, fewest grown gaps of an excursion");
+RAPID_PARAM(estimator, RAPID_NEW, RAPID_OLD, RAPID_NEW,
+	    "which excursion counts: 0 any, 1 one that lasts to the end of the p-stream");
+RAPID_PARAM(denoise, RAPID_SPIKE_EWMA, RAPID_RAW, RAPID_SPIKE_EWMA,
+	    "0 none, 1 mean of 8, 2 EWMA, 3 means between spikes, then EWMA");
+RAPID_PARAM(gap_floor, 0, 0, 1, "1: received gaps count as 7/8 of the sent ones at least");
+RAPID_PARAM(loss_policy, 0, 0, 2, "in recovery: 0 no p-streams, 1 no p-streams and half the rate, 2 p-streams go on");
+RAPID_PARAM(min_kbit, 1000, 8, UINT_MAX, "lowest rate, in kbit/s of payload");
 
 enum rapid_verdict {
 	RAPID_ESTIMATED,
@@ -152,19 +125,21 @@ static bool in_recovery(u8 ca_state)
 	return ca_state == TCP_CA_Recovery || ca_state == TCP_CA_Loss;
 }
 
+/* Never 0, even if SO_MAX_PACING_RATE is. */
 static u64 clamp_rate(const struct sock *sk, u64 rate)
 {
-	u64 lowest = (u64)max(READ_ONCE(min_kbit), 8U) * 1000 / BITS_PER_BYTE;
+	u64 lowest = (u64)READ_ONCE(min_kbit) * 1000 / BITS_PER_BYTE;
+	u64 highest = max(READ_ONCE(sk->sk_max_pacing_rate), 1UL);
 
-	return min_t(u64, max(rate, lowest), READ_ONCE(sk->sk_max_pacing_rate));
+	return min(max(rate, lowest), highest);
 }
 
 static struct rapid_plan asked_plan(const struct rapid_state *st)
 {
 	struct rapid_plan plan = {
-		.packets = clamp(READ_ONCE(packets), 2U, st->max_packets),
-		.levels = max(READ_ONCE(levels), 1U),
-		.spread = clamp(READ_ONCE(spread_permille), 1000U, 16000U) * RAPID_ONE / 1000,
+		.packets = min(READ_ONCE(packets), st->max_packets),
+		.levels = READ_ONCE(levels),
+		.spread = READ_ONCE(spread_permille) * RAPID_ONE / 1000,
 	};
 
 	plan.levels = min(plan.levels, plan.packets);
@@ -221,7 +196,7 @@ static void plan_packet(struct sock *sk, struct rapid_state *st)
 	if (st->sending)
 		st->gap_ns = vector(st, 0)[st->packet++];
 	else
-		st->gap_ns = (u32)div64_u64((u64)tp->mss_cache * NSEC_PER_SEC, st->rate);
+		st->gap_ns = (u32)min(div64_u64((u64)tp->mss_cache * NSEC_PER_SEC, st->rate), (u64)U32_MAX);
 	st->gap_ns = max(st->gap_ns, 1U);
 }
 
@@ -299,7 +274,7 @@ static void end_samples(struct sock *sk, struct rapid_state *st)
 			.excursion = READ_ONCE(excursion),
 			.epsilon_ns = READ_ONCE(epsilon_ns),
 			.spike_ns = READ_ONCE(spike_us) * NSEC_PER_USEC,
-			.alpha_shift = min(READ_ONCE(alpha_shift), 31U),
+			.alpha_shift = READ_ONCE(alpha_shift),
 			.floor = READ_ONCE(gap_floor),
 		};
 		struct rapid_samples samples = { st->n, vector(st, 1), vector(st, 2), vector(st, 3) };
@@ -384,8 +359,10 @@ static void on_ack(struct sock *sk, const struct rate_sample *rs)
 			tcp_reno_cong_avoid(sk, tp->snd_una, rs->acked_sacked);
 		return;
 	}
-	/* Of the segment that was sent last of those that this ACK tells of. */
-	if (rs->delivered > 0 && !rs->is_retrans && tp->rx_opt.saw_tstamp) {
+	/* Of the segment that was sent last of those that this ACK tells of. Without timestamps all are received at one time, of which
+	 * p-streams end as RAPID_CLOCK.
+	 */
+	if (rs->delivered > 0 && !rs->is_retrans) {
 		if (st->seen && after(rs->last_end_seq, st->seen_seq))
 			take_sample(sk, st, rs->last_end_seq, sent_us - st->seen_sent_us, received - st->seen_received);
 		if (!st->seen || after(rs->last_end_seq, st->seen_seq)) {
@@ -440,7 +417,7 @@ static void rapid_init(struct sock *sk)
 {
 	struct rapid *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 max_packets = clamp(READ_ONCE(packets), 2U, (u32)RAPID_MAX_PACKETS);
+	u32 max_packets = READ_ONCE(packets);
 	struct rapid_state *st;
 
 	ca->state = st = kzalloc(struct_size(st, vectors, 4 * max_packets), GFP_ATOMIC | __GFP_NOWARN);

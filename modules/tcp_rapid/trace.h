@@ -1,7 +1,4 @@
-/* SPD		__entry->netns = sock_net(sk)->ns.inum;
-		__entry->sport = ntohs(inet_sk(sk)->inet_sport);
-		__entry->dport = ntohs(inet_sk(sk)->inet_dport);
--License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM rapid
 

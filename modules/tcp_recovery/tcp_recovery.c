@@ -67,6 +67,9 @@ static u32 recovery_window(const struct sock *sk, u32 prr_delivered, u32 deliver
 		.safe_ack = safe_ack,
 	};
 
+	/* A control that has none (bbr) began the reduction. */
+	if (r.ssthresh >= TCP_INFINITE_SSTHRESH && control->rule == REDUCTION_3517)
+		r.ssthresh = r.cwnd;
 	return reduction_cwnd(control->rule, &r);
 }
 
@@ -142,9 +145,9 @@ static void recovery_set_state(struct sock *sk, u8 new_state)
 
 	if (new_state == TCP_CA_Recovery) {
 		/* The timer of RACK retransmits right now, as after an ACK for one packet. What an ACK began gets its window before
-		 * anything is sent.
+		 * anything is sent, and counts then.
 		 */
-		tcp_snd_cwnd_set(tp, recovery_window(sk, tp->prr_delivered + 1, 1, tp->snd_cwnd_cnt, false));
+		tcp_snd_cwnd_set(tp, recovery_window(sk, tp->prr_delivered + 1, 1, false, false));
 	} else if (new_state < TCP_CA_CWR && tp->snd_ssthresh < TCP_INFINITE_SSTHRESH &&
 		   (old_state == TCP_CA_CWR || (old_state == TCP_CA_Recovery && tp->undo_marker))) {
 		/* As tcp_end_cwnd_reduction(): the marker is gone if the reduction was undone. */

@@ -12,7 +12,7 @@ import time
 
 ADDRESS = ("10.0.3.2", 5000)
 MODULE = "tcp_recovery"
-TCP_CONGESTION = 13
+TCP_INFO, TCP_CONGESTION = 11, 13
 FINIT_MODULE, DELETE_MODULE = 313, 176  # of x86-64
 PAYLOAD = bytes(64 * 1024)
 libc = ctypes.CDLL(None, use_errno=True)
@@ -46,24 +46,32 @@ def send(connection: socket.socket, sent: list[int]) -> None:
         return
 
 
+def window(connection: socket.socket) -> int:
+    """tcpi_snd_cwnd, in segments."""
+    info = connection.getsockopt(socket.IPPROTO_TCP, TCP_INFO, 104)
+    return int.from_bytes(info[80:84], sys.byteorder)
+
+
 def source(times: int, controls: list[str]) -> None:
     connection = socket.create_connection(ADDRESS)
     sent = [0]
     sender = threading.Thread(target=send, args=[connection, sent])
     sender.start()
-    refused = 0
+    refused = most = 0
     for _ in range(times):
         load()
         for control in controls:
             connection.setsockopt(socket.IPPROTO_TCP, TCP_CONGESTION, control.encode())
             time.sleep(0.02)
+            most = max(most, window(connection))
         refused += unload() == errno.EWOULDBLOCK  # it is in use
-        connection.setsockopt(socket.IPPROTO_TCP, TCP_CONGESTION, b"cubic")
+        # One that keeps no ssthresh: a recovery that it begins is ended by those above.
+        connection.setsockopt(socket.IPPROTO_TCP, TCP_CONGESTION, b"bbr")
         assert unload() == 0
-        time.sleep(0.01)
+        time.sleep(0.05)
     connection.shutdown(socket.SHUT_RDWR)
     sender.join()
-    print(f"loaded {times}, refused {refused}, sent {sent[0]}")
+    print(f"loaded {times}, refused {refused}, sent {sent[0]}, cwnd {most}")
 
 
 if __name__ == "__main__":

@@ -151,6 +151,27 @@ def test_what_it_needs_and_does_not_have_is_named(
     assert streams["verdict"].unique().to_list() == [verdict]
 
 
+def test_values_that_mean_nothing_are_refused(module: Path, tmp_path: Path) -> None:
+    (tmp_path / module.name).write_bytes(module.read_bytes())
+    unknown = "packets=1 packets=1025 levels=0 spread_permille=999 eta=0 spike_us=1000001 alpha_shift=32"
+    unknown += " excursion=0 estimator=2 denoise=4 gap_floor=2 loss_policy=3 min_kbit=7 loss_policy=-1"
+    uml.run(
+        f"""
+        for given in {unknown}; do
+            insmod ./{module.name} $given && exit 1
+        done
+        insmod ./{module.name} loss_policy=2
+        cd /sys/module/tcp_rapid/parameters
+        for given in {unknown}; do
+            echo ${{given#*=}} >${{given%=*}} && exit 1
+        done
+        [ "$(cat packets levels loss_policy | xargs)" = "64 16 2" ]
+        """,
+        tmp_path,
+        virtual=True,
+    )
+
+
 def test_sockets_tell_the_estimate(idle: Traced) -> None:
     assert re.search(r"bbr:\(bw:(9\d|10\d)\d{6}bps,mrtt:20[0-9.]*,pacing_gain:[01]", idle.said), idle.said
 

@@ -294,6 +294,8 @@ server=$!
 sleep 0.5
 ip netns exec sender iperf3 -c 198.18.2.11 -p 5201 -t 600 >client.said 2>&1 &
 client=$!
+ip netns exec sender $within raw 198.18.2.11 &
+raw=$!
 rmmod sch_rapid
 sleep 0.5
 i=0
@@ -309,7 +311,7 @@ while [ $i -lt 1000 ]; do
     rmmod sch_rapid
     i=$((i + 1))
 done
-kill $client $server
+kill $client $server $raw
 wait
 echo loaded $i times
 """

@@ -124,9 +124,10 @@ def test_the_module_does_what_the_kernel_does(work: Path, parent: str, rule: str
 
 
 def test_loads_unloads_and_changes_under_traffic(work: Path) -> None:
-    controls = " ".join(f"{parent}_{rule}" for parent in ("reno", "cubic") for rule in MODES)
+    controls = " ".join(f"{parent}_{rule}" for parent in ("reno", "cubic") for rule in sorted(MODES))
     given = {"times": 1000, "controls": controls, "changes": HERE / "changes.py"}
     said = booted(work / "changes", "changes.sh", uml.DEBUG, loss="loss 2%", **given)
-    loaded, refused, sent = map(int, re.findall(r"\d+", said))
+    loaded, refused, sent, cwnd = map(int, re.findall(r"\d+", said))
     assert (loaded, refused) == (1000, 1000)
     assert sent > 10_000_000
+    assert cwnd < 10_000

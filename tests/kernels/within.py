@@ -1,10 +1,11 @@
-"""What tests do within a kernel of their own, by its Python: `within.py route|cbr|swap ...`."""
+"""What tests do within a kernel of their own, by its Python: `within.py route|cbr|raw|swap ...`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import dumbbell_link as link
 NS = 1_000_000_000
 PAYLOAD = bytes(1472)
 FRAME = 1514  # bytes on Ethernet
+SO_MAX_PACING_RATE = 47
 
 
 def route(to: str, via: str, device: str) -> None:
@@ -51,6 +53,15 @@ def cbr(address: str, mbit: str, seconds: str) -> None:
             sent += 1
 
 
+def raw(address: str) -> None:
+    """Segments of no connection, as scanners and replayers of captures send them, until it is ended."""
+    segment = struct.pack("!HHIIBBHHH", 9, 9, 0, 0, 5 << 4, 0, 0, 0, 0) + bytes(100)
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP) as sock:
+        while True:
+            sock.sendto(segment, (address, 0))
+            time.sleep(0.02)
+
+
 def swap(module: str, rounds: str) -> None:
     """Load a module, use its congestion control for connections that send, and unload it, again and again."""
     kept = _Sender()
@@ -59,6 +70,8 @@ def swap(module: str, rounds: str) -> None:
         subprocess.run(["insmod", module], check=True)
         kept.use("rapid")
         with _Sender() as brief:
+            if number % 3 == 0:  # which is allowed, and no rate
+                brief.sock.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 0)
             brief.use("rapid")
             kept.send_more(64)
             brief.send_more(16)
@@ -114,5 +127,5 @@ def _slab_kb() -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-    asked: dict[str, Callable[..., None]] = {"route": route, "cbr": cbr, "swap": swap}
+    asked: dict[str, Callable[..., None]] = {"route": route, "cbr": cbr, "raw": raw, "swap": swap}
     asked[sys.argv[1]](*sys.argv[2:])
