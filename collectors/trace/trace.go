@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +46,8 @@ var events = []string{
 // moduleEvents are those of modules. They are followed where their module is
 // loaded, and missed nowhere else.
 var moduleEvents = []string{
-	"recovery/ack", // modules/tcp_recovery
+	"recovery/ack",  // modules/tcp_recovery
+	"rapid/pstream", // modules/tcp_rapid
 }
 
 // An Event tells whether one of the events that are followed can be.
@@ -114,7 +116,7 @@ func NewSource(flows []tcpinfo.Flow, tags sample.Tags, clock sample.Clock, helpe
 		for name, kind := range connectionEvents {
 			series[name] = sample.NewSeries(kind.measurement, f.Tags.With("event", kind.event))
 		}
-		s.flows[f.Tuple] = &flow{number: i, series: series}
+		s.add(f.Tuple, &flow{number: i, series: series})
 		ports = append(ports, f.Tuple.Local.Port(), f.Tuple.Remote.Port())
 	}
 	slices.Sort(ports)
@@ -143,6 +145,20 @@ func NewSource(flows []tcpinfo.Flow, tags sample.Tags, clock sample.Clock, helpe
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, s.events[0].Unavailable), s.Close())
 	}
 	return s, nil
+}
+
+// add also lets a flow be found by its ports alone, which is all that some
+// events tell: not those of two flows.
+func (s *Source) add(tuple tcpinfo.Tuple, f *flow) {
+	s.flows[tuple] = f
+	ports := tcpinfo.Tuple{
+		Local:  netip.AddrPortFrom(netip.Addr{}, tuple.Local.Port()),
+		Remote: netip.AddrPortFrom(netip.Addr{}, tuple.Remote.Port()),
+	}
+	if _, ambiguous := s.flows[ports]; ambiguous {
+		f = nil
+	}
+	s.flows[ports] = f
 }
 
 // portFilter is the condition, in the language of tracefs, that a socket has one of the ports.
@@ -275,6 +291,7 @@ const (
 	CAState    = "ca_state"
 	State      = "state"
 	Ack        = "ack"
+	PStream    = "pstream"
 )
 
 // connectionEvents are the events of a connection: their rows, and what is
@@ -291,6 +308,9 @@ var connectionEvents = map[string]struct {
 	"recovery/ack": {"recovery", Ack,
 		[]string{"ca_state", "snd_una", "snd_nxt", "snd_cwnd", "snd_ssthresh", "pipe", "prior_cwnd",
 			"prr_delivered", "prr_out", "delivered", "lost", "srtt:srtt_us"}},
+	"rapid/pstream": {"rapid", PStream,
+		[]string{"id", "packets", "samples", "verdict", "slow_start", "ca_state", "excursion", "lowest:lowest_bps",
+			"highest:highest_bps", "available:available_bps", "rate:rate_bps", "duration_ns"}},
 }
 
 // A Record is what was traced of a connection at one moment.
@@ -318,8 +338,8 @@ func (s *Source) handler(event string, f *format) func(time.Duration, []byte) {
 	}
 	record := Record{Event: kind.event, fields: f.pick(kind.fields...)}
 	return func(at time.Duration, data []byte) {
-		flow, ok := s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}]
-		if !ok {
+		flow := s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}]
+		if flow == nil {
 			return
 		}
 		flow.last = max(at, flow.last+1) // a row is known by its series and its time

@@ -341,6 +341,49 @@ func TestModuleEvents(t *testing.T) {
 	}
 }
 
+// TestPStreams are those of the flow that has their ports, which is all that they
+// tell of it, and nobody's if two have them.
+func TestPStreams(t *testing.T) {
+	text, err := os.ReadFile(recorded + "6.12/pstream.format")
+	check(t, err)
+	f, err := parseFormat(text)
+	check(t, err)
+	clock := newClock(t)
+	s := &Source{clock: clock, flows: make(map[tcpinfo.Tuple]*flow), rows: sample.NewRows(clock)}
+	handle := s.handler("rapid/pstream", f)
+	add := func(name, local, remote string) {
+		series := map[string]sample.Series{"rapid/pstream": sample.NewSeries("rapid", sample.Tags{"flow": name})}
+		s.add(tcpinfo.Tuple{Local: netip.MustParseAddrPort(local), Remote: netip.MustParseAddrPort(remote)}, &flow{series: series})
+	}
+	add("own", "10.0.0.1:10001", "10.0.0.2:5201")
+	add("other", "10.0.0.1:10002", "10.0.0.2:5202")
+	add("first", "10.0.0.1:10003", "10.0.0.2:5203")
+	add("second", "10.0.0.1:10003", "10.0.0.3:5203")
+	record := func(sport, dport uint16) []byte {
+		data := make([]byte, f.fields["duration_ns"].offset+8)
+		put := func(name string, value uint64) {
+			at := f.fields[name]
+			for i := range at.size {
+				data[at.offset+i] = byte(value >> (8 * i))
+			}
+		}
+		put("sport", uint64(sport))
+		put("dport", uint64(dport))
+		put("packets", 64)
+		put("verdict", 1)
+		put("rate", 95_665_616)
+		return data
+	}
+	handle(0, record(10001, 5201))
+	handle(0, record(5201, 10001)) // the other end's
+	handle(0, record(10003, 5203))
+	rows := strings.Split(strings.TrimSpace(string(s.rows.Bytes())), "\n")
+	if len(rows) != 1 || !strings.HasPrefix(rows[0], "rapid,flow=own id=0i,packets=64i,samples=0i,verdict=1i,") ||
+		!strings.Contains(rows[0], ",available_bps=0i,rate_bps=95665616i,duration_ns=0i,") {
+		t.Errorf("%q", rows)
+	}
+}
+
 func FuzzPage(f *testing.F) {
 	page, err := os.ReadFile(newest + "page.bin")
 	check(f, err)

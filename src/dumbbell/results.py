@@ -302,6 +302,7 @@ def reductions(source: Source) -> Iterator[Cells]:
                     str(control),
                     str(of.height),
                     _quartiles(of["pipe_before"] - of["ssthresh"]),
+                    _quartiles(ended["pipe_after"] - ended["ssthresh"]),
                     _quartiles(ended["cwnd_after"] - ended["ssthresh"]),
                     _quartiles(silence),
                     human(_percentile(ended["end_ns"] - ended["begin_ns"], 50), "ns"),
@@ -358,6 +359,7 @@ _FETCHED = ["fetches", "with segments sent again", "mean of those without", "mea
 _REDUCED = [
     "reductions",
     "pipe - ssthresh at its begin",
+    "pipe - ssthresh at its end",
     "cwnd - ssthresh at its end",
     "silence, RTTs",
     "length",

@@ -10,6 +10,7 @@ from dumbbell.analysis.fairness import convergence_ns, fairness, jain_index
 from dumbbell.analysis.fetches import Latency, fetch_counters, fetch_summary, fetches, latency
 from dumbbell.analysis.paws import Budget, Overtaken, Paws
 from dumbbell.analysis.processor import saturated
+from dumbbell.analysis.rapid import AVAILABLE_FROM, available, pstreams
 from dumbbell.analysis.rates import (
     COUNTED_FROM,
     MIN_COVER,
@@ -42,6 +43,7 @@ from dumbbell.analysis.statistics import (
 )
 
 __all__ = [
+    "AVAILABLE_FROM",
     "COUNTED_FROM",
     "LOSING",
     "MIN_COVER",
@@ -55,6 +57,7 @@ __all__ = [
     "Overtaken",
     "Paws",
     "Slope",
+    "available",
     "beside",
     "beyond_two_sigma",
     "budget",
@@ -82,6 +85,7 @@ __all__ = [
     "percentile",
     "percentile_interval",
     "periods",
+    "pstreams",
     "queue",
     "ratio_interval",
     "recoveries",

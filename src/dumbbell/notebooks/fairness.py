@@ -50,6 +50,12 @@ sharing.srtt()
 # %%
 sharing.variables()
 
+# %%
+sharing.available()
+
+# %%
+sharing.pstreams()
+
 # %% [markdown]
 # ## Why segments were sent again
 

@@ -43,6 +43,12 @@ shown.goodput_beside()
 # %%
 shown.by_period()
 
+# %%
+shown.available()
+
+# %%
+shown.pstreams()
+
 # %% [markdown]
 # ## What the hosts counted
 

@@ -56,6 +56,12 @@ report.cwnd()
 # %%
 report.srtt()
 
+# %%
+report.available()
+
+# %%
+report.pstreams()
+
 # %% [markdown]
 # ## Queue of the router
 

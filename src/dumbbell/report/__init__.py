@@ -21,7 +21,7 @@ from IPython.display import HTML
 from plotly.offline import get_plotlyjs
 
 from dumbbell import analysis
-from dumbbell.plan import PACKET_BYTES, Conditions, Point
+from dumbbell.plan import PACKET_BYTES, Conditions, Flow, Point
 from dumbbell.report import figures, html
 from dumbbell.rundir import read_json
 from dumbbell.store.run import COUNTED, IN_MEASUREMENT, Run, dig, goodput_counters, located
@@ -341,6 +341,67 @@ class Report:
         if samples.group_by("flow", "stream").len()["len"].max() > figures.MAX_POINTS:  # type: ignore[operator]
             caption += " Thinned to the lowest and highest sample of each stretch."
         return show(figure, caption)
+
+    @property
+    def _rapid_flows(self) -> list[Flow]:
+        return [f for f in self.plan.phase("measurement").flows if f.congestion_control == "rapid"]
+
+    @part
+    def available(self) -> str:
+        """AB_est and R_avg of flows of Rapid, under a heading of their own; nothing where there are none."""
+        if not self._rapid_flows:
+            return ""
+        try:
+            traced = self.rows("rapid")
+        except Missing:
+            traced = None
+        found = analysis.available(self.rows("tcp_info", *analysis.AVAILABLE_FROM), traced)
+        series = {}
+        for flow in self._rapid_flows:
+            own = found.filter(pl.col("flow") == flow.name)
+            for (stream,), rows in own.group_by("stream", maintain_order=True):
+                name = figures.label(flow) + f" stream {stream}" * (flow.streams > 1)
+                for what, column in (("AB_est", "available_bps"), ("R_avg", "rate_bps")):
+                    series[f"{name}: {what}"] = rows.select("t_ns", y=pl.col(column) / 1e6)
+        if not series:
+            raise Missing("No sender of Rapid told what it had found to be available.")
+        path = self.plan.path
+        rates_mbps = figures.over_time(path, lambda there, _: there.rate_bps / 1e6) if path else []
+        levels = [(rates_mbps, "rate of the bottleneck, headers included")] if path else []
+        sources = {
+            "trace": "of each p-stream, by the trace (<code>rapid:pstream</code>)",
+            "samples": "of the last estimate before each sample, as tcp_rapid tells TCP_INFO "
+            "(<code>bbr_bw</code>, and <code>bbr_pacing_gain</code> times it)",
+        }
+        told = "; ".join(sources[source] for source in found["source"].unique().sort(descending=True))
+        return "<h2>Available bandwidth by Rapid</h2>" + show(
+            figures.lines(series, self.x_max_s, title="payload (Mbit/s)", unit="Mbit/s", levels=levels),
+            f"AB_est is what a p-stream found to be available, R_avg the rate that came of it: {told}.",
+        )
+
+    @part
+    def pstreams(self) -> str:
+        """P-streams per second of flows of Rapid; nothing where there are none."""
+        if not self._rapid_flows:
+            return ""
+        try:
+            traced = self.table("rapid")
+        except Missing:
+            raise Missing("P-streams are counted where sampling.trace is asked for.") from None
+        width = max(self._bin_ns(), 1_000_000_000)
+        end_ns = self.plan.phase("measurement").duration_ns
+        counted = analysis.pstreams(traced, analysis.steps(0, end_ns, width))
+        series = {}
+        for flow in self._rapid_flows:
+            own = counted.filter(pl.col("t_ns").is_between(flow.start_ns, flow.end_ns), flow=flow.name)
+            series[figures.label(flow)] = own.select("t_ns", y="pstreams_per_s")
+            series[f"{figures.label(flow)}: with an estimate"] = own.select("t_ns", y="estimates_per_s")
+        return show(
+            figures.lines(series, self.x_max_s, title="p-streams per second", unit="per second"),
+            f"P-streams that were acknowledged wholly in each {human(width, 'ns')}, and those of them that "
+            "gave an estimate. While a sender recovers from loss it sends none, but with "
+            "<code>loss_policy</code> 2.",
+        )
 
     @part
     def queue(self) -> str:

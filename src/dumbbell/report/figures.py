@@ -239,13 +239,21 @@ def bdp_packets(there: Conditions, rtt_ns: float) -> float:
 
 
 def lines(
-    series: Mapping[str, pl.DataFrame], x_max_s: float, *, title: str, unit: str, least_s: float = 0
+    series: Mapping[str, pl.DataFrame],
+    x_max_s: float,
+    *,
+    title: str,
+    unit: str,
+    least_s: float = 0,
+    levels: Sequence[tuple[Steps, str]] = (),
 ) -> go.Figure:
     """One line for each name, of tables ``[t_ns, y]``; thinned for the eye, with its extremes kept."""
     figure = _figure(x_max_s, title)
     for i, (name, rows) in enumerate(series.items()):
         shown = rows.filter(pl.col("y").is_not_null())
         _line(figure, thin(shown, "y"), "y", name=name, index=i, unit=unit)
+    for steps, text in levels:
+        _level(figure, steps, text)
     if least_s:
         figure.update_xaxes(range=[least_s, x_max_s])
     return figure

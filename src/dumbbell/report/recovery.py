@@ -205,6 +205,7 @@ class Reductions:
             ended = rows.filter(pl.col("next_state").is_in(["Open", "Disorder"]))
             excess = ended["cwnd_after"] - ended["ssthresh"]
             over = rows["pipe_before"] - rows["ssthresh"]
+            left = ended["pipe_after"] - ended["ssthresh"]
             length = ended["end_ns"] - ended["begin_ns"]
             silence = (rows["silence_ns"] / rows["srtt_ns"]).drop_nulls()
             body.append(
@@ -213,6 +214,7 @@ class Reductions:
                         *map(escape, names),
                         str(rows.height),
                         *(human(share, "share") for share in _signs(over)),
+                        _spread(left),
                         _spread(excess),
                         human(analysis.percentile(length, 50), "ns"),
                         human(analysis.percentile(silence, 50)),
@@ -222,12 +224,14 @@ class Reductions:
                 )
             )
         head = ["loss", "TCP", "reductions", "pipe below ssthresh", "at it", "above it"]
-        head += ["cwnd - ssthresh at the end", "length", "silence (RTTs)", "most at once", "timeouts"]
+        head += ["pipe - ssthresh at the end", "cwnd - ssthresh at the end"]
+        head += ["length", "silence (RTTs)", "most at once", "timeouts"]
         return (
             f"{html.table(head, body)}"
-            '<p class="note">Pipe is that of the ACK with which a reduction began. The window at the end is '
-            "that of the first ACK after it, which in slow start has grown by what it acknowledged: the "
-            "median, and from the 5th to the 95th percentile, of reductions that did not end with a timeout. "
+            '<p class="note">Below, at or above ssthresh is pipe of the ACK with which a reduction began. '
+            "Pipe and window at the end are those of the first ACK after it, by which the window has grown "
+            "in slow start: the median, and from the 5th to the 95th percentile, of reductions that did not "
+            "end with a timeout. "
             "Length and silence are medians; silence is the longest time between two ACKs after which "
             "something was sent. Most at once is the largest number of segments sent after one ACK.</p>"
         )
