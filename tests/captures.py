@@ -76,6 +76,11 @@ def frame(segment: Segment) -> bytes:
     return bytes(dpkt.ethernet.Ethernet(type=dpkt.ethernet.ETH_TYPE_IP6, data=ip))
 
 
+def tagged(whole: bytes, vlan: int = 5) -> bytes:
+    """A frame with the tag of a VLAN."""
+    return whole[:12] + b"\x81\x00" + vlan.to_bytes(2, "big") + whole[12:]
+
+
 def write(
     path: Path,
     frames: Iterable[tuple[int, bytes]],

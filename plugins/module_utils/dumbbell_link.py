@@ -15,6 +15,7 @@ Route = dict[str, Any]
 
 DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
 QDISCS = ("pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq", "rapid")
+INGRESS = {"ingress", "clsact"}  # of what comes, whatever the root
 ETH_HLEN = 14  # include/uapi/linux/if_ether.h
 ROUTE_OPTIONS = ("quickack", "tcp_usec_ts")
 USEC_TS = 1 << 4  # RTAX_FEATURE_TCP_USEC_TS of include/uapi/linux/rtnetlink.h
@@ -42,9 +43,13 @@ def parse(link: Mapping[str, Any], routes: Sequence[Mapping[str, Any]]) -> State
 
 
 def parse_qdisc(dump: Sequence[Mapping[str, Any]]) -> State:
-    """Kind and options of the root qdisc in `tc -j qdisc show dev NAME`; a device never used shows none."""
+    """Kind and options of the root qdisc in `tc -j qdisc show dev NAME`, and kinds of those below it.
+
+    A device never used shows none.
+    """
     root = next((qdisc for qdisc in dump if qdisc.get("root")), {"kind": "noop"})
-    return {"qdisc": root["kind"], "qdisc_options": root.get("options", {})}
+    leaves = sorted({qdisc["kind"] for qdisc in dump if not qdisc.get("root")} - INGRESS)
+    return {"qdisc": root["kind"], "qdisc_options": root.get("options", {}), "qdisc_leaves": leaves}
 
 
 def canonical_address(address: str) -> str:
@@ -177,6 +182,7 @@ def predict(asked: State, found: State) -> State:
         limit = qdisc_limit(asked, found)
         kept = found["qdisc_options"] if found["qdisc"] == asked["qdisc"] else {}
         after["qdisc_options"] = kept if limit is None else {"limit": limit}
+        after["qdisc_leaves"] = found["qdisc_leaves"] if found["qdisc"] == asked["qdisc"] else []
     return after
 
 

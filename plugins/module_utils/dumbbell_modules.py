@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 # net/ipv4 also holds modules of that prefix which are no congestion control.
@@ -48,21 +49,24 @@ class Modules(NamedTuple):
 class Asked(NamedTuple):
     """Modules to have, with parameters by name; controls to have, and exactly those that any user may choose.
 
-    With `allowed` None they are what is allowed already, and `controls`.
+    With `allowed` None they are what is allowed already, and `controls`. `aliases` are `control_aliases` of
+    the host.
     """
 
     modules: dict[str, dict[str, str]]
     controls: list[str]
     allowed: list[str] | None
+    aliases: Mapping[str, str] = MappingProxyType({})
 
     @property
     def names(self) -> list[str]:
         """Modules to have, those of the controls included."""
-        return list(dict.fromkeys([*self.modules, *map(module_of, self.controls)]))
+        of_controls = map(module_of, self.controls)
+        return list(dict.fromkeys([*self.modules, *(self.aliases.get(name, name) for name in of_controls)]))
 
 
 def module_of(control: str) -> str:
-    """Name of the module of a congestion control, unless it is built in."""
+    """Name by which modprobe finds the module of a congestion control, unless it is built in."""
     return f"tcp_{control}"
 
 
@@ -81,9 +85,9 @@ def module_files(modules_dep: str) -> dict[str, str]:
     return {match["name"].replace("-", "_"): match[0] for match in matches}
 
 
-def control_aliases(modules_alias: str) -> list[str]:
-    """Names by which modprobe finds congestion controls of which a module has several."""
-    return re.findall(r"^alias (tcp_(?!ulp_)\w+) \w+$", modules_alias, re.MULTILINE)
+def control_aliases(modules_alias: str) -> dict[str, str]:
+    """Names by which modprobe finds congestion controls of which a module has several, to that module."""
+    return dict(re.findall(r"^alias (tcp_(?!ulp_)\w+) (\w+)$", modules_alias, re.MULTILINE))
 
 
 def build_id(notes: bytes) -> str | None:

@@ -100,6 +100,7 @@ from ansible.module_utils.dumbbell_modules import (
 )
 
 SYSCTLS = Path("/proc/sys/net/ipv4")
+MODULES = Path("/lib/modules", os.uname().release)
 UNPACK = {".ko": bytes, ".xz": lzma.decompress, ".gz": gzip.decompress}
 
 
@@ -127,17 +128,15 @@ def loaded(name):
 def read(asked):
     available = (SYSCTLS / "tcp_available_congestion_control").read_text().split()
     allowed = (SYSCTLS / "tcp_allowed_congestion_control").read_text().split()
-    folder = Path("/lib/modules", os.uname().release)
     modules, built_in = (
-        module_files(read_or(folder / name, b"").decode()) for name in ("modules.dep", "modules.builtin")
+        module_files(read_or(MODULES / name, b"").decode()) for name in ("modules.dep", "modules.builtin")
     )
-    aliases = control_aliases(read_or(folder / "modules.alias", b"").decode())
     # A module compressed in a way that Python cannot read says nothing of itself.
-    files = {name: folder / modules[name] for name in asked.names if name in modules}
+    files = {name: MODULES / modules[name] for name in asked.names if name in modules}
     return Modules(
         available,
         allowed,
-        sorted({*modules, *aliases}),
+        sorted({*modules, *asked.aliases}),
         {
             name: loaded(name)
             for name in asked.names
@@ -169,6 +168,7 @@ def main():
         },
         list(dict.fromkeys([*params["congestion_controls"], *params["allowed"]])),
         params["allowed"] or None,
+        control_aliases(read_or(MODULES / "modules.alias", b"").decode()),
     )
 
     def refuse_what_the_host_lacks(found, _commands):

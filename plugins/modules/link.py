@@ -99,6 +99,7 @@ after:
     gso_max_segs: 65535
     qdisc: pfifo
     qdisc_options: {limit: 1000}
+    qdisc_leaves: []
     addresses: []
     routes: []
 commands:

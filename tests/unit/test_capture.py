@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from captures import Segment, frame, stamps, write
+from captures import Segment, frame, stamps, tagged, write
 from dpkt.ethernet import Ethernet
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,7 +90,7 @@ def test_every_field_is_as_it_was_written(
     block_bytes: int,
 ) -> None:
     path = tmp_path_factory.mktemp("capture") / "x.pcap"
-    frames = [(segment.unix_ns, frame(segment)) for segment in written]
+    frames = [(s.unix_ns, tagged(frame(s)) if i % 2 else frame(s)) for i, s in enumerate(written)]
     write(path, frames, nano=nano, big_endian=big_endian)
     found = pl.concat([pl.DataFrame(schema=SEGMENTS), *Capture.open(path).segments(block_bytes)])
     tick = 1 if nano else 1000
@@ -111,7 +111,7 @@ def test_what_is_no_segment_is_left_out(tmp_path: Path) -> None:
     udp = bytearray(whole)
     udp[14 + 9] = 17
     arp = bytes(Ethernet(type=0x0806, data=bytes(28)))
-    others = [(0, bytes(fragment)), (0, bytes(udp)), (0, arp), (0, b"")]
+    others = [(0, bytes(fragment)), (0, bytes(udp)), (0, arp), (0, b""), (0, tagged(tagged(whole)))]
     path = write(tmp_path / "x.pcap", [*others, (0, whole), *others])
     (found,) = Capture.open(path).segments()
     assert found.select("seq", "payload_bytes", "tsval").rows() == [(3, 1448, 5)]
@@ -174,7 +174,9 @@ def test_the_words_are_tcpdumps(tmp_path: Path, nano: bool) -> None:
         Segment(*common, flags=0x04),
         Segment(*common, 5, flags=0xD8),
     ]
-    path = write(tmp_path / "x.pcap", [(s.unix_ns, frame(s)) for s in written], nano=nano)
+    frames = [(s.unix_ns, frame(s)) for s in written]
+    frames += [(s.unix_ns, tagged(whole)) for s, (_, whole) in zip(written, frames, strict=True)]
+    path = write(tmp_path / "x.pcap", frames, nano=nano)
     precision = ["--time-stamp-precision", "nano"] if nano else []
     command = ["tcpdump", "-tt", "-n", "-S", *precision, "-r", str(path)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -240,6 +240,18 @@ def test_the_budget_of_what_was_sent_again(on_off: Path) -> None:
     assert shown.senders_queue().data == ""
 
 
+def test_lost_acknowledgments_are_no_part_of_the_budget(on_off: Path, tmp_path: Path) -> None:
+    shown = CrossTraffic(on_off).shown
+    for path in shown.dir.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    qdisc = pl.read_parquet(tmp_path / "qdisc.parquet")
+    reverse = (pl.col("dev") == "vec1") & (pl.col("kind") == "pfifo")
+    drops = pl.when(reverse).then(pl.int_range(pl.len())).otherwise("drops").cast(qdisc.schema["drops"])
+    (tmp_path / "qdisc.parquet").unlink()
+    qdisc.with_columns(drops=drops).write_parquet(tmp_path / "qdisc.parquet")
+    assert CrossTraffic(tmp_path).shown.budget == shown.budget
+
+
 def test_captures_show_who_was_overtaken(on_off: Path, tmp_path: Path) -> None:
     point = on_off / "points" / "001"
     for path in point.iterdir():

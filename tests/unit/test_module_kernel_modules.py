@@ -49,7 +49,9 @@ def test_the_files_that_depmod_chose_are_known_by_the_modules_names() -> None:
 
 def test_a_module_may_have_several_congestion_controls() -> None:
     listed = "# Aliases\nalias tcp_reno_prr tcp_recovery\nalias tcp_ulp_tls tls\nalias pci:v0*d1 e1000\n"
-    assert modules.control_aliases(listed) == ["tcp_reno_prr"]
+    aliases = modules.control_aliases(listed)
+    assert aliases == {"tcp_reno_prr": "tcp_recovery"}
+    assert Asked({}, ["reno_prr", "bbr"], None, aliases).names == ["tcp_recovery", "tcp_bbr"]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,15 @@ def test_a_qdisc_takes_the_place_of_another() -> None:
     assert link.plan({**asked, "qdisc": "pfifo_fast"}, found) == []
 
 
+def test_what_is_below_the_root_is_told_but_not_what_is_at_the_ingress() -> None:
+    queues: list[dict[str, Any]] = [
+        {"kind": "fq", "handle": "0:", "parent": f":{n}", "options": {}} for n in (1, 2)
+    ]
+    ingress: dict[str, Any] = {"kind": "clsact", "handle": "ffff:", "parent": "ffff:fff1", "options": {}}
+    dump = [{"kind": "mq", "handle": "0:", "root": True, "options": {}}, *queues, ingress]
+    assert link.parse_qdisc(dump) == {"qdisc": "mq", "qdisc_options": {}, "qdisc_leaves": ["fq"]}
+
+
 def test_the_scenario_language_and_the_module_know_the_same_qdiscs() -> None:
     (literal, _) = get_args(HostState.model_fields["qdisc"].annotation)
     assert get_args(literal) == link.QDISCS

@@ -215,6 +215,28 @@ def test_overtaken_is_what_is_sent_again_for_that_reason_most() -> None:
         assert (paws.again, paws.rejected.total(), paws.verdict) == (1 + count, count, verdict)
 
 
+def test_without_acknowledgments_it_is_not_known() -> None:
+    segments, rejected = transfer(FORWARD, 5, 5, random.Random(4), first=True, lost=0.1, count=100)
+    assert rejected > 20
+    assert fed(segments, 50).verdict == "overtaken"
+    one_way = fed([segment for segment in segments if segment.payload], 50)
+    assert (one_way.rejected.total(), one_way.verdict) == (0, "unexplained")
+    in_order, _ = transfer(FORWARD, 5, 5, random.Random(4), first=False, lost=0.1, count=100)
+    one_way = fed([segment for segment in in_order if segment.payload], 50)
+    assert (one_way.backwards, one_way.verdict) == (0, "not overtaken")
+
+
+def test_one_that_was_overtaken_is_found_beside_many_that_were_lost() -> None:
+    """Also when its ports serve another connection later."""
+    other = replace(FORWARD, src_port=40001)
+    overtaken, _ = transfer(FORWARD, 5, 5, random.Random(4), first=True, lost=0.02, count=100)
+    lost, _ = transfer(other, 5, 5, random.Random(4), first=False, lost=0.3, count=2000)
+    anew = [replace(data(900, 7), payload=0, flags=SYN), data(901, 8), acked(1901)]
+    paws = fed([*overtaken, *lost, *anew], 50)
+    assert paws.again > 5 * paws.rejected.total() > 0
+    assert paws.verdict == "overtaken"
+
+
 # --- by hand --------------------------------------------------------------------------------------
 
 

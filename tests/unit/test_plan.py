@@ -248,11 +248,11 @@ def test_without_a_path_its_rate_is_not_measured(tmp_path: Path) -> None:
 def test_packets_are_not_put_together_where_a_path_is_emulated(tmp_path: Path) -> None:
     text = SCENARIO.read_text()
     for asked in only(tmp_path, text).hosts.values():
-        assert asked.state.offloads == {"tso": False, "gso": False, "gro": False}
+        assert asked.state.offloads == {"tso": False, "gso": False, "gro": False, "lro": False}
     assert only(tmp_path, text).warnings == []
     asking = text.replace("hosts:\n", "hosts:\n  routers: {offloads: {gro: true}}\n")
     warned = only(tmp_path, asking)
-    assert warned.hosts["router"].state.offloads == {"tso": False, "gso": False, "gro": True}
+    assert warned.hosts["router"].state.offloads == {"tso": False, "gso": False, "gro": True, "lro": False}
     assert warned.warnings == [
         "gro of router are asked to be on: "
         "queue.limit_packets of the path then count what they put together, up to 64 kB, as one packet"
@@ -274,7 +274,7 @@ def test_the_host_has_the_last_word_on_its_state(tmp_path: Path) -> None:
     assert {host: state.txqueuelen for host, state in states.items()} == {
         "sender1": 50, "sender2": 70, "receiver1": 1000, "receiver2": 1000, "router": 1000,
     }  # fmt: skip
-    assert states["sender1"].offloads == {"tso": True, "gso": False, "gro": False}
+    assert states["sender1"].offloads == {"tso": True, "gso": False, "gro": False, "lro": False}
     assert states["router"].congestion_controls == []
 
 
@@ -311,9 +311,33 @@ def test_rapid_has_the_routes_that_tell_its_gaps(tmp_path: Path) -> None:
     assert "routes" not in hosts["router"].state.model_dump()
 
 
+def test_rapid_has_tcp_s_timestamps_in_all_points(tmp_path: Path) -> None:
+    ends = {"from": "senders[0]", "to": "receivers[0]"}
+    flow = ends | {"kind": "iperf3_tcp", "congestion_control": "$control"}
+
+    def asked(controls: list[str], **hosts: Any) -> set[str | None]:
+        (tmp_path / "x.yml").write_text(scenario({"flow": flow}, matrix={"control": controls}, hosts=hosts))
+        points = plan(tmp_path / "x.yml", inventory()).points
+        return {point.hosts["sender1"].state.sysctls.get("net.ipv4.tcp_timestamps") for point in points}
+
+    assert asked(["rapid", "cubic"]) == {"1"}
+    assert asked(["cubic"]) == {None}
+    for value in (0, 2):
+        assert asked(["cubic"], testbed={"sysctls": {"net.ipv4.tcp_timestamps": value}}) == {str(value)}
+    assert asked(["rapid"], testbed={"sysctls": {"net.ipv4.tcp_timestamps": 2}}) == {"2"}
+    off = {"sysctls": {"net.ipv4.tcp_timestamps": 0}}
+    assert asked(["rapid"], receiver2=off) == {"1"}  # it has no flow of it
+    with pytest.raises(ScenarioError) as refused:
+        asked(["rapid"], receivers=off)
+    assert str(refused.value).endswith(
+        "hosts.receivers.sysctls.net.ipv4.tcp_timestamps: rapid (on receiver1) reads gaps from TCP's "
+        "timestamps: ask 1, or nothing"
+    )
+
+
 def test_hosts_that_take_no_part_are_brought_to_their_state_and_then_left_alone() -> None:
     (larger,) = plan(SCENARIO, inventory(senders=3)).points
-    assert larger.hosts["sender3"].state.offloads == {"tso": False, "gso": False, "gro": False}
+    assert larger.hosts["sender3"].state.offloads == {"tso": False, "gso": False, "gro": False, "lro": False}
     parts = {phase.phase: set(phase.hosts) for phase in larger.phases}
     assert parts == {
         "calibration": {"sender1", "sender2", "receiver1", "router"},

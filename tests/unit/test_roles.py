@@ -1,8 +1,11 @@
 """Every role: arguments, defaults and the table in its README agree."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jinja2.nativetypes import NativeEnvironment
+from ruamel.yaml import YAML
 
 from dumbbell import role_docs
 
@@ -55,3 +58,24 @@ def test_the_table_is_put_in_its_place(tmp_path: Path) -> None:
     assert role_docs.documented(tmp_path) == expected
     readme.write_text("# role\n")
     assert role_docs.documented(tmp_path) == expected.removesuffix("\nMore.\n")
+
+
+@pytest.mark.parametrize(
+    ("qdisc", "inventory", "loaded"),
+    [
+        (None, {}, ["tcp_bbr"]),
+        ("fq", {"modules_loaded": ["ifb"], "nic_qdisc": "rapid"}, ["ifb", "tcp_bbr"]),
+        ("rapid", {"modules_loaded": ["ifb"]}, ["ifb", "tcp_bbr", "sch_rapid"]),
+        (None, {"nic_qdisc": "rapid"}, ["tcp_bbr", "sch_rapid"]),
+    ],
+)
+def test_the_module_of_a_host_s_qdisc_is_loaded_by_its_name(
+    qdisc: str | None, inventory: dict[str, Any], loaded: list[str]
+) -> None:
+    """So that the build is read back that makes the gaps of a run."""
+    tasks = YAML(typ="safe").load(ROLES[0].parent / "run/tasks/state.yml")
+    template = tasks[0]["vars"]["modules_loaded"]
+    asked: dict[str, Any] = {"qdisc": qdisc, "modules": {"tcp_bbr": {}}}
+    names = {"hostvars": {"a": inventory}, "inventory_hostname": "a", "__run_state": asked}
+    rendered: Any = NativeEnvironment().from_string(template).render(names)
+    assert rendered == loaded

@@ -34,6 +34,7 @@ _SYN, _RST, _ACK = 2, 4, 16
 _NEVER = -(1 << 62)  # less than any number without wraps
 
 Verdict = Literal["overtaken", "not overtaken", "unexplained"]
+FROM_BEST: tuple[Verdict, ...] = ("not overtaken", "unexplained", "overtaken")
 Connection = tuple[str, int, str, int]  # address and port of the sender, of the receiver
 
 
@@ -94,6 +95,19 @@ class _Way:
     ts_recent_at: int = -1
     suspects: dict[int, list[tuple[int, Overtaken]]] = field(default_factory=dict)  # timestamps, by begin
     back: _Way = field(init=False, repr=False)
+    segments: int = 0
+    again: int = 0
+    duplicates: int = 0
+    backwards: int = 0
+    rejected: int = 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of a :class:`Budget` of what was captured, in which all else that came again was dropped."""
+        if self.backwards and self.acked == _NEVER:
+            return "unexplained"  # without acknowledgments it is not known what the receiver waited for
+        drops = max(self.again - self.rejected - self.duplicates, 0)
+        return Budget(self.again, drops, self.rejected, self.again - self.rejected - drops).verdict
 
     def acknowledge(self, number: int) -> None:
         """The receiver has all before a number."""
@@ -127,27 +141,51 @@ class Paws:
     That a segment was rejected is sure when the same data comes once more with a newer timestamp before it is
     acknowledged; others do not count.
 
-    ``segments`` have data and timestamps; ``again`` of them nothing beyond what was sent before, and
-    ``backwards`` an older timestamp than one before. ``duplicates`` are what receivers say that they got
-    twice (D-SACK). ``rejected`` are by connection, and ``steps`` by how
-    many ticks their timestamps are older. What was dropped before it came to the capture is in none of them.
+    ``steps`` counts the rejected by how many ticks their timestamps are older. What was dropped before it
+    came to the capture is in none of the counts.
     """
 
-    segments: int = 0
-    again: int = 0
-    duplicates: int = 0
-    backwards: int = 0
-    rejected: Counter[Connection] = field(default_factory=Counter)
     steps: Counter[int] = field(default_factory=Counter)
     first: Overtaken | None = None
     _ways: dict[Connection, _Way] = field(default_factory=dict)
+    _all: list[_Way] = field(default_factory=list)  # also of ports that serve another connection now
+
+    @property
+    def segments(self) -> int:
+        """Those with data and timestamps."""
+        return sum(way.segments for way in self._all)
+
+    @property
+    def again(self) -> int:
+        """Segments with nothing beyond what was sent before."""
+        return sum(way.again for way in self._all)
+
+    @property
+    def duplicates(self) -> int:
+        """What receivers say that they got twice (D-SACK)."""
+        return sum(way.duplicates for way in self._all)
+
+    @property
+    def backwards(self) -> int:
+        """Segments with an older timestamp than one before."""
+        return sum(way.backwards for way in self._all)
+
+    @property
+    def rejected(self) -> Counter[Connection]:
+        """Segments that were rejected for sure."""
+        rejected: Counter[Connection] = Counter()
+        for way in self._all:
+            if way.rejected:
+                rejected[way.connection] += way.rejected
+        return rejected
 
     @property
     def verdict(self) -> Verdict:
-        """That of a :class:`Budget` of what was captured, in which all else that came again was dropped."""
-        rejects = self.rejected.total()
-        drops = max(self.again - rejects - self.duplicates, 0)
-        return Budget(self.again, drops, rejects, self.again - rejects - drops).verdict
+        """The worst of its connections, as one that was overtaken is lost among many that losses hit.
+
+        It is ``unexplained`` where timestamps went back and the capture has no acknowledgment of them.
+        """
+        return max((way.verdict for way in self._all), key=FROM_BEST.index, default=FROM_BEST[0])
 
     def feed(self, segments: pl.DataFrame) -> None:
         """The next segments of a capture, of all connections, as :meth:`Capture.segments` has them."""
@@ -161,10 +199,11 @@ class Paws:
                 way.back = _Way((dst, dst_port, src, src_port), opened, edge=ack)
                 way.back.back = way
                 self._ways |= {way.connection: way, way.back.connection: way.back}
+                self._all += [way, way.back]
             self._sent(way, at, seq, payload, tsval)
             if flags & _ACK:
                 way.back.acknowledge(ack)
-                self.duplicates += dsack
+                way.back.duplicates += dsack
         for way in self._ways.values():
             if way.suspects:  # what is acknowledged without having come again was accepted
                 way.suspects = {begin: of for begin, of in way.suspects.items() if begin >= way.acked}
@@ -175,9 +214,9 @@ class Paws:
         if tsval is not None:
             way.tsval = stamp = _unwrapped(tsval, way.tsval) if way.newest > _NEVER else tsval
             if payload:
-                self.segments += 1
-                self.again += end <= way.highest
-                self.backwards += stamp < way.newest
+                way.segments += 1
+                way.again += end <= way.highest
+                way.backwards += stamp < way.newest
                 if begin in way.suspects and way.acked <= begin:
                     self._confirm(way, begin, stamp)
             way.newest = max(way.newest, stamp)
@@ -199,7 +238,7 @@ class Paws:
             if older >= stamp:
                 left.append(suspect)
                 continue
-            self.rejected[way.connection] += 1
+            way.rejected += 1
             self.steps[overtaken.step] += 1
             if self.first is None or overtaken.at < self.first.at:
                 self.first = overtaken

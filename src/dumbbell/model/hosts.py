@@ -9,13 +9,14 @@ from pydantic import Field
 from dumbbell.model.quantities import Strict
 
 # Offloads that put packets of a connection together.
-SUPER_PACKETS = ("tso", "gso", "gro")
+SUPER_PACKETS = ("tso", "gso", "gro", "lro")
 # Which qdiscs take their limit from txqueuelen: net/sched/sch_{generic,fifo}.c
 READ_TXQUEUELEN = ("pfifo_fast", "pfifo", "bfifo")
 # Congestion controls that set the gap after each packet, and read the gaps with which it arrived from the
 # timestamps of its acknowledgements: modules/tcp_rapid/README.md
 READ_GAPS = ("rapid",)
 GAPS_NEED = {"quickack": True, "tcp_usec_ts": True}  # of the routes at both ends
+TIMESTAMPS = "net.ipv4.tcp_timestamps"  # a sysctl that they need too: 1, or 2 for those without an offset
 
 ModuleName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,56}$")]
 
@@ -39,8 +40,8 @@ class HostState(Strict):
     offloads: dict[Literal["tso", "gso", "gro", "lro", "sg", "rx", "tx"], bool] = Field(
         default={},
         description="features of the experiment interfaces, by ethtool's short names; where a path is "
-        "emulated, `tso`, `gso` and `gro` are off unless asked for: it would lose and queue as one packet "
-        "what they put together",
+        "emulated, `tso`, `gso`, `gro` and `lro` are off unless asked for: it would lose and queue as one "
+        "packet what they put together",
     )
     txqueuelen: Annotated[int, Field(ge=0, le=10**6)] | None = Field(
         default=None, description="packets; of the experiment interfaces"

@@ -22,7 +22,7 @@ from dumbbell.model import (
 from dumbbell.model.expand import text
 from dumbbell.model.flows import NDT_NS, NdtFlow
 from dumbbell.model.flows import Flow as AskedFlow
-from dumbbell.model.hosts import GAPS_NEED, READ_GAPS, READ_TXQUEUELEN, SUPER_PACKETS
+from dumbbell.model.hosts import GAPS_NEED, READ_GAPS, READ_TXQUEUELEN, SUPER_PACKETS, TIMESTAMPS
 from dumbbell.plan import ndt, virtual
 from dumbbell.plan.calibration import Calibration, Pair
 from dumbbell.plan.document import (
@@ -71,6 +71,7 @@ class CaseResolver:
         levels: Mapping[str, str],
         baseline: str | None,
         repetition: int,
+        timestamps: bool,
     ) -> None:
         self.scenario = scenario
         self.inventory = inventory
@@ -78,6 +79,7 @@ class CaseResolver:
         self.levels = levels
         self.baseline = baseline
         self.repetition = repetition
+        self.timestamps = timestamps  # whether hosts are asked to have TCP's
         self.refusals: list[tuple[KeyPath, str]] = []
         self.names: dict[str, list[str]] = {}  # of resolved flows, by those of the scenario
         self.pings: list[tuple[str, PingAction]] = []
@@ -399,6 +401,7 @@ class CaseResolver:
         self._check_qdisc(hosts)
         self._check_txqueuelen(hosts)
         self._check_pacing(hosts, flows)
+        self._check_timestamps(hosts)
         return hosts
 
     def _state(self, host: str, flows: Sequence[Flow]) -> State:
@@ -413,7 +416,7 @@ class CaseResolver:
             txqueuelen=None,
             mtu=None,
             qdisc=None,
-            sysctls={},
+            sysctls={TIMESTAMPS: "1"} if self.timestamps else {},
             congestion_controls=sorted(
                 {
                     f.congestion_control
@@ -457,6 +460,17 @@ class CaseResolver:
                         self._refuse(
                             ("hosts", name, "qdisc"), f"{reason}, which fq overrules: ask pfifo_fast"
                         )
+                        return
+
+    def _check_timestamps(self, hosts: Mapping[str, Host]) -> None:
+        """Without them nothing tells when a packet arrived."""
+        for name, asked in self.scenario.hosts.items():
+            for host in self._members(name) if str(asked.sysctls.get(TIMESTAMPS)) == "0" else []:
+                state = hosts[host].state if host in hosts else None
+                if state and state.sysctls[TIMESTAMPS] == "0":
+                    for control in sorted(set(READ_GAPS) & set(state.congestion_controls)):
+                        reason = f"{control} (on {host}) reads gaps from TCP's timestamps: ask 1, or nothing"
+                        self._refuse(("hosts", name, "sysctls", TIMESTAMPS), reason)
                         return
 
     def _check_txqueuelen(self, hosts: Mapping[str, Host]) -> None:

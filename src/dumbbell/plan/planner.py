@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dumbbell import model
 from dumbbell.model import KeyPath, Problem, ScenarioCase, ScenarioError, ScenarioFile
+from dumbbell.model.hosts import READ_GAPS
 from dumbbell.model.load import among
 from dumbbell.plan.case import CaseResolver
 from dumbbell.plan.document import Plan, Point
@@ -37,6 +38,12 @@ class _Planner:
         self.scenario = file.scenario
         self.inventory = inventory
         self.refused: dict[Problem, list[Mapping[str, str]]] = {}
+        # Asked for in all points, since nothing undoes it before the next.
+        self.timestamps = any(
+            getattr(flow, "congestion_control", None) in READ_GAPS
+            for case in file.cases
+            for flow in case.scenario.flows.values()
+        )
 
     def plan(self, profile: str | None) -> Plan:
         variants = self._variants()
@@ -90,6 +97,7 @@ class _Planner:
             levels=variant.levels,
             baseline=variant.baseline,
             repetition=repetition,
+            timestamps=self.timestamps,
         )
         point = resolver.resolve()
         for key, reason in resolver.refusals:

@@ -11,10 +11,12 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.analysis.paws import MOST_PER_DROP, MOST_UNEXPLAINED, Verdict
-from dumbbell.plan import Flow
+from dumbbell.plan import Flow, Way
 from dumbbell.plan.document import CaptureAction
 from dumbbell.report import Missing, Report, html, part
+from dumbbell.rundir import read_json
 from dumbbell.store.capture import Capture
+from dumbbell.store.run import dig
 from dumbbell.units import human
 
 UDP = ("udp", "iperf3_udp")
@@ -39,20 +41,35 @@ class Rejects(Report):
             raise Missing("There is no TCP flow whose hosts would count.")
         return flows
 
+    @property
+    def ways(self) -> set[Way]:
+        """Directions in which TCP sends data, or Missing: acknowledgments are never sent again."""
+        return {flow.direction for flow in self.tcp}
+
     def dropped(self) -> pl.DataFrame:
-        """:func:`analysis.queue` of what the path drops packets in, of both directions, or Missing."""
+        """:func:`analysis.queue` of what drops packets in the ways of TCP's data, or Missing."""
         if self.plan.path is None:
             raise Missing("this run has no path.")
         kinds = {*(way.queue.kind for _, way in self.plan.path.ways), "netem"}
-        return analysis.queue(self.table("qdisc").filter(pl.col("kind").is_in(kinds)))
+        rows = self.table("qdisc").filter(pl.col("kind").is_in(kinds))
+        parts = []
+        for (host,), own in rows.group_by("host"):  # of senders, too
+            if of_ways := dig(read_json(self.dir / f"raw/{host}/state.json"), "path", "devices"):
+                devices = {device for way in self.ways for device in of_ways[way].values()}
+                parts.append(own.filter(pl.col("dev").is_in(devices)))
+        if not parts:
+            raise Missing("no router's state.json tells which of its devices are of which direction.")
+        return analysis.queue(pl.concat(parts))
 
     @property
     def dropped_udp(self) -> int:
         """Datagrams of them, by their receivers; Missing if one does not tell."""
-        flows = self.plan.phase("measurement").flows
+        flows = [flow for flow in self.plan.phase("measurement").flows if flow.direction in self.ways]
         if silent := [flow.name for flow in flows if flow.kind == "iperf3_udp"]:
             raise Missing(f"Of {', '.join(silent)} it is not known how much the path dropped.")
-        lost = self.rows("udp").filter(side="receiver").group_by("flow").agg(pl.col("lost_packets").max())
+        of_them = pl.col("flow").is_in([flow.name for flow in flows])
+        rows = self.rows("udp").filter(of_them, side="receiver")
+        lost = rows.group_by("flow").agg(pl.col("lost_packets").max())
         return int(lost["lost_packets"].sum())
 
     @cached_property
@@ -78,7 +95,7 @@ class Rejects(Report):
         budget = self.budget
         terms = (
             ("sent again", "TcpRetransSegs of the senders", budget.retransmits),
-            ("dropped on the way", "drops of the router's queues, less datagrams", budget.drops),
+            ("dropped on the way", "drops of queues in data's way, less datagrams", budget.drops),
             ("rejected for their timestamps", "TcpExtPAWSEstab of the receivers", budget.rejects),
             ("came a second time", "TcpExtTCPDSACKRecvSegs of the senders", budget.duplicates),
             ("residual", "the first less the others", budget.residual),
@@ -155,8 +172,10 @@ class Rejects(Report):
             '<p class="note">Rejected by a receiver that does with the captured headers what RFC 7323 asks '
             "for: it takes the timestamp of a segment that begins no later than what it waits for, and "
             "rejects data with one that is older by more than a tick. Those count which came again later "
-            "with a newer one; before the path they may have been dropped on it. The verdict is by the rule "
-            "of the budget, with all else that was sent again as dropped.</p>"
+            "with a newer one; before the path they may have been dropped on it. The verdict is the worst "
+            "of the connections, of each by the rule of the budget, with all else that was sent again as "
+            "dropped; unexplained is also one whose timestamps went back and of which no acknowledgment was "
+            "captured.</p>"
         )
 
 

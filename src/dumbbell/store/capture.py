@@ -37,7 +37,7 @@ _MAGIC = {
     b"\xa1\xb2\x3c\x4d": (">", 1),
 }
 _HEADER, _RECORD, _LONGEST = 24, 16, 1 << 18  # bytes; the last is the most that libpcap keeps of a packet
-_ETHERNET_LINK, _ETHERNET = 1, 14
+_ETHERNET_LINK, _ETHERNET, _VLAN, _TAG = 1, 14, 0x8100, 4  # the tag of IEEE 802.1Q
 _IPV4, _IPV6, _TCP, _TCP_HEADER = 0x0800, 0x86DD, 6, 20
 _MAPPED = 0xFFFF << 32  # an IPv4 address in one of IPv6, RFC 4291
 _TIMESTAMPS, _TIMESTAMPS_BYTES = 8, 10  # the option, RFC 7323
@@ -76,7 +76,8 @@ class Capture:
         ``at`` is where the packet's record begins. ``payload_bytes`` is by IP's header, also where the packet
         was cut; ``tsval`` is null without timestamps, or where they were cut off; with ``dsack`` it tells of
         data that came twice (RFC 2883). Left out are later
-        fragments, what has extension headers of IPv6, and what was cut before the end of TCP's fixed header.
+        fragments, what has extension headers of IPv6 or more than one VLAN tag, and what was cut before the
+        end of TCP's fixed header.
         ValueError where the file is broken, or ends within a packet.
         """
         with self.path.open("rb") as file:
@@ -113,10 +114,13 @@ class Capture:
 
         kept = number(records + 8, 4, self.order).astype(np.int64)
         kind = np.where(kept >= _ETHERNET + 20, number(records + _RECORD + 12, 2), 0)
+        ethernet = np.where(kind == _VLAN, _ETHERNET + _TAG, _ETHERNET)
+        kind = np.where(kind == _VLAN, number(records + _RECORD + 12 + _TAG, 2), kind)
         parts = []
         for ether_type in (_IPV4, _IPV6):
             v4, own = ether_type == _IPV4, records[kind == ether_type]
-            ip, end = own + _RECORD + _ETHERNET, own + _RECORD + kept[kind == ether_type]
+            ip = own + _RECORD + ethernet[kind == ether_type]
+            end = own + _RECORD + kept[kind == ether_type]
             size = 4 * (data[ip] & 0xF).astype(np.int64) if v4 else np.full(len(ip), 40)
             whole = (data[ip + (9 if v4 else 6)] == _TCP) & (ip + size + _TCP_HEADER <= end)
             if v4:
@@ -159,7 +163,8 @@ class Capture:
             file.seek(at)
             seconds, fraction, kept, _ = struct.unpack(f"{self.order}4I", file.read(_RECORD))
             packet = file.read(kept)
-        ip, v4 = packet[_ETHERNET:], int.from_bytes(packet[12:14], "big") == _IPV4
+        ethernet = _ETHERNET + _TAG * (int.from_bytes(packet[12:14], "big") == _VLAN)
+        ip, v4 = packet[ethernet:], int.from_bytes(packet[ethernet - 2 : ethernet], "big") == _IPV4
         size, total = 4 * (ip[0] & 0xF), int.from_bytes(ip[2:4], "big")
         ends = [ip[12:16], ip[16:20]]
         if not v4:
