@@ -77,7 +77,7 @@ class ActionModule(ActionBase):
         if answer == "detach":
             Display().display(_DETACHED.format(args["run"]))
             os.kill(os.getppid(), signal.SIGINT)
-            # Ansible ends its workers then. One that was sending its result would leave the queue locked for good.
+            # Ansible ends its workers then. One that was sending its result would leave the queue locked.
             signal.pause()
         return result | {"stopped": f"the {phase.phase} was stopped by hand" if answer == "stop" else ""}
 
