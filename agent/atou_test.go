@@ -99,8 +99,8 @@ func TestRunAtou(t *testing.T) {
 	}
 	// What the verdict goes by.
 	for name, keys := range map[string][]string{
-		"atou-flow1-sender.json":   {"elapsed_ns", "config", "receiver_config", "lost_lines", "snd_una"},
-		"atou-flow1-receiver.json": {"socket_drops", "arrived_segments"},
+		"atou-flow1-sender.json":   {"elapsed_ns", "config", "receiver_config", "lost_lines", "snd_una", "pkts_in", "path"},
+		"atou-flow1-receiver.json": {"socket_drops", "arrived_segments", "unsent_acks", "acks_sent"},
 	} {
 		var told map[string]any
 		if err := json.Unmarshal([]byte(a.file(name)), &told); err != nil {

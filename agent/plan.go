@@ -286,10 +286,11 @@ func (p *Plan) check() error {
 			require(f.Duration > 0, key+".duration_ns", "must be positive, is %d", f.Duration)
 			require(f.RateBps == nil, key+".rate_bps", "a flow of atou has none")
 			require(f.Mode == "precise" || f.Mode == "bulk", key+".mode", "%q is neither precise nor bulk", f.Mode)
-			_, err := f.atouSender()
+			sender, err := f.atouSender()
 			require(err == nil, key+".sender", "%v", err)
-			_, err = f.atouReceiver()
+			receiver, err := f.atouReceiver()
 			require(err == nil, key+".receiver", "%v", err)
+			require(err != nil || !sender.SACK || receiver.SACK, key+".receiver", "sack 1 of the sender needs sack 1 of the receiver, which has sack 0")
 		case "http":
 			require(f.Streams == 1, key+".streams", "an http flow has one, not %d", f.Streams)
 			require(f.ClientPort == 0, key+".client_port", "the kernel chooses those of an http flow, not %d", f.ClientPort)

@@ -148,6 +148,7 @@ func TestPlanErrors(t *testing.T) {
 		{`"count": 50`, `"count": 0`, "actions[7].count"},
 		{`"sample": {"tcp": ["flow1", "web", "almost"], "qdisc": false}},`, `"sample": {"tcp": ["cross"], "qdisc": false}},`, "sample.tcp[0]: cross is UDP"},
 		{`"vegas": "1"`, `"vegas": "2"`, `flows[6].sender: almost.sender:6: vegas: found "2"; allowed is 0 or 1`},
+		{`"vegas": "1"`, `"sack": "1"`, "flows[6].receiver: sack 1 of the sender needs sack 1 of the receiver, which has sack 0"},
 		{`"vegas": "1"`, `"fack": "1"`, "flows[6].sender: almost.sender: fack 1 needs sack 1"},
 		{`"vegas": "1"`, `"vegas": "1\nsack 1"`, `flows[6].sender: "vegas": "1\nsack 1" is no word and its value`},
 		{`"vegas": "1"`, `"port": "1"`, "flows[6].sender: almost.sender:6: port stands in line 4 already"},

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,9 +119,15 @@ func TestKilled(t *testing.T) {
 	}
 	f.WriteString("qdisc,dev=lo half a ro")
 	f.Close()
+	if err := os.WriteFile(atouToken(a.dir), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 
 	again := launchAgent(t, a.dir)
 	again.end("failed", 1, "the agent was killed while it was running")
+	if _, err := os.Stat(atouToken(a.dir)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the token is still there: %v", err)
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

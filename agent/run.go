@@ -66,6 +66,7 @@ func Run(ctx context.Context, dir, lock, version string) (state string, err erro
 	if before.alive() {
 		err = fmt.Errorf("the agent was killed while it was %s", before.State)
 		err = errors.Join(err, r.mendSpool())
+		os.Remove(atouToken(dir)) // whatever its plan was: this run does not go on
 	} else {
 		err = r.execute(ctx)
 	}
@@ -148,6 +149,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 	// Whatever hangs, the phase ends: systemd then ends what the agent has started.
 	hung := time.AfterFunc(time.Until(r.t0.Add(r.plan.Duration+gracePeriod+hangTimeout)), func() {
 		r.journal.State("failed", fmt.Sprintf("it hung, and was ended %v after the end of the phase", gracePeriod+hangTimeout))
+		r.forgetToken()
 		os.Exit(1)
 	})
 	defer hung.Stop()

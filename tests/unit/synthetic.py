@@ -312,7 +312,9 @@ def _write_atou(folder: Path, flow: Flow, host: str) -> None:
         for keys in (flow.sender, flow.receiver)
     )
     ended = {"elapsed_ns": flow.duration_ns + 900, "config": sent, "receiver_config": got, "lost_lines": 0}
+    ended |= {"pkts_in": 30_000, "path": {"socket_drops": 0}}
     received = {"end": "fin", "socket_drops": 0, "arrived_segments": 40_000, "sender_config": sent}
+    received |= {"acks_sent": 30_000, "unsent_acks": 0}
     for end, side, result in ((flow.src_host, "sender", ended), (flow.dst_host, "receiver", received)):
         if host == end:
             (folder / f"atou-{flow.name}-{side}.json").write_text(json.dumps(result) + "\n")

@@ -200,6 +200,16 @@ WHERE = "    from: senders[0]\n"
         ),
         (
             "iperf3_tcp",
+            "atou\n    sender: {sack: 1, prr: 1}\n    receiver: {delack: 40}",
+            ["x.yml:8:3: flows.flow1: sack: 1 of the sender needs sack: 1 of the receiver, which has"],
+        ),
+        (
+            "iperf3_tcp",
+            "atou\n    duration: 30h",
+            ["x.yml:8:3: flows.flow1: a transfer by atou lasts at most 24h, not 30h"],
+        ),
+        (
+            "iperf3_tcp",
             "atou\n    mode: bulk\n    sender: {gap: 100}",
             ["x.yml:8:3: flows.flow1: segments with a gap between them do not leave together"],
         ),

@@ -70,6 +70,14 @@ def routes(**options: bool) -> Callable[[Path], None]:
     return state("sender1", lambda s: s["nic"]["vec1"].update(routes=there))
 
 
+def gaps(run_dir: Path) -> None:
+    """The first flow is of a congestion control that sets the gap after each packet."""
+    edit(
+        run_dir / "plan.json",
+        lambda plan: plan["points"][0]["phases"][1]["flows"][0].update(congestion_control="rapid"),
+    )
+
+
 def forget_t0(run_dir: Path) -> None:
     for file in run_dir.glob("raw/*/measurement/start.json"):
         file.unlink()
@@ -237,7 +245,8 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "offloads are on": (
         state("sender1", lambda s: s["nic"]["vec1"]["offloads"].update(tso=True)),
-        "sender1 vec1: offloads: asked gro off, gso off, tso off, found gro off, gso off, tso on",
+        "sender1 vec1: offloads: asked gro off, gso off, lro off, tso off, found gro off, gso off, lro off, "
+        "tso on",
     ),
     "txqueuelen differs": (
         state("router", lambda s: s["nic"]["vec2"].update(txqueuelen=500)),
@@ -358,6 +367,27 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         together(asked("sender2", qdisc="fq"), state("sender2", lambda s: s["nic"]["vec1"].pop("qdisc"))),
         "sender2 vec1: qdisc not known",
     ),
+    "fq takes the gaps of a flow": (
+        together(gaps, state("sender1", lambda s: s["nic"]["vec1"].update(qdisc="fq"))),
+        "sender1 vec1: qdisc: found fq; rapid (flow1) sets each gap itself, which fq overrules: ask "
+        "pfifo_fast",
+    ),
+    "fq takes the gaps below mq": (
+        together(gaps, state("sender1", lambda s: s["nic"]["vec1"].update(qdisc="mq", qdisc_leaves=["fq"]))),
+        "sender1 vec1: qdisc: found fq, mq; rapid (flow1) sets each gap itself",
+    ),
+    "what is below mq was not read": (
+        together(gaps, state("sender1", lambda s: s["nic"]["vec1"].update(qdisc="mq"))),
+        "sender1 vec1: qdiscs below mq not known: nothing was read back",
+    ),
+    "the qdisc of gaps was not read": (
+        together(gaps, state("sender1", lambda s: s["nic"]["vec1"].pop("qdisc"))),
+        "sender1 vec1: qdisc not known: nothing was read back",
+    ),
+    "no interface of gaps was read": (
+        together(gaps, state("sender1", lambda s: s.pop("nic"))),
+        "sender1: qdisc not known: nothing was read back",
+    ),
     "an option of a route differs": (
         together(asked("sender1", routes={"quickack": True, "tcp_usec_ts": True}), routes(quickack=True)),
         "sender1: options of the route to 198.18.2.0/24: asked quickack on, tcp_usec_ts on, found ",
@@ -429,6 +459,13 @@ def test_kernel_modules_and_qdisc_as_asked(run_dir: Path) -> None:
     found = {check.name: check.measured for check in verdict.checks if check.subject.startswith("sender1")}
     assert wanted.items() <= found.items()
     assert found["module tcp_cubic"] == {"hystart": "1", "fast": "1"}
+
+
+@pytest.mark.parametrize("found", [{}, {"qdisc": "mq", "qdisc_leaves": ["fq_codel"]}])
+def test_gaps_are_a_flow_s_own_but_under_fq(run_dir: Path, found: dict[str, Any]) -> None:
+    together(gaps, state("sender1", lambda s: s["nic"]["vec1"].update(found)))(run_dir)
+    (check,) = (check for check in collect(run_dir, None).checks if check.name == "gaps")
+    assert (check.subject, check.ok) == ("sender1 vec1", True)
 
 
 def test_options_of_routes_as_asked(run_dir: Path) -> None:
@@ -840,6 +877,14 @@ UNLIKE_ATOU: dict[str, tuple[Callable[[Path], None], str]] = {
     "drops": (
         text(RECEIVER, '"socket_drops": 0', '"socket_drops": 10000'),
         "atou receiver: share of segments that found the receiver's socket full is 20 %, more than 0",
+    ),
+    "drops of ACKs": (
+        text(SENDER, '"socket_drops": 0', '"socket_drops": 10000'),
+        "atou sender: share of ACKs that found the sender's socket full is 25 %, more than 0",
+    ),
+    "unsent ACKs": (
+        text(RECEIVER, '"unsent_acks": 0', '"unsent_acks": 3000'),
+        "atou receiver: share of ACKs that the receiver's host refused is 10 %, more than 0",
     ),
     "a line": (removed(RECEIVER), "the receiver told of 0 flows"),
     "samples": (

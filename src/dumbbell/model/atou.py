@@ -16,6 +16,9 @@ _KEYS: dict[str, list[dict[str, Any]]] = json.loads(
     resources.files("dumbbell.model").joinpath("atou.json").read_text()
 )
 _DEFAULTS: dict[str, Any] = {key["name"]: key.get("default", "") for key in _KEYS["sender"]}
+_MAX_SEGMENTS = 1_000_000  # they are one line, of which atou reads no more than 64 MiB
+# Of a transfer: a plan gives its length as maxtime.
+MAX_DURATION_NS: int = next(key["max"] for key in _KEYS["sender"] if key["name"] == "maxtime") * 10**9
 
 
 def _once(segments: list[int]) -> list[int]:
@@ -72,7 +75,9 @@ def _type(key: dict[str, Any]) -> Any:
             return Literal[tuple(key["choices"])]
         case "segments":
             return Annotated[
-                list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1), AfterValidator(_once)
+                list[Annotated[int, Field(ge=0, lt=2**63)]],
+                Field(min_length=1, max_length=_MAX_SEGMENTS),
+                AfterValidator(_once),
             ]
     raise ValueError(f"{key['name']}: a key of kind {key['kind']} belongs to no scenario")
 

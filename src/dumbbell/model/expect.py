@@ -40,7 +40,8 @@ class Validity(Strict):
     )
     unexpected_drops: Ratio = Field(
         default=0.0,
-        description="of the packets of a delay line, where no loss was asked for",
+        description="of the packets of a delay line, where no loss was asked for, and of segments and ACKs "
+        "at the sockets of atou",
         json_schema_extra={"default": "0%"},
     )
     missed_samples: Ratio = Field(

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from dumbbell.model.atou import AtouReceiver, AtouSender
+from dumbbell import units
+from dumbbell.model.atou import MAX_DURATION_NS, AtouReceiver, AtouSender
 from dumbbell.model.quantities import Delay, Duration, Endpoint, Period, Rate, Size, Strict
 
 # RFC 2474 (class selectors), RFC 2597 (assured forwarding), RFC 3246, RFC 5865, RFC 8622
@@ -255,6 +256,19 @@ class AtouFlow(BaseFlow):
     trace: bool = Field(
         default=False, description="keep a line for each segment and each ACK, as the original atou did"
     )
+
+    @model_validator(mode="after")
+    def _ends_agree(self) -> Self:
+        if self.sender.sack and not self.receiver.sack:  # it would recover without, and nothing would say so
+            raise ValueError("sack: 1 of the sender needs sack: 1 of the receiver, which has sack: 0")
+        return self
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.duration is not None and self.duration > MAX_DURATION_NS:
+            most, asked = map(units.render_duration, (MAX_DURATION_NS, self.duration))
+            raise ValueError(f"a transfer by atou lasts at most {most}, not {asked}")
+        return self
 
     @model_validator(mode="after")
     def _gap_or_trains(self) -> Self:

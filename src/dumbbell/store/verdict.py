@@ -15,6 +15,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from dumbbell import analysis
+from dumbbell.model.hosts import READ_GAPS
 from dumbbell.plan import Conditions, Flow, PlannedPath, Validity, Way, change_name, rate_name
 from dumbbell.rundir import read_json, read_jsonl
 from dumbbell.store.metrics import UNITS, measure
@@ -87,6 +88,7 @@ def judge(
     judge.troubles(troubles)
     judge.agents()
     judge.states()
+    judge.gaps()
     if run.point.path is not None:
         judge.path(run.point.path)
     judge.clocks()
@@ -222,6 +224,21 @@ class _Judge:
             self.same("route", host, asked, found, what=f"options of the route to {route['to']}")
         if not routes:
             self.same("route", host, asked, None, what="options of the routes to the other side")
+
+    def gaps(self) -> None:
+        """The qdisc fq, also below mq, would take the pacing of packets from their congestion control."""
+        flows = [flow for flow in self.measurement.flows if flow.congestion_control in READ_GAPS]
+        for host, flow in {flow.src_host: flow for flow in flows}.items():
+            for device, nic in (dig(self.run.states[host], "nic") or {"": None}).items():
+                root, leaves = dig(nic, "qdisc"), dig(nic, "qdisc_leaves") or []
+                found = None if root is None or (root == "mq" and not leaves) else sorted({root, *leaves})
+                reason = ""
+                if found is None:
+                    reason = f"{'qdiscs below mq' if root else 'qdisc'} not known: nothing was read back"
+                elif "fq" in found:
+                    who = f"{flow.congestion_control} ({flow.name}) sets each gap itself"
+                    reason = f"qdisc: found {', '.join(found)}; {who}, which fq overrules: ask pfifo_fast"
+                self._add("gaps", f"{host} {device}".strip(), "not fq", found, ok=not reason, reason=reason)
 
     def clocks(self) -> None:
         for host in self.point.hosts:
@@ -533,16 +550,39 @@ class _Judge:
             missing="the sender left no report",
         )
         end = received[-1] if len(received) == 1 else None
-        self.close(
-            "socket drops",
-            f"{flow.name} receiver",
-            0,
-            _lost_share(dig(end, "socket_drops"), dig(end, "arrived_segments")),
-            tolerance=self.point.validity.unexpected_drops,
-            unit="share",
-            what="share of segments that found the receiver's socket full",
-            missing=f"the receiver told of {len(received)} flows",
-        )
+        unsent, acks = dig(end, "unsent_acks"), dig(end, "acks_sent")  # of which unsent are a part
+        for name, side, share, what in (
+            (
+                "socket drops",
+                "sender",  # windows grow by the ACK
+                _lost_share(dig(told, "path", "socket_drops"), dig(told, "pkts_in")),
+                "ACKs that found the sender's socket full",
+            ),
+            (
+                "socket drops",
+                "receiver",
+                _lost_share(dig(end, "socket_drops"), dig(end, "arrived_segments")),
+                "segments that found the receiver's socket full",
+            ),
+            (
+                "unsent ACKs",
+                "receiver",
+                None if unsent is None or acks is None else unsent / max(acks, 1),
+                "ACKs that the receiver's host refused",
+            ),
+        ):
+            self.close(
+                name,
+                f"{flow.name} {side}",
+                0,
+                share,
+                tolerance=self.point.validity.unexpected_drops,
+                unit="share",
+                what=f"share of {what}",
+                missing=f"the receiver told of {len(received)} flows"
+                if side == "receiver"
+                else "the sender left no report",
+            )
         rows = tcp_info.filter((pl.col("flow") == flow.name) & (pl.col("side") == "sender")).height
         reason = "" if rows else "the sender left no samples"
         self._add("samples", f"{flow.name} sender", None, rows, ok=not reason, reason=reason)
