@@ -136,11 +136,6 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 	}
 	defer unix.Close(p.fd)
 	sent.SndBuf, sent.RcvBuf = p.sndBuf, p.rcvBuf
-	if c.Opened != nil {
-		if err := c.Opened(); err != nil {
-			return sent, err
-		}
-	}
 	s := &sender{
 		config: &c, peer: p, core: proto.NewSender(c.Sender), out: newOutbox(p.fd, c.Sender.MSS, c.Mode),
 		late: hdrhistogram.New(1, int64(lateMax), 3), data: proto.Data{ID: p.id, Bytes: c.Sender.MSS},
@@ -154,7 +149,12 @@ func Send(ctx context.Context, c SendConfig) (sent Sent, err error) {
 	if c.Interval > 0 && c.Sample != nil {
 		s.sampleAt = 0
 	}
-	err = s.run(ctx, &sent)
+	if c.Opened != nil {
+		err = c.Opened()
+	}
+	if err == nil {
+		err = s.run(ctx, &sent)
+	}
 	sent.Stats, sent.Late, sent.Config = s.core.Stats(), s.late, p.receiver
 	if err != nil { // the receiver is to know of it, though not for long
 		short, cancel := context.WithTimeout(context.Background(), goodbyeWait)
