@@ -24,6 +24,9 @@ def ansible_playbook(*arguments: str | Path, timeout_s: float = 120) -> tuple[in
             os.killpg(playbook.pid, signal.SIGKILL)
             last = (late.output or b"").decode()[-2000:]
             pytest.fail(f"{arguments} did not end within {timeout_s} s: {last}", pytrace=False)
+        except KeyboardInterrupt:  # nobody reads any more, for which Ansible would wait
+            os.killpg(playbook.pid, signal.SIGKILL)
+            raise
     return playbook.returncode, said
 
 
