@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from synthetic import PATH_TRIM_US, REPOSITORY, RUN_ID, T0_UNIX_NS, write_run, write_spool
 
-from dumbbell.rundir import read_json, read_jsonl
+from dumbbell.rundir import read_json, read_jsonl, write_json
 from dumbbell.store.collect import collect
 from dumbbell.store.run import Run
 from dumbbell.store.values import values
@@ -854,6 +854,22 @@ def test_a_run_of_atou(atou: Path) -> None:
     known = values(atou)
     assert known.filter(metric="rtt", subject="atou")["value"].item() > 80e6
     assert {"goodput", "retransmits", "time_in_recovery", "utilisation"} < {*known["metric"]}
+
+
+def test_a_trace_of_atou_is_a_table(atou: Path) -> None:
+    plan = read_json(atou / "plan.json")
+    (flow,) = plan["points"][0]["phases"][1]["flows"]
+    flow["trace"] = True
+    write_json(atou / "plan.json", plan)
+    told = collect(atou, None)
+    assert told.state == "invalid"
+    assert any("atou: its trace cannot be read: " in reason for reason in told.reasons)
+    (atou / "raw/sender1/measurement/atou-atou-trace.txt").write_text("0.1 1 xmt\n0.2 2 0.07 2 100 ack\n")
+    collect(atou, None)
+    (sent, acked) = pl.read_parquet(atou / "atou_trace.parquet").rows(named=True)
+    assert (sent["flow"], sent["phase"], sent["kind"]) == ("atou", "measurement", "xmt")
+    assert acked["t_ns"] - sent["t_ns"] == 100_000_000
+    assert acked["rtt_ns"] == 70_000_000
 
 
 UNLIKE_ATOU: dict[str, tuple[Callable[[Path], None], str]] = {

@@ -16,6 +16,7 @@ import polars as pl
 from dumbbell import REPOSITORY
 from dumbbell.rundir import read_json, read_jsonl, write_json
 from dumbbell.store import spool
+from dumbbell.store.atou import parse_trace
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.store.run import Run, dig, flows_table
 from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
@@ -41,15 +42,35 @@ def collect(
     run.read_spools()
     tables = {name: run.table(name) for name in run.measurements()}
     stored = None if influx is None else _store(run, tables, influx, wait_s)
-    checks = judge(run, tables, stored, troubles)
+    traces = _atou_traces(run, troubles)
+    checks = judge(run, tables, stored, list(dict.fromkeys(troubles)))
     verdict = Verdict.of(checks)
 
-    for name, table in (tables | {"flows": flows_table(run, tables)}).items():
+    for name, table in (tables | traces | {"flows": flows_table(run, tables)}).items():
         table.write_parquet(run_dir / f"{name}.parquet")
     _merge_events(run)
     write_json(run_dir / "manifest.json", _manifest(run, tables, stored, checks))
     write_json(run_dir / "verdict.json", verdict.model_dump())
     return verdict
+
+
+def _atou_traces(run: Run, troubles: list[str]) -> dict[str, pl.DataFrame]:
+    """Table ``atou_trace``, where one was asked for: with the flow, and times since the t0 of its phase."""
+    parts = []
+    for phase in run.point.phases:
+        for flow in (flow for flow in phase.flows if flow.trace):
+            path = run.raw(flow.src_host, phase.phase, f"atou-{flow.name}-trace.txt")
+            try:
+                rows = parse_trace(path.read_text())
+            except (OSError, ValueError) as error:
+                troubles.append(f"{flow.name}: its trace cannot be read: {error}")
+                continue
+            of = {"run": run.id, "phase": phase.phase, "flow": flow.name}
+            at = pl.col("t_ns") + flow.start_ns
+            parts.append(
+                rows.select(*(pl.lit(text).alias(name) for name, text in of.items()), at, pl.exclude("t_ns"))
+            )
+    return {"atou_trace": pl.concat(parts)} if parts else {}
 
 
 def _store(
