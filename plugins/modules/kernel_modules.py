@@ -108,6 +108,12 @@ def read_or(file, default):
     return file.read_bytes() if file.exists() else default
 
 
+def is_live(name):
+    """Not while another host of the same kernel is still loading it: to load it again waits for that."""
+    directory = Path("/sys/module", name)
+    return directory.exists() and read_or(directory / "initstate", b"live").strip() == b"live"
+
+
 def loaded(name):
     module = Path("/sys/module", name)
     files = {file.name: file for file in (module / "parameters").glob("*")}
@@ -141,7 +147,7 @@ def read(asked):
             name: loaded(name)
             for name in asked.names
             # What is built in has a directory only if it has parameters.
-            if Path("/sys/module", name).exists() or name in built_in or control_of(name) in available
+            if is_live(name) or name in built_in or control_of(name) in available
         },
         {
             name: describe(UNPACK[file.suffix](file.read_bytes()))
