@@ -161,6 +161,15 @@ func (s *Source) add(tuple tcpinfo.Tuple, f *flow) {
 	s.flows[ports] = f
 }
 
+// ownNetns is the number of this process's network namespace, as events tell it.
+func ownNetns() int64 {
+	var stat unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &stat); err != nil {
+		return 0
+	}
+	return int64(stat.Ino)
+}
+
 // portFilter is the condition, in the language of tracefs, that a socket has one of the ports.
 func portFilter(ports []uint16) string {
 	if len(ports) > filterPorts {
@@ -337,7 +346,11 @@ func (s *Source) handler(event string, f *format) func(time.Duration, []byte) {
 		return func(_ time.Duration, data []byte) { s.drop(f, data) } // skb/kfree_skb
 	}
 	record := Record{Event: kind.event, fields: f.pick(kind.fields...)}
+	own := ownNetns()
 	return func(at time.Duration, data []byte) {
+		if netns, told := f.integer(data, "netns"); told && netns != own {
+			return // hosts that share a kernel have connections of the same ports
+		}
 		flow := s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}]
 		if flow == nil {
 			return

@@ -359,7 +359,7 @@ func TestPStreams(t *testing.T) {
 	add("other", "10.0.0.1:10002", "10.0.0.2:5202")
 	add("first", "10.0.0.1:10003", "10.0.0.2:5203")
 	add("second", "10.0.0.1:10003", "10.0.0.3:5203")
-	record := func(sport, dport uint16) []byte {
+	record := func(sport, dport uint16, netns int64) []byte {
 		data := make([]byte, f.fields["duration_ns"].offset+8)
 		put := func(name string, value uint64) {
 			at := f.fields[name]
@@ -369,14 +369,16 @@ func TestPStreams(t *testing.T) {
 		}
 		put("sport", uint64(sport))
 		put("dport", uint64(dport))
+		put("netns", uint64(netns))
 		put("packets", 64)
 		put("verdict", 1)
 		put("rate", 95_665_616)
 		return data
 	}
-	handle(0, record(10001, 5201))
-	handle(0, record(5201, 10001)) // the other end's
-	handle(0, record(10003, 5203))
+	handle(0, record(10001, 5201, ownNetns()))
+	handle(0, record(10001, 5201, 1))          // another host's of this kernel
+	handle(0, record(5201, 10001, ownNetns())) // the other end's
+	handle(0, record(10003, 5203, ownNetns()))
 	rows := strings.Split(strings.TrimSpace(string(s.rows.Bytes())), "\n")
 	if len(rows) != 1 || !strings.HasPrefix(rows[0], "rapid,flow=own id=0i,packets=64i,samples=0i,verdict=1i,") ||
 		!strings.Contains(rows[0], ",available_bps=0i,rate_bps=95665616i,duration_ns=0i,") {
