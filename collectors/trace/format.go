@@ -92,8 +92,8 @@ func (f field) integer(record []byte) (int64, bool) {
 }
 
 // address reads one end of a connection: from a struct sockaddr ("saddr" of
-// tcp_probe, 28 bytes), from an address of its family ("saddr", "saddr_v6") and a
-// port, or, where an event has no address, from the port alone.
+// tcp_probe, 28 bytes), or from an address of its family ("saddr", "saddr_v6")
+// and a port.
 func (f *format) address(record []byte, end string) netip.AddrPort {
 	family, _ := f.integer(record, "family")
 	at := f.fields[end+"addr"]
@@ -106,9 +106,6 @@ func (f *format) address(record []byte, end string) netip.AddrPort {
 	}
 	v6 := f.fields[end+"addr_v6"]
 	port, ok := f.integer(record, end+"port")
-	if ok && at.size == 0 {
-		return netip.AddrPortFrom(netip.Addr{}, uint16(port))
-	}
 	if !ok || at.size != 4 || v6.size != 16 || v6.offset+v6.size > len(record) {
 		return netip.AddrPort{}
 	}

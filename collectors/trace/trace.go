@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -116,7 +115,7 @@ func NewSource(flows []tcpinfo.Flow, tags sample.Tags, clock sample.Clock, helpe
 		for name, kind := range connectionEvents {
 			series[name] = sample.NewSeries(kind.measurement, f.Tags.With("event", kind.event))
 		}
-		s.add(f.Tuple, &flow{number: i, series: series})
+		s.flows[f.Tuple] = &flow{number: i, series: series}
 		ports = append(ports, f.Tuple.Local.Port(), f.Tuple.Remote.Port())
 	}
 	slices.Sort(ports)
@@ -145,29 +144,6 @@ func NewSource(flows []tcpinfo.Flow, tags sample.Tags, clock sample.Clock, helpe
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, s.events[0].Unavailable), s.Close())
 	}
 	return s, nil
-}
-
-// add also lets a flow be found by its ports alone, which is all that some
-// events tell: not those of two flows.
-func (s *Source) add(tuple tcpinfo.Tuple, f *flow) {
-	s.flows[tuple] = f
-	ports := tcpinfo.Tuple{
-		Local:  netip.AddrPortFrom(netip.Addr{}, tuple.Local.Port()),
-		Remote: netip.AddrPortFrom(netip.Addr{}, tuple.Remote.Port()),
-	}
-	if _, ambiguous := s.flows[ports]; ambiguous {
-		f = nil
-	}
-	s.flows[ports] = f
-}
-
-// ownNetns is the number of this process's network namespace, as events tell it.
-func ownNetns() int64 {
-	var stat unix.Stat_t
-	if err := unix.Stat("/proc/self/ns/net", &stat); err != nil {
-		return 0
-	}
-	return int64(stat.Ino)
 }
 
 // portFilter is the condition, in the language of tracefs, that a socket has one of the ports.
@@ -346,13 +322,9 @@ func (s *Source) handler(event string, f *format) func(time.Duration, []byte) {
 		return func(_ time.Duration, data []byte) { s.drop(f, data) } // skb/kfree_skb
 	}
 	record := Record{Event: kind.event, fields: f.pick(kind.fields...)}
-	own := ownNetns()
 	return func(at time.Duration, data []byte) {
-		if netns, told := f.integer(data, "netns"); told && netns != own {
-			return // hosts that share a kernel have connections of the same ports
-		}
-		flow := s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}]
-		if flow == nil {
+		flow, ok := s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}]
+		if !ok {
 			return
 		}
 		flow.last = max(at, flow.last+1) // a row is known by its series and its time

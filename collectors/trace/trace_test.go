@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"encoding/binary"
 	"errors"
 	"flag"
 	"io"
@@ -341,8 +342,7 @@ func TestModuleEvents(t *testing.T) {
 	}
 }
 
-// TestPStreams are those of the flow that has their ports, which is all that they
-// tell of it, and nobody's if two have them.
+// TestPStreams are those of their flow, also where others have the same ports.
 func TestPStreams(t *testing.T) {
 	text, err := os.ReadFile(recorded + "6.12/pstream.format")
 	check(t, err)
@@ -351,15 +351,12 @@ func TestPStreams(t *testing.T) {
 	clock := newClock(t)
 	s := &Source{clock: clock, flows: make(map[tcpinfo.Tuple]*flow), rows: sample.NewRows(clock)}
 	handle := s.handler("rapid/pstream", f)
-	add := func(name, local, remote string) {
+	client, server, another := netip.MustParseAddrPort("10.0.0.1:10001"), netip.MustParseAddrPort("10.0.0.2:5201"), netip.MustParseAddrPort("10.0.0.3:5201")
+	for name, remote := range map[string]netip.AddrPort{"own": server, "another": another} {
 		series := map[string]sample.Series{"rapid/pstream": sample.NewSeries("rapid", sample.Tags{"flow": name})}
-		s.add(tcpinfo.Tuple{Local: netip.MustParseAddrPort(local), Remote: netip.MustParseAddrPort(remote)}, &flow{series: series})
+		s.flows[tcpinfo.Tuple{Local: client, Remote: remote}] = &flow{series: series}
 	}
-	add("own", "10.0.0.1:10001", "10.0.0.2:5201")
-	add("other", "10.0.0.1:10002", "10.0.0.2:5202")
-	add("first", "10.0.0.1:10003", "10.0.0.2:5203")
-	add("second", "10.0.0.1:10003", "10.0.0.3:5203")
-	record := func(sport, dport uint16, netns int64) []byte {
+	record := func(from, to netip.AddrPort) []byte {
 		data := make([]byte, f.fields["duration_ns"].offset+8)
 		put := func(name string, value uint64) {
 			at := f.fields[name]
@@ -367,18 +364,21 @@ func TestPStreams(t *testing.T) {
 				data[at.offset+i] = byte(value >> (8 * i))
 			}
 		}
-		put("sport", uint64(sport))
-		put("dport", uint64(dport))
-		put("netns", uint64(netns))
+		for name, end := range map[string]netip.AddrPort{"saddr": from, "daddr": to} {
+			sockaddr := data[f.fields[name].offset:] // struct sockaddr_in
+			sockaddr[0] = unix.AF_INET
+			binary.BigEndian.PutUint16(sockaddr[2:], end.Port())
+			copy(sockaddr[4:], end.Addr().AsSlice())
+		}
+		put("family", unix.AF_INET)
 		put("packets", 64)
 		put("verdict", 1)
 		put("rate", 95_665_616)
 		return data
 	}
-	handle(0, record(10001, 5201, ownNetns()))
-	handle(0, record(10001, 5201, 1))          // another host's of this kernel
-	handle(0, record(5201, 10001, ownNetns())) // the other end's
-	handle(0, record(10003, 5203, ownNetns()))
+	handle(0, record(client, server))
+	handle(0, record(server, client)) // the other end's
+	handle(0, record(netip.MustParseAddrPort("10.0.0.4:10001"), server))
 	rows := strings.Split(strings.TrimSpace(string(s.rows.Bytes())), "\n")
 	if len(rows) != 1 || !strings.HasPrefix(rows[0], "rapid,flow=own id=0i,packets=64i,samples=0i,verdict=1i,") ||
 		!strings.Contains(rows[0], ",available_bps=0i,rate_bps=95665616i,duration_ns=0i,") {

@@ -6,8 +6,27 @@
 #define RAPID_TRACE_H
 
 #include <linux/tracepoint.h>
-#include <net/inet_connection_sock.h>
-#include <net/net_namespace.h>
+#include <net/tcp.h>
+#include <trace/events/net_probe_common.h>
+
+/* The connection of an event, as the kernel's own tcp_probe tells it. */
+#define CONNECTION_FIELDS						\
+	__array(__u8, saddr, sizeof(struct sockaddr_in6))		\
+	__array(__u8, daddr, sizeof(struct sockaddr_in6))		\
+	__field(__u16, sport)						\
+	__field(__u16, dport)						\
+	__field(__u16, family)
+
+#define assign_connection(entry, sk) do {				\
+		const struct inet_sock *inet = inet_sk(sk);		\
+									\
+		memset(entry->saddr, 0, sizeof(struct sockaddr_in6));	\
+		memset(entry->daddr, 0, sizeof(struct sockaddr_in6));	\
+		TP_STORE_ADDR_PORTS(entry, inet, sk);			\
+		entry->sport = ntohs(inet->inet_sport);			\
+		entry->dport = ntohs(inet->inet_dport);			\
+		entry->family = sk->sk_family;				\
+	} while (0)
 
 /* What became of a p-stream. The numbers are rapid_verdict's of main.c. */
 #define show_verdict(verdict) \
@@ -21,9 +40,7 @@ TRACE_EVENT(pstream,
 		 u64 highest, u64 available, u64 rate, u64 duration_ns),
 	TP_ARGS(sk, id, packets, samples, verdict, slow_start, excursion, lowest, highest, available, rate, duration_ns),
 	TP_STRUCT__entry(
-		__field(u32, netns)
-		__field(u16, sport)
-		__field(u16, dport)
+		CONNECTION_FIELDS
 		__field(u32, id)
 		__field(u32, packets)
 		__field(u32, samples)
@@ -38,9 +55,7 @@ TRACE_EVENT(pstream,
 		__field(u64, duration_ns)
 	),
 	TP_fast_assign(
-		__entry->netns = sock_net(sk)->ns.inum;
-		__entry->sport = ntohs(inet_sk(sk)->inet_sport);
-		__entry->dport = ntohs(inet_sk(sk)->inet_dport);
+		assign_connection(__entry, sk);
 		__entry->id = id;
 		__entry->packets = packets;
 		__entry->samples = samples;
@@ -54,9 +69,9 @@ TRACE_EVENT(pstream,
 		__entry->rate = rate * BITS_PER_BYTE;
 		__entry->duration_ns = duration_ns;
 	),
-	TP_printk("netns=%u sport=%u dport=%u id=%u packets=%u samples=%u verdict=%s slow_start=%u ca_state=%u excursion=%u "
+	TP_printk("src=%pISpc dest=%pISpc id=%u packets=%u samples=%u verdict=%s slow_start=%u ca_state=%u excursion=%u "
 		  "lowest_bps=%llu highest_bps=%llu available_bps=%llu rate_bps=%llu duration_ns=%llu",
-		  __entry->netns, __entry->sport, __entry->dport, __entry->id, __entry->packets, __entry->samples,
+		  __entry->saddr, __entry->daddr, __entry->id, __entry->packets, __entry->samples,
 		  show_verdict(__entry->verdict), __entry->slow_start, __entry->ca_state, __entry->excursion, __entry->lowest,
 		  __entry->highest, __entry->available, __entry->rate, __entry->duration_ns)
 );
@@ -68,9 +83,7 @@ TRACE_EVENT(sample,
 	TP_PROTO(struct sock *sk, u32 id, u32 packet, u32 bytes, u32 planned_ns, u32 sent_ns, u32 received_ns),
 	TP_ARGS(sk, id, packet, bytes, planned_ns, sent_ns, received_ns),
 	TP_STRUCT__entry(
-		__field(u32, netns)
-		__field(u16, sport)
-		__field(u16, dport)
+		CONNECTION_FIELDS
 		__field(u32, id)
 		__field(u32, packet)
 		__field(u32, bytes)
@@ -79,9 +92,7 @@ TRACE_EVENT(sample,
 		__field(u32, received_ns)
 	),
 	TP_fast_assign(
-		__entry->netns = sock_net(sk)->ns.inum;
-		__entry->sport = ntohs(inet_sk(sk)->inet_sport);
-		__entry->dport = ntohs(inet_sk(sk)->inet_dport);
+		assign_connection(__entry, sk);
 		__entry->id = id;
 		__entry->packet = packet;
 		__entry->bytes = bytes;
@@ -89,8 +100,8 @@ TRACE_EVENT(sample,
 		__entry->sent_ns = sent_ns;
 		__entry->received_ns = received_ns;
 	),
-	TP_printk("netns=%u sport=%u dport=%u id=%u packet=%u bytes=%u planned_ns=%u sent_ns=%u received_ns=%u",
-		  __entry->netns, __entry->sport, __entry->dport, __entry->id, __entry->packet, __entry->bytes,
+	TP_printk("src=%pISpc dest=%pISpc id=%u packet=%u bytes=%u planned_ns=%u sent_ns=%u received_ns=%u",
+		  __entry->saddr, __entry->daddr, __entry->id, __entry->packet, __entry->bytes,
 		  __entry->planned_ns, __entry->sent_ns, __entry->received_ns)
 );
 
