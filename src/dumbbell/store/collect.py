@@ -38,12 +38,11 @@ def collect(
     run = Run.open(run_dir)
     before = read_json(run_dir / "verdict.json") or {"checks": []}
     known = [check["measured"] for check in before["checks"] if check["name"] == TROUBLE]
-    troubles = list(dict.fromkeys([*known, *troubles]))
     run.read_spools()
     tables = {name: run.table(name) for name in run.measurements()}
     stored = None if influx is None else _store(run, tables, influx, wait_s)
-    traces = _atou_traces(run, troubles)
-    checks = judge(run, tables, stored, list(dict.fromkeys(troubles)))
+    traces, unread = _atou_traces(run)
+    checks = judge(run, tables, stored, list(dict.fromkeys([*known, *troubles, *unread])))
     verdict = Verdict.of(checks)
 
     for name, table in (tables | traces | {"flows": flows_table(run, tables)}).items():
@@ -54,23 +53,26 @@ def collect(
     return verdict
 
 
-def _atou_traces(run: Run, troubles: list[str]) -> dict[str, pl.DataFrame]:
-    """Table ``atou_trace``, where one was asked for: with the flow, and times since the t0 of its phase."""
-    parts = []
+def _atou_traces(run: Run) -> tuple[dict[str, pl.DataFrame], list[str]]:
+    """Table ``atou_trace``, where one was asked for; and what could not be read.
+
+    Times are since the t0 of their phase.
+    """
+    parts, unread = [], []
     for phase in run.point.phases:
         for flow in (flow for flow in phase.flows if flow.trace):
             path = run.raw(flow.src_host, phase.phase, f"atou-{flow.name}-trace.txt")
             try:
                 rows = parse_trace(path.read_text())
             except (OSError, ValueError) as error:
-                troubles.append(f"{flow.name}: its trace cannot be read: {error}")
+                unread.append(f"{flow.name}: its trace cannot be read: {error}")
                 continue
             of = {"run": run.id, "phase": phase.phase, "flow": flow.name}
             at = pl.col("t_ns") + flow.start_ns
             parts.append(
                 rows.select(*(pl.lit(text).alias(name) for name, text in of.items()), at, pl.exclude("t_ns"))
             )
-    return {"atou_trace": pl.concat(parts)} if parts else {}
+    return ({"atou_trace": pl.concat(parts)} if parts else {}), unread
 
 
 def _store(

@@ -550,6 +550,10 @@ class _Judge:
             missing="the sender left no report",
         )
         end = received[-1] if len(received) == 1 else None
+        missing = {
+            "sender": "the sender left no report",
+            "receiver": f"the receiver told of {len(received)} flows",
+        }
         unsent, acks = dig(end, "unsent_acks"), dig(end, "acks_sent")  # of which unsent are a part
         for name, side, share, what in (
             (
@@ -579,9 +583,7 @@ class _Judge:
                 tolerance=self.point.validity.unexpected_drops,
                 unit="share",
                 what=f"share of {what}",
-                missing=f"the receiver told of {len(received)} flows"
-                if side == "receiver"
-                else "the sender left no report",
+                missing=missing[side],
             )
         rows = tcp_info.filter((pl.col("flow") == flow.name) & (pl.col("side") == "sender")).height
         reason = "" if rows else "the sender left no samples"

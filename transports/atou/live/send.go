@@ -169,7 +169,7 @@ func (s *sender) end(ctx context.Context, sent *Sent) error {
 	id := s.peer.id
 	fin := proto.Fin{ID: id, Segments: sent.Stats.Una, Elapsed: sent.Elapsed}
 	var report proto.Report
-	long := max(answerWait, 2*(sent.Stats.SRTT+4*sent.Stats.RTTVar)) // the end follows what is queued, as the last segments did
+	long := max(answerWait, 2*sent.Stats.LongRTT()) // the end follows what is queued, as the last segments did
 	err := exchange(ctx, s.peer.fd, long, fin.Append(nil), func(b []byte) bool { return report.Decode(b) == nil && report.ID == id })
 	if err != nil {
 		return fmt.Errorf("asking the receiver at %v for its report after %d segments: %w", s.config.To, sent.Stats.Una, err)
@@ -421,7 +421,7 @@ func (s *sender) gone() error {
 		return nil
 	}
 	// The RTO without its backoff, which grows as the silence does.
-	rto := max(s.config.Sender.Timeout, st.SRTT+4*st.RTTVar)
+	rto := max(s.config.Sender.Timeout, st.LongRTT())
 	longest := max(s.config.Silence, 2*(rto+s.config.Sender.Tick))
 	if silent < longest && (s.refused == 0 || s.now-s.refused < refusedMax) {
 		return nil

@@ -87,3 +87,6 @@ func (s *Stats) AvgRTT() time.Duration {
 	}
 	return time.Duration(math.Round(float64(s.SumRTT) / float64(s.RTTs) * float64(time.Microsecond)))
 }
+
+// LongRTT is what few RTTs exceed: a time-out has to (RFC 6298). 0 without samples.
+func (s *Stats) LongRTT() time.Duration { return longRTT(s.SRTT, s.RTTVar) }

@@ -24,11 +24,13 @@ func (t *timer) sample(rtt time.Duration) {
 	t.srtt += (rtt - t.srtt) / 8
 }
 
+func longRTT(srtt, rttvar time.Duration) time.Duration { return srtt + 4*rttvar }
+
 // rto is the time-out with its backoff.
 func (t *timer) rto() time.Duration {
 	rto := t.least
 	if t.sampled {
-		rto = max(rto, t.srtt+4*t.rttvar)
+		rto = max(rto, longRTT(t.srtt, t.rttvar))
 	}
 	for i := 0; i < t.backoff && rto < maxRTO; i++ {
 		rto *= 2
