@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from synthetic import T0_UNIX_NS
 from test_verdict import edit, edit_spool
 
 from dumbbell import analysis
@@ -110,22 +111,50 @@ def test_utilisation_of_a_rate_that_changes(
     assert 0.5 < used.measured < 0.96
 
 
-def test_ping_beside_the_flows(run_dir: Path) -> None:
-    action = {"at_ns": 5 * S, "kind": "ping", "name": "probe", "dst": "198.18.2.11", "count": 200}
-    probe = action | {"interval_ns": S // 10}
+def pinged(run_dir: Path, count: int, interval_ns: int) -> Path:
+    """Output of a ping that is planned beside the flows, from 5 s on."""
+    action = {"at_ns": 5 * S, "kind": "ping", "name": "probe", "dst": "198.18.2.11"}
+    probe = action | {"count": count, "interval_ns": interval_ns}
     edit(
         run_dir / "plan.json",
         lambda plan: plan["points"][0]["phases"][1]["hosts"]["sender1"]["actions"].append(probe),
     )
-    reply = "[1.0] 64 bytes from 198.18.2.11: icmp_seq={} ttl=63 time={} ms\n".format
+    return run_dir / "raw/sender1/measurement/ping-probe.txt"
+
+
+def reply(number: int, sent_ns: int, rtt_ms: int, mark: str = "") -> str:
+    """A line of ``ping -D``, of a request that was sent at a time since t0."""
+    at_us = (T0_UNIX_NS["measurement"] + sent_ns) // 1000 + 1000 * rtt_ms
+    at = f"{at_us // 10**6}.{at_us % 10**6:06d}"
+    return f"[{at}] 64 bytes from 198.18.2.11: icmp_seq={number % 2**16} ttl=63 time={rtt_ms} ms{mark}\n"
+
+
+def test_ping_beside_the_flows(run_dir: Path) -> None:
+    file = pinged(run_dir, 200, S // 10)
     # The window of 10 to 20 s has the replies 51 to 150.
-    file = run_dir / "raw/sender1/measurement/ping-probe.txt"
-    file.write_text("".join(reply(seq, 30 if 50 < seq <= 150 else 99) for seq in range(1, 201)))
+    file.write_text(
+        "".join(
+            reply(n, 5 * S + (n - 1) * S // 10, 30 if 50 < n <= 150 else 99, mark)
+            for n in range(1, 201)
+            for mark in ("", " (DUP!)")
+        )
+    )
     (check,) = measured(run_dir, "rtt", flows=["probe"], percentile=100)
     assert check.measured == 30_000_000
     file.unlink()
     (check,) = measured(run_dir, "rtt", flows=["probe"])
     assert (check.kind, check.reason) == ("validity", "rtt not known: there were no replies")
+
+
+def test_echo_requests_are_placed_where_they_were_sent(run_dir: Path) -> None:
+    """More of them than ping's number has values, and later than asked: 5 % of the interval each."""
+    interval = S // 10_000
+    sent = [5 * S + round(i * interval * 1.05) for i in range(140_000)]
+    text = (reply(n, at, 30 if WINDOW[0] <= at < WINDOW[1] else 99) for n, at in enumerate(sent, 1))
+    pinged(run_dir, 140_000, interval).write_text("".join(text))
+    for percentile in (0, 100):
+        (check,) = measured(run_dir, "rtt", flows=["probe"], percentile=percentile)
+        assert check.measured == 30_000_000
 
 
 def test_completion_time_is_that_of_a_whole_transfer(run_dir: Path) -> None:

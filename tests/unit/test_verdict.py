@@ -292,6 +292,10 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         text("raw/sender1/calibration/ping-sender1-receiver1.txt", "time=20.1", "time=23.1"),
         "sender1-receiver1: the median echo's wait beyond the quickest is 2.9 ms, more than 2 ms",
     ),
+    "echoes that come twice": (
+        text("raw/sender1/calibration/ping-sender1-receiver1.txt", "time=20.1 ms", "time=20.1 ms (DUP!)"),
+        "sender1-receiver1: duplicate echo replies: asked 0, found ",
+    ),
     "no ping": (
         removed("raw/sender2/calibration/ping-sender2-receiver2.txt"),
         "sender2-receiver2: idle RTT not known: 0 of 50 echo replies",

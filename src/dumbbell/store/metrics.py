@@ -109,9 +109,10 @@ def _rtt(run: Run, rows: pl.DataFrame, flow: str, bound: Expectation) -> Measure
     percentile = 50.0 if bound.percentile is None else bound.percentile
     for host, ping in run.pings("measurement"):
         if ping.name == flow:
+            t0 = run.t0_unix_ns("measurement") or 0
             replies = ping_replies(run.raw(host, "measurement", f"ping-{flow}.txt"))
-            sent_ns = ((ping.at_ns + (seq - 1) * ping.interval_ns, rtt) for seq, rtt in replies)
-            rtts = pl.Series([rtt for at, rtt in sent_ns if start <= at < end], dtype=pl.Float64)
+            inside = [reply.rtt_ns for reply in replies if start <= reply.sent_unix_ns - t0 < end]
+            rtts = pl.Series(inside, dtype=pl.Float64)
             return Measured(flow, analysis.percentile(rtts, percentile), "there were no replies")
     samples = _samples(rows, flow, bound)
     rtts = pl.Series([], dtype=pl.Float64) if samples is None else samples["srtt_us"] * 1000.0

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
@@ -19,7 +20,9 @@ from dumbbell.plan import Flow, Phase, PingAction, Plan, Point
 from dumbbell.rundir import Event, read_json, read_jsonl
 from dumbbell.store import spool
 
-_PING_REPLY = re.compile(r"icmp_seq=(\d+) .*time=([0-9.]+) ms")
+_PING_REPLY = re.compile(r"^\[([0-9.]+)\] .*icmp_seq=(\d+) .*time=([0-9.]+) ms(.*)$", re.MULTILINE)
+_DUPLICATE = " (DUP!)"
+_SEQUENCES = 2**16  # of echo requests; then they begin again at 0
 _NO_ROWS = {
     "tcp_info": {
         **dict.fromkeys(("phase", "host", "flow", "side", "stream", "congestion_control"), pl.String),
@@ -187,18 +190,45 @@ class Run:
 # --- what the tools on the hosts report ----------------------------------------------------------
 
 
-def ping_replies(path: Path) -> list[tuple[int, int]]:
-    """Sequence number, from 1, and round-trip time in ns of ping's replies; empty without a file."""
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return []
-    return [(int(seq), round(float(ms) * 1e6)) for seq, ms in _PING_REPLY.findall(text)]
+class Reply(NamedTuple):
+    """The first reply to an echo request, which was sent at ``sent_unix_ns``. Numbers begin at 1."""
+
+    number: int
+    sent_unix_ns: int
+    rtt_ns: int
+
+
+def ping_replies(path: Path) -> list[Reply]:
+    """Replies in the output of ``ping -D``, without duplicates; empty without a file.
+
+    A request's time is that of its reply less the RTT: ping keeps its interval only roughly.
+    """
+    replies: list[Reply] = []
+    for at, seq, ms, mark in _ping_lines(path):
+        if mark != _DUPLICATE:
+            # ping prints 16 bits of the number: the number meant is the one nearest to the last.
+            last = replies[-1].number if replies else int(seq)
+            number = last + (int(seq) - last + _SEQUENCES // 2) % _SEQUENCES - _SEQUENCES // 2
+            rtt_ns = round(float(ms) * 1e6)
+            replies.append(Reply(number, int(Decimal(at) * 10**9) - rtt_ns, rtt_ns))
+    return replies
+
+
+def ping_duplicates(path: Path) -> int:
+    """How many replies came again to a request that had been answered."""
+    return sum(mark == _DUPLICATE for *_, mark in _ping_lines(path))
 
 
 def ping_rtts_ns(path: Path) -> list[int]:
-    """Round-trip times of ping's replies but the first, which also waited for ARP."""
-    return [rtt_ns for seq, rtt_ns in ping_replies(path) if seq > 1]
+    """Round-trip times of ping's replies but that to the first request, which also waited for ARP."""
+    return [reply.rtt_ns for reply in ping_replies(path) if reply.number > 1]
+
+
+def _ping_lines(path: Path) -> list[tuple[str, str, str, str]]:
+    try:
+        return _PING_REPLY.findall(path.read_text(errors="replace"))
+    except OSError:
+        return []
 
 
 def iperf3_received_bytes(report: Any) -> int | None:

@@ -28,7 +28,15 @@ from dumbbell.store.path import (
     probe_ns,
     served_bps,
 )
-from dumbbell.store.run import IN_MEASUREMENT, Run, congestion_controls, dig, ping_rtts_ns, start_error_ns
+from dumbbell.store.run import (
+    IN_MEASUREMENT,
+    Run,
+    congestion_controls,
+    dig,
+    ping_duplicates,
+    ping_rtts_ns,
+    start_error_ns,
+)
 from dumbbell.units import human
 
 NDT = {"ndt7_download": "Download", "ndt7_upload": "Upload"}  # kinds, and what their client calls them
@@ -335,7 +343,11 @@ class _Judge:
         Where the path itself jitters, the median shows it.
         """
         for host, ping in self.run.pings("calibration"):
-            rtts = ping_rtts_ns(self.run.raw(host, "calibration", f"ping-{ping.name}.txt"))
+            output = self.run.raw(host, "calibration", f"ping-{ping.name}.txt")
+            rtts = ping_rtts_ns(output)
+            if not any(way.duplicate for _, way in path.ways):
+                duplicates = ping_duplicates(output)
+                self.same("idle RTT, duplicates", ping.name, 0, duplicates, what="duplicate echo replies")
             missing = f"{len(rtts)} of {ping.count - 1} echo replies"
             quickest, median = None, None
             if len(rtts) >= (ping.count - 1) / 2:
