@@ -48,6 +48,15 @@ def read_json(path: Path) -> Any:
         return None
 
 
+def point_folders(run_dir: Path) -> list[Path]:
+    """Directories of the points of a run in their order, without those of earlier attempts.
+
+    A run of one point has none.
+    """
+    found = (folder for folder in (run_dir / "points").glob("*") if folder.name.isdecimal())
+    return sorted(found, key=lambda folder: int(folder.name))
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file for people to read, too."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -12,9 +12,20 @@ import pytest
 from synthetic import REPOSITORY, inventory
 
 from dumbbell.plan import Plan, Way, plan
+from dumbbell.report.index import Listed
 from dumbbell.report.summary import render_summary
-from dumbbell.rundir import Execution, RunDir, abort, plan_path_changes, record_state
+from dumbbell.rundir import (
+    Execution,
+    RunDir,
+    abort,
+    plan_path_changes,
+    point_folders,
+    record_state,
+    write_json,
+)
+from dumbbell.store.run import point_dirs
 from dumbbell.store.summary import summarise
+from dumbbell.store.values import conditions
 
 SWEEP = """\
 name: x
@@ -115,6 +126,22 @@ def test_every_attempt_has_an_id_of_its_own_and_nothing_is_lost(run: RunDir) -> 
     kept = sorted(path.name for path in (run.dir / "points").iterdir())
     assert kept == ["001", "002", "002_attempt1", "002_attempt2", "003", "004"]
     assert (run.dir / "points/002_attempt1/raw/sender1/left").read_text() == "2"
+
+
+def test_points_are_in_their_order_without_earlier_attempts(tmp_path: Path) -> None:
+    for name in ("001_attempt1", "001", "002", "003_attempt1", "999", "1000", "notes"):
+        (tmp_path / "points" / name).mkdir(parents=True)
+        (tmp_path / "points" / name / "verdict.json").write_text("{}")
+        write_json(tmp_path / "points" / name / "manifest.json", {"scenario": name})
+    (tmp_path / "points" / "003").mkdir()  # being run
+    names = ["001", "002", "003", "999", "1000"]
+    assert [path.name for path in point_folders(tmp_path)] == names
+    assert [path.name for path in point_dirs(tmp_path)] == [name for name in names if name != "003"]
+    assert [path.name for path, _ in Listed(tmp_path)._points] == names
+    (tmp_path / "points" / "001" / "manifest.json").unlink()
+    assert conditions(tmp_path) == {"scenario": "002"}
+    assert point_folders(tmp_path / "points") == []
+    assert point_dirs(tmp_path / "points" / "001") == [tmp_path / "points" / "001"]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from dumbbell import analysis
 from dumbbell.report import html
-from dumbbell.rundir import Event, read_json, read_jsonl, time_of
+from dumbbell.rundir import Event, point_folders, read_json, read_jsonl, time_of
 from dumbbell.store.run import dig
 from dumbbell.units import human
 
@@ -104,8 +104,7 @@ class Listed:
         if self._verdict and self._verdict.points:
             folders = [self.dir / point.directory for point in self._verdict.points]
         else:
-            found = sorted((self.dir / "points").glob("*"))
-            folders = [folder for folder in found if folder.name.isdecimal()] or [self.dir]
+            folders = point_folders(self.dir) or [self.dir]
         return [(folder, _verdict(folder)) for folder in folders]
 
     @cached_property

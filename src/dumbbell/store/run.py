@@ -17,7 +17,7 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import Flow, Phase, PingAction, Plan, Point
-from dumbbell.rundir import Event, read_json, read_jsonl
+from dumbbell.rundir import Event, point_folders, read_json, read_jsonl
 from dumbbell.store import spool
 
 _PING_REPLY = re.compile(r"^\[([0-9.]+)\] .*icmp_seq=(\d+) .*time=([0-9.]+) ms(.*)$", re.MULTILINE)
@@ -64,8 +64,7 @@ def dig(value: Any, *keys: str) -> Any:
 def point_dirs(run_dir: Path | str) -> list[Path]:
     """Directories of all judged points of a run, in their order; of a run of one point its own."""
     run_dir = located(run_dir)
-    judged = sorted((run_dir / "points").glob("*/verdict.json"))
-    return [path.parent for path in judged] or [run_dir]
+    return [folder for folder in point_folders(run_dir) if (folder / "verdict.json").exists()] or [run_dir]
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from dumbbell.plan import Expectation, Point
-from dumbbell.rundir import read_json
+from dumbbell.rundir import point_folders, read_json
 from dumbbell.store.metrics import MEASURED_FROM, UNITS, measure
 from dumbbell.store.run import COUNTED, Run, dig, point_dirs
 
@@ -54,8 +54,8 @@ def conditions(run_dir: Path) -> dict[str, str]:
 
     Of a run with several points that of its first. Empty if nothing is known of it.
     """
-    points = sorted((run_dir / "points").glob("*/manifest.json"))
-    manifest = read_json(points[0] if points else run_dir / "manifest.json") or {}
+    manifests = [folder / "manifest.json" for folder in (*point_folders(run_dir), run_dir)]
+    manifest = next((read_json(path) for path in manifests if path.exists()), None) or {}
     found = {name: manifest.get(name) for name in ("scenario", "seed", "inventory_fingerprint")}
     found |= {f"controller {name}": version for name, version in (manifest.get("versions") or {}).items()}
     for host, state in (manifest.get("hosts") or {}).items():
