@@ -7,7 +7,6 @@ require (
 	github.com/cilium/ebpf v0.22.0
 	github.com/facebook/time v0.0.0-20260822211804-f81aedc1c1e3
 	github.com/influxdata/line-protocol/v2 v2.2.1
-	github.com/klauspost/compress v1.20.3
 	github.com/mdlayher/netlink v1.11.2
 	github.com/mdlayher/socket v0.6.0
 	golang.org/x/net v0.55.0

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"time"
 
@@ -54,9 +53,7 @@ var bytesSent = tcpinfo.FieldByName("bytes_sent")
 // stopped, ready to send data, and no longer traced; or, at the deadline, with
 // the client running and held false.
 func launchHeld(p *process, diag *tcpinfo.Conn, flow *Flow, deadline time.Time) (held bool, err error) {
-	runtime.LockOSThread() // ptrace knows a tracer by its thread
-	defer runtime.UnlockOSThread()
-	p.cmd.SysProcAttr.Ptrace = true
+	p.cmd.SysProcAttr.Ptrace = true // by this thread, which start keeps
 	if err := p.start(); err != nil {
 		return false, err
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -102,9 +103,13 @@ func (r *run) newProcess(ctx context.Context, a Action) (*process, error) {
 }
 
 // start starts the process at the niceness that the agent had at first; a
-// change of the path, which is a matter of milliseconds, at its own.
+// change of the path, which is a matter of milliseconds, at its own. What
+// follows, up to wait, is in the same goroutine: Pdeathsig is sent when the
+// thread ends that has started the process, so the thread is kept until then.
 func (p *process) start() error {
+	runtime.LockOSThread()
 	if err := p.cmd.Start(); err != nil {
+		runtime.UnlockOSThread()
 		return fmt.Errorf("starting %s: %w", p.action.Kind, err)
 	}
 	if p.action.Kind != "path" {
@@ -126,6 +131,7 @@ func (p *process) close() { p.output.Close() }
 // error in its report counts as well.
 func (p *process) wait() error {
 	err := p.cmd.Wait()
+	runtime.UnlockOSThread()
 	if errors.Is(p.ctx.Err(), context.Canceled) {
 		return nil
 	}

@@ -33,6 +33,9 @@ import (
 // process by real files and signals.
 func TestMain(m *testing.M) {
 	if os.Getenv("DUMBBELL_TEST_AS_AGENT") != "" {
+		if n, err := strconv.ParseInt(os.Getenv("DUMBBELL_TEST_SEGMENT_BYTES"), 10, 64); err == nil {
+			spool.SegmentBytes = n
+		}
 		main()
 		return
 	}
@@ -243,7 +246,12 @@ func (a *agent) one(name string) event {
 // await waits for a condition, as long as the agent lives.
 func (a *agent) await(what string, condition func() bool) {
 	a.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+	a.awaitFor(20*time.Second, what, condition)
+}
+
+func (a *agent) awaitFor(patience time.Duration, what string, condition func() bool) {
+	a.t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-a.exited:
 			if !condition() {
@@ -252,7 +260,7 @@ func (a *agent) await(what string, condition func() bool) {
 		default:
 		}
 		if time.Now().After(deadline) {
-			a.t.Fatalf("no %s within 20 s: %+v", what, a.status())
+			a.t.Fatalf("no %s within %v: %+v", what, patience, a.status())
 		}
 	}
 }

@@ -3,19 +3,17 @@ package spool
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"runtime"
+	"os/exec"
 	"strings"
 
-	"github.com/klauspost/compress/gzip"
 	"golang.org/x/sys/unix"
 )
 
 // packing ends the name of a file that is being compressed.
 const packing = ".gz.part"
 
-// A packer compresses files, one at a time, where nothing else wants the CPU.
+// A packer compresses files, one at a time, beside its caller.
 type packer struct {
 	done chan error // nil if none has been begun
 }
@@ -28,9 +26,6 @@ func (p *packer) pack(path string) error {
 	}
 	p.done = make(chan error, 1)
 	go func() {
-		// The niceness is the thread's, which ends with this function for want of an unlock.
-		runtime.LockOSThread()
-		unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19)
 		if err := pack(path); err != nil {
 			p.done <- fmt.Errorf("compressing %s: %w", path, err)
 		}
@@ -66,11 +61,6 @@ func Pack(path string) error {
 // pack replaces a file by its compressed form. A crash leaves the one or the
 // other whole.
 func pack(path string) (err error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
 	out, err := os.OpenFile(path+packing, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
@@ -80,16 +70,28 @@ func pack(path string) (err error) {
 			os.Remove(out.Name())
 		}
 	}()
-	zip, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
-	if err == nil {
-		_, err = io.Copy(zip, in)
-		err = errors.Join(err, zip.Close(), out.Sync(), out.Close())
-	}
-	if err != nil {
+	if err := errors.Join(compress(path, out), out.Sync(), out.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(out.Name(), path+".gz"); err != nil {
 		return err
 	}
 	return os.Remove(path)
+}
+
+// compress runs gzip where nothing else wants the CPU. It is a process of its
+// own, since a thread of this one that waits for the CPU keeps others waiting:
+// Go's garbage collector stops them all together.
+func compress(path string, to *os.File) error {
+	var said strings.Builder
+	gzip := exec.Command("gzip", "-1", "--no-name", "--stdout", path)
+	gzip.Stdout, gzip.Stderr = to, &said
+	if err := gzip.Start(); err != nil {
+		return err
+	}
+	unix.Setpriority(unix.PRIO_PROCESS, gzip.Process.Pid, 19)
+	if err := gzip.Wait(); err != nil {
+		return fmt.Errorf("gzip: %w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return nil
 }

@@ -38,12 +38,12 @@ const (
 	// also wakes a thread of Go's runtime.
 	flushBytes = 256 << 10
 
-	// segmentBytes is the size at which a file is full.
-	segmentBytes = 64 << 20
-
 	// plainSegments are left uncompressed, so that delivery may be behind by so much.
 	plainSegments = 8
 )
+
+// SegmentBytes is the size at which a file is full. Only tests change it.
+var SegmentBytes int64 = 64 << 20
 
 // A Writer appends batches of rows to a spool. It is safe for concurrent use.
 type Writer struct {
@@ -72,7 +72,7 @@ type Writer struct {
 func Open(path string, clock sample.Clock) (w *Writer, tornBytes int64, err error) {
 	w = &Writer{
 		rows: sample.NewRows(clock), path: path, segment: 1, flushed: time.Now(),
-		segmentBytes: segmentBytes, plainSegments: plainSegments,
+		segmentBytes: SegmentBytes, plainSegments: plainSegments,
 	}
 	segments, err := Segments(path)
 	if err != nil {

@@ -2,6 +2,7 @@ package spool
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,6 @@ import (
 
 	"dumbbell/collectors/sample"
 
-	"github.com/klauspost/compress/gzip"
 	"golang.org/x/sys/unix"
 )
 

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"dumbbell/collectors/sample"
+	"dumbbell/collectors/spool"
+)
+
+// TestFlowsLiveWhileTheSpoolIsPacked: a spool that goes on in another file 200
+// times, most of them compressed meanwhile, ends no process of a flow.
+func TestFlowsLiveWhileTheSpoolIsPacked(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	const rotations = 200
+	plan := loopbackPlan(t)
+	plan.Duration, plan.SamplingInterval = 2*time.Minute, time.Millisecond
+	own := plan.Own()
+	one := plan.Flows[0]
+	one.Duration = plan.Duration
+	plan.Flows, own.Actions, own.Sample.TCP = nil, nil, nil
+	for i := range 4 {
+		f := one
+		f.Name, f.ServerPort, f.ClientPort = fmt.Sprint("flow", i+1), freePort(t), freePort(t)
+		rate := int64(1e6)
+		f.RateBps = &rate
+		plan.Flows = append(plan.Flows, f)
+		own.Sample.TCP = append(own.Sample.TCP, f.Name)
+		own.Actions = append(own.Actions,
+			Action{At: -5 * time.Second, Kind: "iperf3_server", Flow: f.Name}, Action{At: 0, Kind: "iperf3_client", Flow: f.Name})
+	}
+	own.Sample.Trace, own.Sample.EBPF = false, false
+	plan.Hosts["here"] = own
+
+	dir := t.TempDir()
+	writePlan(t, dir, plan)
+	a := launchAgent(t, dir, "env", "DUMBBELL_TEST_SEGMENT_BYTES=1")
+	a.start(6 * time.Second)
+	a.await("the data of all flows", func() bool { return len(a.events("flow_first_data")) == len(plan.Flows) })
+	var segments []spool.Segment
+	a.awaitFor(time.Minute, "a spool in many files", func() (done bool) {
+		var err error
+		if segments, err = spool.Segments(filepath.Join(dir, "spool.lp")); err != nil {
+			t.Fatal(err)
+		}
+		return len(segments) > rotations || len(a.events("process_exit")) > 0
+	})
+	if exits := a.events("process_exit"); len(exits) > 0 {
+		t.Errorf("after %d rotations processes have ended: %+v", len(segments)-1, exits)
+	}
+	packed := slices.DeleteFunc(segments, func(s spool.Segment) bool { return !strings.HasSuffix(s.Path, ".gz") })
+	if len(packed) < rotations/2 {
+		t.Errorf("only %d files are compressed", len(packed))
+	}
+	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	a.end("aborted", 3, "signal")
+	for _, side := range []string{"client", "server"} {
+		if b, err := os.ReadFile(filepath.Join(dir, "iperf3-flow1-"+side+".json")); err != nil || len(b) == 0 {
+			t.Errorf("%s: %v: %q", side, err, b)
+		}
+	}
+}
+
+// TestProcessOutlivesThreads: threads of the agent that end, as those of a
+// library may, do not end its processes.
+func TestProcessOutlivesThreads(t *testing.T) {
+	needIperf3(t)
+	clock, err := sample.NewClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	journal, err := OpenJournal(dir, version, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer journal.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r := &run{dir: dir, plan: loopbackPlan(t), clock: clock, journal: journal, t0: time.Now()}
+	p, err := r.newProcess(ctx, r.plan.Own().Actions[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		gone := make(chan struct{})
+		go func() { // while the test waits for it, on the same thread as the test if that is free
+			runtime.LockOSThread() // never unlocked: the thread ends
+			close(gone)
+		}()
+		<-gone
+	}
+	time.AfterFunc(200*time.Millisecond, cancel)
+	if err := p.wait(); err != nil {
+		t.Error(err)
+	}
+	if said := p.cmd.ProcessState.String(); said != "signal: terminated" && said != "exit status 1" { // by cancel
+		t.Errorf("the process ended: %s", said)
+	}
+}
