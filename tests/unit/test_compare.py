@@ -6,9 +6,12 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dumbbell import analysis
 from dumbbell.analysis.statistics import holm, rank_test
@@ -39,6 +42,52 @@ def test_of_exact_values_one_is_enough() -> None:
         (row,) = analysis.compare(table([100]), table([other]), exact=True).to_dicts()
         assert row["differ"] is differs
     assert analysis.compare(table([100]), table([900]))["differ"].to_list() == [None]
+
+
+def runs(*of: tuple[int, float]) -> pl.DataFrame:
+    """Values of a metric, by repetition."""
+    rows = [
+        (f"run{i}", "id", "-", repetition, "passed", "goodput", "flow1", "bps", value)
+        for i, (repetition, value) in enumerate(of)
+    ]
+    return pl.DataFrame(rows, schema=VALUES, orient="row")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "differs"),
+    [
+        ([(1, 5.0), (1, 5.0)], [(1, 5.0)], False),  # the same plan was run once more
+        ([(1, 5.0), (2, 7.0)], [(2, 7.0), (1, 5.0)], False),
+        ([(1, 5.0), (2, 7.0)], [(1, 7.0), (2, 5.0)], True),
+        ([(1, 5.0), (2, 7.0), (3, 9.0)], [(1, 5.0), (2, 7.0)], False),  # the third has nothing to meet
+        ([(1, 5.0), (1, 6.0)], [(1, 5.0)], True),
+        ([(1, 5.0)], [(2, 5.0)], None),
+    ],
+)
+def test_exact_values_are_compared_by_repetition(
+    a: list[tuple[int, float]], b: list[tuple[int, float]], differs: bool | None
+) -> None:
+    """A repetition has a seed of its own, and the same seed gives the same value however often it is run."""
+    for one, other in ((a, b), (b, a)):
+        (row,) = analysis.compare(runs(*one), runs(*other), exact=True).to_dicts()
+        assert row["differ"] is differs
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([5.0, 6.0])), min_size=1), st.randoms())
+def test_order_and_number_of_exact_values_do_not_matter(of: list[tuple[int, float]], random: Random) -> None:
+    more = of + random.choices(of, k=3)
+    random.shuffle(more)
+    (row,) = analysis.compare(runs(*of), runs(*more), exact=True).to_dicts()
+    assert row["differ"] is False
+
+
+def test_the_detectable_change_is_of_the_corrected_test() -> None:
+    first = [100, 101, 102, 103, 104]
+    (alone,) = analysis.compare(table(first), table(first)).to_dicts()
+    among_ten = analysis.compare(table(*[first] * 10), table(*[first] * 10)).to_dicts()
+    assert alone["detectable"] == analysis.detectable([float(x) for x in first])
+    assert among_ten[0]["detectable"] == pytest.approx(analysis.detectable(first, tests=10))
+    assert among_ten[0]["detectable"] > 1.3 * alone["detectable"]
 
 
 def test_the_same_is_not_shown_to_differ() -> None:

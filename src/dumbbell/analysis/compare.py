@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import polars as pl
 
@@ -32,10 +34,11 @@ def compare(a: pl.DataFrame, b: pl.DataFrame, *, exact: bool = False) -> pl.Data
     ``a`` and ``b`` are tables of :func:`dumbbell.store.values.values`, of one run or of several; only values
     of valid runs (``passed``, ``failed``) count. ``ratio`` is b's median over a's, ``low`` and ``high`` its
     interval at 95 %, null of fewer than two values each; of few it is too narrow. ``detectable`` is the
-    smallest relative change that a's spread lets so many repetitions show. ``p`` is that of Mann and
-    Whitney's test, corrected for the number of rows (Holm); ``differ`` is whether it is below 5 %, null where
-    so few values could not have shown that whatever they were. Of ``exact`` values, those of virtual time,
-    which the same plan gives again, one is enough: ``differ`` is whether any is another.
+    smallest relative change that a's spread lets so many repetitions show among so many rows. ``p`` is that
+    of Mann and Whitney's test, corrected for the number of rows (Holm); ``differ`` is whether it is below
+    5 %, null where so few values could not have shown that whatever they were. Of ``exact`` values, those of
+    virtual time, which the same plan gives again, one is enough: ``differ`` is whether a repetition has a
+    value on one side that it has not on the other, null where they have no repetition in common.
     """
     sides = [_gathered(table) for table in (a, b)]
     both = sides[0].join(sides[1], on=KEY, suffix="_b", maintain_order="left")
@@ -51,7 +54,7 @@ def compare(a: pl.DataFrame, b: pl.DataFrame, *, exact: bool = False) -> pl.Data
                 "ratio": medians[1] / medians[0] if medians[0] else None,
                 "low": interval.low if interval else None,
                 "high": interval.high if interval else None,
-                "detectable": detectable(old, min(len(old), len(new))),
+                "detectable": detectable(old, min(len(old), len(new)), tests=both.height),
             }
         )
         ps.append(rank_test(new, old))
@@ -59,14 +62,28 @@ def compare(a: pl.DataFrame, b: pl.DataFrame, *, exact: bool = False) -> pl.Data
         least = 2 / math.comb(row["n_a"] + row["n_b"], row["n_a"]) * len(rows)
         row |= {"p": p, "differ": p < 1 - LEVEL if least < 1 - LEVEL else None}
     if exact:
-        for row, values in zip(rows, both.select("values", "values_b").iter_rows(), strict=True):
-            row["differ"] = values[0] != values[1]
+        for row, found in zip(rows, both.select("exact", "exact_b").iter_rows(), strict=True):
+            row["differ"] = _exactly_differ(*(_by_repetition(side) for side in found))
     return pl.DataFrame(rows, schema=COMPARED)
 
 
 def _gathered(table: pl.DataFrame) -> pl.DataFrame:
     valid = table.filter(pl.col("verdict").is_in(VALID))
-    return valid.group_by(KEY, maintain_order=True).agg(pl.col("value").alias("values"))
+    return valid.group_by(KEY, maintain_order=True).agg(
+        values=pl.col("value"), exact=pl.struct("repetition", "value")
+    )
+
+
+def _by_repetition(found: Iterable[Mapping[str, Any]]) -> dict[int, set[float]]:
+    values: dict[int, set[float]] = {}
+    for one in found:
+        values.setdefault(one["repetition"], set()).add(one["value"])
+    return values
+
+
+def _exactly_differ(old: Mapping[int, set[float]], new: Mapping[int, set[float]]) -> bool | None:
+    both = old.keys() & new.keys()
+    return any(old[repetition] != new[repetition] for repetition in both) if both else None
 
 
 def only_one_has(a: pl.DataFrame, b: pl.DataFrame) -> list[str]:

@@ -197,11 +197,12 @@ def holm(ps: Sequence[float]) -> list[float]:
     return corrected
 
 
-def detectable(values: Sequence[float], repetitions: int | None = None) -> float | None:
+def detectable(values: Sequence[float], repetitions: int | None = None, tests: int = 1) -> float | None:
     """The smallest relative change of a mean that two sets of this spread and size show, with :data:`POWER`.
 
     Of two sets of ``repetitions`` each (by default as many as there are values), by the two-sided t-test at
-    1 - :data:`LEVEL`. None of fewer than two values, or around 0.
+    1 - :data:`LEVEL`; of one of several ``tests`` at their share of that, which Holm's correction leaves to
+    the first. None of fewer than two values, or around 0.
     """
     n = repetitions or len(values)
     if len(values) < 2 or n < 2:  # noqa: PLR2004
@@ -210,5 +211,6 @@ def detectable(values: Sequence[float], repetitions: int | None = None) -> float
     if mean == 0:
         return None
     degrees = 2 * n - 2
-    quantiles = float(scipy.stats.t.ppf((1 + LEVEL) / 2, degrees) + scipy.stats.t.ppf(POWER, degrees))
+    significant = float(scipy.stats.t.isf((1 - LEVEL) / tests / 2, degrees))
+    quantiles = significant + float(scipy.stats.t.ppf(POWER, degrees))
     return quantiles * sigma * math.sqrt(2 / n) / abs(mean)
