@@ -72,7 +72,6 @@ type Fetching struct {
 // Options are what an iperf3 test may be asked for. What is absent is iperf3's
 // own choice.
 type Options struct {
-	Bytes        *int64 `json:"bytes,omitempty"`      // payload over all streams, instead of a duration
 	PacingBps    *int64 `json:"pacing_bps,omitempty"` // SO_MAX_PACING_RATE of each stream
 	MSS          *int   `json:"mss_bytes,omitempty"`
 	SocketBuffer *int64 `json:"socket_buffer_bytes,omitempty"` // at both ends
@@ -304,10 +303,9 @@ func (p *Plan) check() error {
 			require(f.CongestionControl != nil && *f.CongestionControl != "", key+".congestion_control", "missing")
 			fallthrough
 		case "iperf3_udp":
-			require(f.Duration > 0 && (f.Bytes != nil || f.Duration%time.Second == 0), key+".duration_ns",
+			require(f.Duration > 0 && f.Duration%time.Second == 0, key+".duration_ns",
 				"iperf3 runs for a whole number of seconds, not %v", f.Duration)
 			require(f.RateBps == nil || *f.RateBps > 0, key+".rate_bps", "must be positive or null")
-			require(f.Bytes == nil || *f.Bytes > 0, key+".bytes", "must be positive")
 		default:
 			require(false, key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou, command", f.Kind)
 		}
@@ -318,7 +316,7 @@ func (p *Plan) check() error {
 		require(f.Kind == "udp" || f.PayloadBytes == 0 && f.RateSteps == nil, key, "payload_bytes and rate_steps belong to a udp flow")
 		require(f.Kind == "http" || f.Fetching == Fetching{}, key, "fetch_bytes, fetches, think_ns and persistent belong to an http flow")
 		require(strings.HasPrefix(f.Kind, "iperf3_") || f.Options == Options{}, key,
-			"bytes, pacing_bps, mss_bytes, socket_buffer_bytes and dscp belong to iperf3")
+			"pacing_bps, mss_bytes, socket_buffer_bytes and dscp belong to iperf3")
 		require(f.Kind == "atou" || f.Atou.empty(), key, "sender, receiver, mode and trace belong to a flow of atou")
 	}
 

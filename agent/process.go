@@ -37,12 +37,8 @@ func commandLine(p *Plan, a Action, t0 time.Time) (args []string, output string)
 	case "iperf3_client":
 		f := p.Flow(a.Flow)
 		args := []string{"iperf3", "-c", f.Dst.String(), "-p", strconv.Itoa(int(f.ServerPort)),
-			"-B", f.Src.String(), "--cport", strconv.Itoa(int(f.ClientPort)), "-P", strconv.Itoa(f.Streams), "-J"}
-		if f.Bytes != nil {
-			args = append(args, "-n", strconv.FormatInt(*f.Bytes, 10))
-		} else {
-			args = append(args, "-t", strconv.Itoa(int(f.Duration/time.Second)))
-		}
+			"-B", f.Src.String(), "--cport", strconv.Itoa(int(f.ClientPort)), "-P", strconv.Itoa(f.Streams), "-J",
+			"-t", strconv.Itoa(int(f.Duration / time.Second))}
 		if f.UDP() {
 			args = append(args, "-u")
 		} else {

@@ -143,8 +143,11 @@ WHERE = "    from: senders[0]\n"
         ),
         (
             WHERE,
-            WHERE + "    bytes: 1MB\n    duration: 2s\n",
-            ["x.yml:8:3: flows.flow1: give bytes or duration, not both"],
+            WHERE + "    bytes: 1MB\n",
+            [
+                "x.yml:8:3: flows.flow1: iperf3 ends a transfer of `bytes` when it has written them, and "
+                "what has not arrived by then never does: use kind http with count: 1 and size: 1MB"
+            ],
         ),
         (
             WHERE,

@@ -131,7 +131,7 @@ class ExpectRtt(BaseExpectation):
 
 
 class ExpectCompletionTime(BaseExpectation):
-    """How long a transfer takes, of each flow that has a number of bytes to transfer or makes fetches.
+    """How long a transfer takes, of each flow of kind http: from the begin of a fetch to its last byte.
 
     Of fetches it is a percentile over those that begin in the window, each from its begin, with connecting,
     to the last byte.

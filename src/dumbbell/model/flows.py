@@ -122,13 +122,10 @@ class _Iperf3(BaseFlow):
 
 
 class TcpFlow(_Iperf3):
-    """Bulk transfer over TCP by iperf3."""
+    """Bulk transfer over TCP by iperf3, for a time. A transfer of a known size is a flow of kind http."""
 
     kind: Literal["iperf3_tcp"]
     congestion_control: CongestionControl = "cubic"
-    bytes: Size | None = Field(
-        default=None, description="payload to transfer; it must be done before the scenario's end"
-    )
     rate: Rate | None = Field(
         default=None,
         description="payload that the application writes, all streams together; default: as fast as possible",
@@ -140,11 +137,15 @@ class TcpFlow(_Iperf3):
         default=None, description="TCP_MAXSEG, in bytes; options of a segment are part of it"
     )
 
-    @model_validator(mode="after")
-    def _bytes_or_duration(self) -> Self:
-        if self.bytes is not None and self.duration is not None:
-            raise ValueError("give bytes or duration, not both")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _no_bytes(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "bytes" in given:
+            raise ValueError(
+                "iperf3 ends a transfer of `bytes` when it has written them, and what has not arrived by "
+                f"then never does: use kind http with count: 1 and size: {given['bytes']}"
+            )
+        return given
 
 
 class Iperf3UdpFlow(_Iperf3):

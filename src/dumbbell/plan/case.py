@@ -319,7 +319,6 @@ class CaseResolver:
             congestion_control=getattr(asked, "congestion_control", None),
             rate_bps=rate_bps,
             delay_us=asked.delay // 1000 or None,
-            bytes=getattr(asked, "bytes", None),
             pacing_bps=getattr(asked, "pacing", None),
             mss_bytes=getattr(asked, "mss", None),
             socket_buffer_bytes=getattr(asked, "socket_buffer", None),
@@ -566,7 +565,7 @@ class CaseResolver:
             kinds += ["iperf3_udp", "udp"]
         names = {f.name for f in flows if f.kind in kinds}
         if metric == "completion_time":
-            names &= {f.name for f in flows if f.bytes or f.fetch_bytes}
+            names &= {f.name for f in flows if f.fetch_bytes}
         pings = {ping.name for _, ping in self.pings}
         return names | pings if metric == "rtt" else names
 
@@ -715,7 +714,7 @@ def _changes(path: PlannedPath | None) -> Iterator[PathAction]:
 
 
 def _whole_seconds(asked: AskedFlow) -> bool:
-    return isinstance(asked, Iperf3UdpFlow) or (isinstance(asked, TcpFlow) and asked.bytes is None)
+    return isinstance(asked, Iperf3UdpFlow | TcpFlow)
 
 
 def _parameter(value: int | str | bool) -> str:

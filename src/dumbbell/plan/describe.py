@@ -162,8 +162,6 @@ def _kind(flow: Flow) -> str:
         words.append(human(flow.rate_bps, "bps"))
     if flow.delay_us:
         words.append(f"+{human(flow.delay_us * 1000, 'ns')}")
-    if flow.bytes:
-        words.append(f"{flow.bytes} bytes")
     if flow.fetch_bytes:
         words.append(f"{flow.fetches or ''} fetches of {flow.fetch_bytes} bytes".strip())
     if flow.streams > 1:

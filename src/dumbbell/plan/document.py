@@ -73,7 +73,7 @@ class Flow(Part):
     congestion_control: str | None
     rate_bps: int | None  # payload, of all streams; of udp the first of its rates
     delay_us: int | None = optional()  # of its own, one way, in addition to the path's
-    bytes: int | None = optional()
+    bytes: int | None = optional()  # of older plans; no scenario can ask for it
     pacing_bps: int | None = optional()
     mss_bytes: int | None = optional()
     socket_buffer_bytes: int | None = optional()

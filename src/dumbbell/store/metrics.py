@@ -10,8 +10,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.model import Metric
 from dumbbell.plan import Expectation
-from dumbbell.rundir import read_json
-from dumbbell.store.run import IN_MEASUREMENT, Run, dig, goodput_counters, mean_goodputs, ping_replies
+from dumbbell.store.run import IN_MEASUREMENT, Run, goodput_counters, mean_goodputs, ping_replies
 
 UNITS: dict[Metric, str] = {
     "utilisation": "share",
@@ -64,7 +63,7 @@ def measure(run: Run, tables: dict[str, pl.DataFrame], bound: Expectation) -> It
             case "rtt":
                 yield _rtt(run, rows, flow, bound)
             case _:
-                yield _completion_time(run, flow)
+                yield Measured(flow, None, "iperf3 tells when it had written all, not when all had arrived")
 
 
 def _shared(run: Run, counted: pl.DataFrame, bound: Expectation) -> Measured:
@@ -117,15 +116,6 @@ def _rtt(run: Run, rows: pl.DataFrame, flow: str, bound: Expectation) -> Measure
     samples = _samples(rows, flow, bound)
     rtts = pl.Series([], dtype=pl.Float64) if samples is None else samples["srtt_us"] * 1000.0
     return Measured(flow, analysis.percentile(rtts, percentile), "it was not sampled throughout")
-
-
-def _completion_time(run: Run, name: str) -> Measured:
-    (flow,) = (flow for flow in run.point.phase("measurement").flows if flow.name == name)
-    report = read_json(run.raw(flow.src_host, "measurement", f"iperf3-{name}-client.json"))
-    sent, seconds = dig(report, "end", "sum_sent", "bytes"), dig(report, "end", "sum_sent", "seconds")
-    if sent is None or seconds is None or flow.bytes is None or sent < flow.bytes:
-        return Measured(name, None, f"it sent {sent} of {flow.bytes} bytes")
-    return Measured(name, seconds * 1e9)
 
 
 def _samples(rows: pl.DataFrame, flow: str, bound: Expectation) -> pl.DataFrame | None:

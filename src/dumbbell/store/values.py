@@ -103,6 +103,6 @@ def _bounds(point: Point) -> Iterator[Expectation]:
                 yield Expectation(metric=metric, flows=names, window_ns=together, **nothing)
             continue
         for flow in flows:
-            if metric != "completion_time" or flow.bytes is not None or flow.kind == "http":
+            if metric != "completion_time" or flow.kind == "http":
                 span = (flow.start_ns, flow.end_ns)
                 yield Expectation(metric=metric, flows=[flow.name], window_ns=span, **nothing)
