@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import runpy
 import socket
 import ssl
 import subprocess
 import time
+import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +20,15 @@ import httpx
 import jinja2
 import polars as pl
 import pytest
+from ansible.errors import AnsibleFilterError
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from dumbbell.report.explore import Explore
 from dumbbell.store import live
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.store.progress import goodputs
+from playbooks import ansible_playbook, unfolded
 
 REPOSITORY = Path(__file__).parents[2]
 BUILT = REPOSITORY / ".build/bin"
@@ -48,33 +56,30 @@ def await_ping(url: str, verify: Any = True) -> None:
         time.sleep(0.2)
 
 
+def filters(role: str) -> dict[str, Any]:
+    """The filters that a role brings along."""
+    found: dict[str, Any] = {}
+    for file in (REPOSITORY / "roles" / role / "filter_plugins").glob("*.py"):
+        found |= runpy.run_path(str(file))["FilterModule"]().filters()
+    return found
+
+
 def render(template: str, **variables: Any) -> str:
     """A role's template, as Ansible renders it."""
     environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= filters(template.partition("/")[0])
     text = (REPOSITORY / "roles" / template).read_text()
     return environment.from_string(text).render(ansible_managed="a test", **variables)
 
 
-@pytest.fixture(scope="module")
-def version_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget]:
-    """The server that the role installs, with its configuration but for paths, behind TLS."""
-    folder = tmp_path_factory.mktemp("influxdb1")
-    key, certificate = folder / "influxdb.key", folder / "influxdb.crt"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-keyout", key, "-out", certificate),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    url = f"https://localhost:{(port := free_port())}"
+@contextmanager
+def influxd(folder: Path, port: int, *, tls: bool) -> Iterator[None]:
+    """The server that the role installs, with its configuration but for paths, when it answers."""
     text = render(
         "influxdb/templates/influxdb.conf.j2",
         __influxdb_address="127.0.0.1",
         __influxdb_port=port,
-        __influxdb_tls=True,
+        __influxdb_tls=tls,
     )
     text = text.replace("127.0.0.1:8088", f"127.0.0.1:{free_port()}")
     text = text.replace("/var/lib/influxdb", str(folder)).replace(
@@ -87,23 +92,45 @@ def version_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget
         stderr=(folder / "log").open("w"),
     ) as server:
         try:
-            verify = ssl.create_default_context(cafile=str(certificate))
-            await_ping(url, verify)
-            for query in (
-                "CREATE USER admin WITH PASSWORD 'pass word' WITH ALL PRIVILEGES",
-                "CREATE DATABASE dumbbell; CREATE USER telegraf WITH PASSWORD 'writes'; "
-                "GRANT WRITE ON dumbbell TO telegraf",
-            ):
-                httpx.post(
-                    f"{url}/query",
-                    data={"q": query},
-                    auth=("admin", "pass word"),
-                    verify=verify,
-                    trust_env=False,
-                ).raise_for_status()
-            yield InfluxTarget(url, "dumbbell", "admin", "pass word", ca=str(certificate))
+            if tls:
+                verify = ssl.create_default_context(cafile=str(folder / "influxdb.crt"))
+                await_ping(f"https://localhost:{port}", verify)
+            else:
+                await_ping(f"http://127.0.0.1:{port}")
+            yield
         finally:
             server.terminate()
+
+
+@pytest.fixture(scope="module")
+def version_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget]:
+    """InfluxDB 1.x behind TLS."""
+    folder = tmp_path_factory.mktemp("influxdb1")
+    key, certificate = folder / "influxdb.key", folder / "influxdb.crt"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", key, "-out", certificate),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    url = f"https://localhost:{(port := free_port())}"
+    with influxd(folder, port, tls=True):
+        for query in (
+            "CREATE USER admin WITH PASSWORD 'pass word' WITH ALL PRIVILEGES",
+            "CREATE DATABASE dumbbell; CREATE USER telegraf WITH PASSWORD 'writes'; "
+            "GRANT WRITE ON dumbbell TO telegraf",
+        ):
+            httpx.post(
+                f"{url}/query",
+                data={"q": query},
+                auth=("admin", "pass word"),
+                verify=ssl.create_default_context(cafile=str(certificate)),
+                trust_env=False,
+            ).raise_for_status()
+        yield InfluxTarget(url, "dumbbell", "admin", "pass word", ca=str(certificate))
 
 
 @pytest.fixture(scope="module")
@@ -244,34 +271,103 @@ def test_a_run_can_be_picked(version_1: InfluxTarget, monkeypatch: pytest.Monkey
     assert "has no run c; it has " in Explore("any", "c").runs().data
 
 
-def test_telegraf_delivers(target: InfluxTarget, version_1: InfluxTarget, tmp_path: Path) -> None:
+def telegraf_once(target: InfluxTarget, password: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Telegraf with the role's configuration collects once and delivers."""
     text = render(
         "telegraf/templates/telegraf.conf.j2",
         influxdb_url=target.url,
         influxdb_database=target.database,
         __telegraf_token=target.token,
         influxdb_writer_username="telegraf",
-        influxdb_writer_password="writes",
+        influxdb_writer_password=password,
         __telegraf_ca=target.ca,
         telegraf_flush_interval="1s",
         telegraf_interval="1s",
         telegraf_nics=[],
         inventory_hostname="sender1",
     )
-    text = text.replace("/run/credentials/telegraf.service/telegraf-ca.pem", version_1.ca or "")
+    text = text.replace("/run/credentials/telegraf.service/telegraf-ca.pem", target.ca or "")
     text = text.replace("/var/lib/telegraf", str(tmp_path)).replace("/var/lib/dumbbell", str(tmp_path))
     (tmp_path / "telegraf.conf").write_text(text)
-    done = subprocess.run(
+    return subprocess.run(
         [BUILT / "telegraf", "--config", tmp_path / "telegraf.conf", "--once"],
+        env=os.environ | {"HOME": "/home"},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def test_telegraf_delivers(target: InfluxTarget, tmp_path: Path) -> None:
+    done = telegraf_once(target, "writes", tmp_path)
     assert done.returncode == 0, done.stderr
     with Influx(target) as influx:
         rows = influx.query("SELECT last(total) FROM mem WHERE host = $host", host="sender1")
     assert rows[0]["last"] > 0
+
+
+def test_accounts_with_any_password_and_database(tmp_path: Path) -> None:
+    admin = """it's "one" of $HOME \\n with a back\\slash' ü"""
+    writer = """'; DROP DATABASE x; "${HOME}" \\"""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    asked = {
+        "influxdb_url": url,
+        "influxdb_database": 'the "rows" of it\'s lab',
+        "influxdb_admin_password": admin,
+        "influxdb_writer_password": writer,
+        "influxdb_retention": "12h",
+    }
+    (tmp_path / "asked.json").write_text(json.dumps(asked))
+    with influxd(tmp_path, port, tls=False):
+        for changed in (2, 0):  # it sees what there is
+            code, said = ansible_playbook(
+                *("-i", "localhost,", "tests/integration/playbooks/accounts.yml"),
+                *("-e", f"@{tmp_path / 'asked.json'}"),
+            )
+            assert code == 0, said
+            assert f"changed={changed} " in said
+        target = InfluxTarget(url, asked["influxdb_database"], "admin", admin)
+        done = telegraf_once(target, writer, tmp_path)
+        assert done.returncode == 0, done.stderr
+        with Influx(target) as influx:
+            assert influx.query("SELECT last(total) FROM mem WHERE host = $host", host="sender1")
+        wrong = telegraf_once(target, writer + "x", tmp_path)
+    assert "authorization failed" in wrong.stderr + wrong.stdout
+
+
+def test_a_database_that_influxdb_refuses_is_said(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    asked = {
+        "influxdb_url": url,
+        "influxdb_database": "a/b",
+        "influxdb_admin_password": "not to be shown",
+        "influxdb_writer_password": "nor this",
+        "influxdb_retention": "INF",
+    }
+    with influxd(tmp_path, port, tls=False):
+        code, said = ansible_playbook(
+            *("-i", "localhost,", "tests/integration/playbooks/accounts.yml", "-e", json.dumps(asked))
+        )
+    assert code != 0
+    assert f"InfluxDB at {url} refused to make the database a/b" in unfolded(said)
+    assert "invalid name" in said
+    assert "not to be shown" not in said
+    assert "nor this" not in said
+
+
+def test_a_password_that_telegraf_would_replace_is_refused() -> None:
+    with pytest.raises(AnsibleFilterError, match="secret store") as refused:
+        filters("telegraf")["toml_string"]("secret@{store:key}")
+    assert "secret@" not in str(refused.value)
+
+
+@given(st.text())
+def test_any_text_is_one_string_of_toml(text: str) -> None:
+    assume("@{" not in text)
+    written = filters("telegraf")["toml_string"](text)
+    assert tomllib.loads(f"a = {written}") == {"a": text}
+    assert "$" not in written
 
 
 def test_a_wrong_token_or_password_is_said(target: InfluxTarget) -> None:
