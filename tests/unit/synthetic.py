@@ -445,7 +445,7 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
                     fields["limit_packets"] = planned.path.forward.at(at).queue.limit_packets or 0
                 tags = f"dev={dev},handle={handle},host={host},kind={kind},parent={parent},{common}"
                 rows.append(f"qdisc,{tags} " + ",".join(f"{k}={v}i" for k, v in fields.items()) + f",{stamp}")
-            rows += _settings(planned, at, host, common, stamp)
+            rows += _settings(planned, at, host, common, sent=sent, stamp=stamp)
     if phase.hosts[host].sample.cpu:
         rows += _cpu(phase, host, common, t0)
     if phase.hosts[host].sample.snmp:
@@ -489,20 +489,19 @@ def _ca_states(phase: Phase, host: str, common: str, t0: int, fluid: Fluid) -> I
                 yield f"tcp_event,{tags} ca_state={state}i,mono_ns={at + 10**12}i {t0 + at}"
 
 
-def _settings(planned: Point, at: int, host: str, common: str, stamp: str) -> list[str]:
-    """What the other qdiscs of a path that changes are asked to be at a time."""
+def _settings(planned: Point, at: int, host: str, common: str, *, sent: int, stamp: str) -> list[str]:
+    """The delay lines and, of a path that changes, what else it is asked to be at a time."""
     rows = []
     for name, way in planned.path.ways if planned.path else []:
-        if not way.changes:
-            continue
         state, devices = way.at(max(0, at - CHANGE_LATE_NS - CHANGE_TOOK_NS)), DEVICES[name]
-        device = f"dev={devices['bottleneck']},handle=1:1,host={host},kind=htb,parent=root"
-        rows.append(f"tc_class,{device},{common} rate_bps={state.rate_bps}i,{stamp}")
+        if way.changes:
+            device = f"dev={devices['bottleneck']},handle=1:1,host={host},kind=htb,parent=root"
+            rows.append(f"tc_class,{device},{common} rate_bps={state.rate_bps}i,{stamp}")
         for band, own_us in enumerate(sorted({0, *(flow.delay_us for flow in way.flows or [])}), start=1):
             device = f"dev={devices['delay_line']},handle={band}01:,host={host},kind=netem,parent=1:{band}"
             delay_ns = 1000 * (state.delay_us - PATH_TRIM_US + own_us) // 64 * 64
             shares = f"loss={state.loss},duplicate=0,corrupt=0,reorder=0"
-            counts = f"delay_ns={delay_ns}i,jitter_ns=0i,rate_bps=0i,drops=0i,packets=0i"
+            counts = f"delay_ns={delay_ns}i,jitter_ns=0i,rate_bps=0i,drops=0i,packets={sent}i"
             rows.append(f"qdisc,{device},{common} {shares},{counts},{stamp}")
     return rows
 

@@ -116,6 +116,24 @@ def edit_rows(run_dir: Path, host: str, phase: str, change: Callable[[str], str]
     write_spool(spool, filter(None, map(change, rows)))
 
 
+def held(
+    pattern: str, old: str, new: str, *, after_s: float = 0.0, phase: str = "measurement"
+) -> Callable[[Path], None]:
+    """What the router's samples say of a qdisc, from a time on."""
+
+    def alter(run_dir: Path) -> None:
+        spool = run_dir / "raw/router" / phase / "spool.lp"
+        rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
+        since = T0_UNIX_NS[phase] + after_s * 1e9
+        found = [i for i, row in enumerate(rows) if pattern in row and int(row.split()[-1]) >= since]
+        assert found
+        for i in found:
+            rows[i] = re.sub(old, new, rows[i])
+        write_spool(spool, rows)
+
+    return alter
+
+
 def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
     verdict = collect(run_dir, None)
     assert (verdict.state, verdict.reasons) == ("passed", [])
@@ -127,7 +145,7 @@ def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
             "tcp_info": 1100,
             "udp": 82,
             "http_fetch": 0,
-            "qdisc": 1624,
+            "qdisc": 2436,
             "snmp": 48,
             "web100": 8,
             "cpu_core": 310,
@@ -203,21 +221,13 @@ def option(**options: Any) -> Callable[[Path], None]:
 
 
 def netem(drops: int) -> Callable[[Path], None]:
-    """The router has a delay line, which drops this many packets between two samples."""
+    """The router's delay line forward drops this many packets between two samples."""
+    return held("dev=vec2,handle=101:", "drops=0i", f"drops={drops}i", after_s=15)
 
-    def change(run_dir: Path) -> None:
-        spool = run_dir / "raw/router/measurement/spool.lp"
-        rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
-        lines = [row.replace("kind=htb", "kind=netem") for row in rows]
-        late = len(rows) // 2
-        lines[late:] = [
-            re.sub(r"(?<=,drops=)\d+", str(drops), row) if "kind=netem" in row else row
-            for row in lines[late:]
-        ]
-        early = [re.sub(r"(?<=,drops=)\d+", "0", r) if "kind=netem" in r else r for r in lines[:late]]
-        write_spool(spool, early + lines[late:])
 
-    return change
+def without_netem(phase: str) -> Callable[[Path], None]:
+    """Nobody sampled the router's delay lines."""
+    return lambda run_dir: edit_rows(run_dir, "router", phase, lambda row: row * ("kind=netem" not in row))
 
 
 def paced(found_Bps: int, asked_bps: int) -> Callable[[Path], None]:
@@ -410,7 +420,19 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a delay line overflowed": (
         netem(drops=40),
-        "router measurement: share of packets that a delay line dropped is ",
+        "router forward measurement: share of packets that a delay line dropped is ",
+    ),
+    "delay lines were not sampled": (
+        without_netem("measurement"),
+        "router reverse measurement: share of packets that a delay line dropped not known: it was not",
+    ),
+    "delay lines were not sampled while the path was calibrated": (
+        without_netem("calibration"),
+        "router forward calibration: share of packets that a delay line dropped not known: it was not",
+    ),
+    "nobody knows which the delay lines are": (
+        state("router", lambda s: s["path"].pop("devices")),
+        "router forward measurement: share of packets that a delay line dropped not known: ",
     ),
     "a clock is off": (
         state("sender2", lambda s: s["clock"].update(offset_ns=-49_000_000_000)),
@@ -482,13 +504,33 @@ def test_options_of_routes_as_asked(run_dir: Path) -> None:
     assert check.measured == {"quickack": True, "tcp_usec_ts": False}
 
 
+def drops(run_dir: Path) -> dict[str, Any]:
+    return {c.subject: c.measured for c in collect(run_dir, None).checks if c.name == "unexpected drops"}
+
+
 def test_drops_are_expected_where_loss_is(run_dir: Path) -> None:
-    netem(drops=0)(run_dir)
-    (check,) = (c for c in collect(run_dir, None).checks if c.name == "unexpected drops")
-    assert (check.measured, check.ok) == (0, True)
-    netem(drops=40)(run_dir)
+    lines = ["router forward calibration", "router forward measurement"]
+    lines += ["router reverse calibration", "router reverse measurement"]
+    assert drops(run_dir) == dict.fromkeys(lines, 0)
     edit(run_dir / "plan.json", lambda plan: plan["points"][0]["path"]["forward"].update(loss=0.01))
-    assert all(c.name != "unexpected drops" for c in collect(run_dir, None).checks)
+    netem(drops=40)(run_dir)
+    assert drops(run_dir) == dict.fromkeys(lines[2:], 0)
+
+
+def test_a_path_without_delay_lines_has_no_drops_of_theirs(run_dir: Path) -> None:
+    for phase in ("calibration", "measurement"):
+        without_netem(phase)(run_dir)
+    edit(
+        run_dir / "plan.json", lambda plan: plan["points"][0]["path"]["forward"].update(delay_us=PATH_TRIM_US)
+    )
+    assert {*drops(run_dir)} == {"router reverse calibration", "router reverse measurement"}
+
+
+def test_a_path_without_a_router_is_not_known(run_dir: Path) -> None:
+    edit(run_dir / "plan.json", lambda plan: plan["points"][0]["hosts"]["router"].update(groups=["testbed"]))
+    verdict = collect(run_dir, None)
+    assert verdict.state == "invalid"
+    assert "path: emulated path not known: no host of the plan is a router" in verdict.reasons
 
 
 def test_options_as_asked_are_valid(run_dir: Path) -> None:
@@ -555,24 +597,6 @@ def change(name: str, /, **changed: Any) -> Callable[[Path], None]:
         path = run_dir / "raw/router/measurement/events.jsonl"
         events = [e | (changed if e.get("name") == name else {}) for e in read_jsonl(path)]
         path.write_text("".join(json.dumps(e) + "\n" for e in events))
-
-    return alter
-
-
-def held(
-    pattern: str, old: str, new: str, *, after_s: float = 0.0, phase: str = "measurement"
-) -> Callable[[Path], None]:
-    """What the router's samples say of a qdisc, from a time on."""
-
-    def alter(run_dir: Path) -> None:
-        spool = run_dir / "raw/router" / phase / "spool.lp"
-        rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
-        since = T0_UNIX_NS[phase] + after_s * 1e9
-        found = [i for i, row in enumerate(rows) if pattern in row and int(row.split()[-1]) >= since]
-        assert found
-        for i in found:
-            rows[i] = re.sub(old, new, rows[i])
-        write_spool(spool, rows)
 
     return alter
 
@@ -717,9 +741,11 @@ def test_loss_that_comes_within_a_run_excuses_no_drop_before_it(changing: Path, 
         changing / "plan.json",
         lambda plan: plan["points"][0]["path"]["forward"]["changes"][1].update(loss=0.05),
     )
-    held("parent=1:1", "drops=0i,packets=0i", "drops=5i,packets=95i", after_s=9.5, phase=phase)(changing)
-    drops = {c.subject: c.measured for c in collect(changing, None).checks if c.name == "unexpected drops"}
-    assert drops == {"router calibration": 0.05 if phase == "calibration" else 0.0}
+    held("dev=vec2,handle=101:", "drops=0i", "drops=5i", after_s=9.5, phase=phase)(changing)
+    found = drops(changing)
+    assert (found["router forward calibration"] > 0) == (phase == "calibration")
+    assert "router forward measurement" not in found
+    assert found["router reverse measurement"] == 0
 
 
 # --- sources that have to be asked for ------------------------------------------------------------

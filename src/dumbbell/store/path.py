@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 import polars as pl
 
+from dumbbell import analysis
 from dumbbell.plan import (
     PACKET_BYTES,
     UDP_HEADER_BYTES,
+    Direction,
     Flow,
     PlannedPath,
     Probe,
@@ -119,6 +121,35 @@ def probe_ns(
         return None
     delay = dig(found, "delay_p50_ns" if median else "delay_min_ns")
     return None if delay is None else float(delay)
+
+
+# --- delay lines ----------------------------------------------------------------------------------
+
+
+def has_delay_line(way: Direction, trim_us: int) -> bool:
+    """Whether packets pass a netem: with nothing to emulate behind the bottleneck there is none.
+
+    ``trim_us`` is the path's own delay, which is part of the delay that was asked.
+    """
+    does = ("loss", "loss_gemodel", "jitter_us", "duplicate", "corrupt", "reorder")
+    return bool(way.flows) or any(
+        state.delay_us > trim_us or any(getattr(state, name) for name in does) for _, state in way.states
+    )
+
+
+def dropped_share(qdisc: pl.DataFrame) -> float | None:
+    """What qdiscs dropped of all that came to them; None if none was sampled twice.
+
+    ``qdisc`` has the columns of the measurement of that name.
+    """
+    own = ("dev", "handle")
+    rows = qdisc.filter(pl.len().over(own) > 1)
+    if rows.is_empty():
+        return None
+    dropped, passed = rows.select(
+        analysis.grown_u32(pl.col(name)).over(own, order_by="t_ns").sum() for name in ("drops", "packets")
+    ).row(0)
+    return float(dropped / (dropped + passed)) if dropped else 0.0
 
 
 # --- changes within a run -------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from dumbbell.store.path import (
     agrees,
     blast_rate_bps,
     conditions_held,
+    dropped_share,
+    has_delay_line,
     holds,
     probe_ns,
     served_bps,
@@ -284,6 +286,9 @@ class _Judge:
     def path(self, path: PlannedPath) -> None:
         validity = self.point.validity
         routers = [host for host, planned in self.point.hosts.items() if "routers" in planned.groups]
+        if not routers:
+            missing = "no host of the plan is a router"
+            self.same("path", "path", "a router", None, what="emulated path", missing=missing)
         for host in routers:
             for name, asked in path.ways:
                 wanted = asked.model_dump(exclude={"changes"})
@@ -301,7 +306,9 @@ class _Judge:
         self.idle_rtt(path, validity)
         self.own_delays(path, validity)
         self.rate(path, validity)
-        self.unexpected_drops(path)
+        for host in routers:
+            for name, _ in path.ways:
+                self.unexpected_drops(host, name, path)
 
     def changes(self, host: str, name: Way, path: PlannedPath) -> None:
         """Each change was made at its time, and the kernel had it from then to the next one."""
@@ -433,32 +440,26 @@ class _Judge:
                 missing="the ends of the calibration's flow left no counts",
             )
 
-    def unexpected_drops(self, path: PlannedPath) -> None:
-        """Drops behind the bottleneck: where the path loses nothing, its delay lines overflowed."""
-        netems = self.tables["qdisc"].filter(pl.col("kind") == "netem")
-        for (host, phase), rows in netems.group_by("host", "phase", maintain_order=True):
-            states = [
-                state for _, way in path.ways for at, state in way.states if at == 0 or phase == "measurement"
-            ]
-            if any(state.loses for state in states):
+    def unexpected_drops(self, host: str, name: Way, path: PlannedPath) -> None:
+        """Drops behind the bottleneck: where a direction loses nothing, its delay line overflowed."""
+        about, way = dig(self.run.states[host], "path"), path.way(name)
+        if not has_delay_line(way, dig(about, "trim_us") or 0):
+            return
+        device = dig(about, "devices", name, "delay_line")
+        netems = self.tables["qdisc"].filter(pl.col("kind") == "netem", host=host, dev=device or "")
+        for phase in self.point.phases:
+            during = [state for at, state in way.states if at == 0 or phase.phase == "measurement"]
+            if any(state.loses for state in during):
                 continue
-            grown = {
-                name: analysis.unwrap_u32(pl.col(name)).over("dev", "handle", order_by="t_ns")
-                for name in ("drops", "packets")
-            }
-            totals = (
-                rows.with_columns(**grown).group_by("dev", "handle").agg(pl.col("drops", "packets").max())
-            )
-            dropped, passed = totals.select(pl.col("drops", "packets").sum()).row(0)
             self.close(
                 "unexpected drops",
-                f"{host} {phase}",
+                f"{host} {name} {phase.phase}",
                 0,
-                dropped / (dropped + passed) if dropped else 0.0,
+                dropped_share(netems.filter(phase=phase.phase)),
                 tolerance=self.point.validity.unexpected_drops,
                 unit="share",
                 what="share of packets that a delay line dropped",
-                missing="",
+                missing="it was not sampled" if device else "the router did not say which device it is",
             )
 
     # flows and samples
