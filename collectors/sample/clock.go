@@ -16,12 +16,18 @@ type Clock struct {
 }
 
 // NewClock relates Go's monotonic clock to the kernel's.
-func NewClock() (Clock, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return Clock{}, fmt.Errorf("reading CLOCK_MONOTONIC: %w", err)
-	}
-	return Clock{origin: time.Now(), originMono: time.Duration(ts.Nano())}, nil
+func NewClock() (Clock, error) { return newClock(unix.ClockGettime) }
+
+func newClock(get func(clock int32, ts *unix.Timespec) error) (Clock, error) {
+	var failure error
+	c, _ := Closest(func() Clock {
+		var ts unix.Timespec
+		if err := get(unix.CLOCK_MONOTONIC, &ts); err != nil {
+			failure = fmt.Errorf("reading CLOCK_MONOTONIC: %w", err)
+		}
+		return Clock{origin: time.Now(), originMono: time.Duration(ts.Nano())}
+	})
+	return c, failure
 }
 
 // Mono is CLOCK_MONOTONIC at a time that this process has read.
@@ -30,8 +36,40 @@ func (c Clock) Mono(t time.Time) time.Duration { return c.originMono + t.Sub(c.o
 // At turns a moment of the wall clock into a deadline of the monotonic clock.
 // Done once for a run, it makes the run immune to steps of the wall clock.
 func (c Clock) At(unixNs int64) time.Time {
-	now := time.Now()
+	now := Now()
 	return now.Add(time.Duration(unixNs - now.UnixNano()))
+}
+
+// Now is time.Now whose wall time and monotonic time are of the same moment.
+// time.Now reads one clock after the other, and may be kept waiting between.
+func Now() time.Time {
+	now, _ := Closest(time.Now)
+	return now
+}
+
+const (
+	readings = 10 // of clocks, at most
+
+	// closeEnough is how long two clocks take to read when nothing interrupts it.
+	closeEnough = time.Microsecond
+)
+
+// Closest reads clocks several times and returns the reading that took the
+// least time, and that time: the thread may be kept waiting between one clock
+// and the next, so they are as far apart as that at most.
+func Closest[T any](read func() T) (best T, took time.Duration) {
+	began := time.Now()
+	for i := range readings {
+		before := time.Since(began)
+		reading := read()
+		if d := time.Since(began) - before; i == 0 || d < took {
+			best, took = reading, d
+		}
+		if took <= closeEnough {
+			break
+		}
+	}
+	return best, took
 }
 
 // KernelStamp is the wall time, in ns, of a control message that SO_TIMESTAMPNS

@@ -180,7 +180,7 @@ func (s *Source) Sample(rows *sample.Rows) error { return s.sample(rows, settle)
 func (s *Source) Finish(rows *sample.Rows) error { return s.sample(rows, 0) }
 
 func (s *Source) sample(rows *sample.Rows, settle time.Duration) error {
-	now := time.Now()
+	now := sample.Now()
 	s.rows, s.wall, s.mono = rows, now, s.clock.Mono(now)
 	failure := s.read()
 	slices.SortStableFunc(s.pending, func(a, b span) int { return cmp.Compare(a.at, b.at) })

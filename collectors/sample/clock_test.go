@@ -1,0 +1,58 @@
+package sample
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestClockOfABusyMachine: the thread that relates two clocks is kept waiting
+// between them, all times but one.
+func TestClockOfABusyMachine(t *testing.T) {
+	const wait = 10 * time.Millisecond
+	for undisturbed := range readings {
+		reading := 0
+		c, err := newClock(func(clock int32, ts *unix.Timespec) error {
+			err := unix.ClockGettime(clock, ts)
+			if reading != undisturbed {
+				time.Sleep(wait)
+			}
+			reading++
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &before); err != nil {
+			t.Fatal(err)
+		}
+		got := c.Mono(time.Now())
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &after); err != nil {
+			t.Fatal(err)
+		}
+		if early, late := time.Duration(before.Nano())-got, got-time.Duration(after.Nano()); max(early, late) > wait/2 {
+			t.Errorf("reading %d was not disturbed: CLOCK_MONOTONIC is %v, from %v to %v was read", undisturbed,
+				got, time.Duration(before.Nano()), time.Duration(after.Nano()))
+		}
+	}
+}
+
+// TestClosest: of several readings that is taken which took the least time.
+func TestClosest(t *testing.T) {
+	waits := []time.Duration{4, 3, 1, 5, 2, 6, 7, 8, 9, 10}
+	n := 0
+	best, took := Closest(func() int {
+		time.Sleep(waits[n] * time.Millisecond)
+		n++
+		return n
+	})
+	if best != 3 || n != readings || took < time.Millisecond {
+		t.Errorf("reading %d of %d, which took %v", best, n, took)
+	}
+	n = 0
+	if best, took = Closest(func() int { n++; return n }); took > 100*time.Microsecond || best != n && took <= closeEnough {
+		t.Errorf("reading %d of %d, which took %v", best, n, took)
+	}
+}
