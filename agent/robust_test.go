@@ -271,19 +271,3 @@ func TestPathErrors(t *testing.T) {
 		}
 	}
 }
-
-// TestWallOffset: what a step is found by stands still while nobody sets the clock.
-func TestWallOffset(t *testing.T) {
-	before, err := wallOffset()
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(20 * time.Millisecond)
-	after, err := wallOffset()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if moved := (after - before).Abs(); moved > clockStep {
-		t.Errorf("the clock moved by %v in 20 ms", moved)
-	}
-}

@@ -25,12 +25,21 @@ CUT_S = 60
 HOSTS = ("sender1", "sender2", "receiver1", "receiver2", "router")
 
 RUNS = "/var/lib/dumbbell/runs"
+CLOCKS_NS = {"sender1": 2_000_000, "receiver1": -4_000_000, "router": 5_000_000_000}  # by which they are set
+
+
+def set_clock(host: str) -> str:
+    now = "time.clock_gettime_ns(time.CLOCK_REALTIME)"
+    return f"python3 -c 'import time; time.clock_settime_ns(time.CLOCK_REALTIME, {now} + {CLOCKS_NS[host]})'"
+
+
 FAULTS = {
-    "sender1": "timeout 30 sh -c 'until pkill -KILL --newest --exact iperf3; do sleep 0.1; done'",
+    "sender1": f"{set_clock('sender1')}; "
+    "timeout 30 sh -c 'until pkill -KILL --newest --exact iperf3; do sleep 0.1; done'",
     "sender2": "date +%s%N; systemctl kill --signal=KILL 'dumbbell-agent@*measurement*'",
-    "receiver1": f"head --bytes=2M /dev/zero > {RUNS}/filler || true",
+    "receiver1": f"{set_clock('receiver1')}; head --bytes=2M /dev/zero > {RUNS}/filler || true",
     "receiver2": "systemctl --no-block reboot --force",
-    "router": "date --set='+5 seconds'",
+    "router": set_clock("router"),
 }
 RESULT = {"passed", "invalid"}  # where a fault does no harm: on a busy machine it may be `invalid`
 
@@ -89,7 +98,8 @@ def broken(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Met:
         return Met(run_with(tmp_path_factory.mktemp("broken"), fault).dir, said)
     finally:
         lab.ssh("receiver1", f"umount --lazy {RUNS}")
-        lab.ssh("router", "chronyc makestep && chronyc waitsync 60 0.001")
+        for host in CLOCKS_NS:
+            lab.ssh(host, "chronyc makestep && chronyc waitsync 60 0.001")
 
 
 @pytest.mark.parametrize(
@@ -104,12 +114,19 @@ def broken(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Met:
         pytest.param("sender2: the agent was killed: its last row is of ", id="what a kill costs"),
         pytest.param("no space left on device", id="a disk is full"),
         pytest.param("receiver2", id="a receiver reboots"),
-        pytest.param("router measurement: largest step of the clock is ", id="a clock is set"),
+        pytest.param("router measurement: largest step of the clock is 5", id="a clock is set"),
     ],
 )
 def test_a_run_is_invalid_and_names_its_fault(broken: Met, words: str) -> None:
     assert broken.state == "invalid"
     assert broken.blames(words), broken.json("verdict.json")["reasons"]
+
+
+@pytest.mark.parametrize("host", CLOCKS_NS)
+def test_how_far_a_clock_was_set_is_known(broken: Met, host: str) -> None:
+    event = Run.open(broken.dir).event("clock_watched", host=host, phase="measurement")
+    assert event is not None
+    assert event["largest_step_ns"] == pytest.approx(CLOCKS_NS[host], abs=1_000_000)
 
 
 def test_what_was_measured_before_is_kept(broken: Met) -> None:
