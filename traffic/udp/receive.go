@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"runtime"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"dumbbell/collectors/sample"
 	"dumbbell/traffic/socket"
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,12 +26,6 @@ const (
 	// silenceMax is the longest silence that is reported interval by interval; a
 	// longer one is a step of the clock.
 	silenceMax = time.Minute
-)
-
-// Delays are counted up to a minute, to three digits.
-const (
-	delayMax    = int64(time.Minute)
-	delayDigits = 3
 )
 
 // A ReceiverConfig describes the receiving end of a flow.
@@ -93,33 +85,10 @@ type Receiver struct {
 	sent       uint64 // by the end marker
 	bytes      uint64
 	firstBytes uint64
-	delays     *hdrhistogram.Histogram
+	delays     percentiles
 	all, part  delayStats // of the flow, of the running interval
 	report     int64      // end of the running interval; 0 before the first datagram
 	result     ReceivedResult
-}
-
-// delayStats are exact, and below zero where clocks disagree.
-type delayStats struct {
-	packets  uint64
-	sum      float64
-	min, max int64
-}
-
-func (d *delayStats) add(ns int64) {
-	if d.packets == 0 {
-		d.min, d.max = ns, ns
-	}
-	d.min, d.max = min(d.min, ns), max(d.max, ns)
-	d.packets++
-	d.sum += float64(ns)
-}
-
-func (d *delayStats) into(r *ReceivedReport) {
-	r.DelayPackets, r.DelayMinNs, r.DelayMaxNs, r.DelayMeanNs = d.packets, d.min, d.max, 0
-	if d.packets > 0 {
-		r.DelayMeanNs = int64(math.Round(d.sum / float64(d.packets)))
-	}
 }
 
 // NewReceiver makes the socket of a flow: datagrams queue there from now on.
@@ -136,7 +105,7 @@ func NewReceiver(config ReceiverConfig) (_ *Receiver, err error) {
 			unix.Close(fd)
 		}
 	}()
-	r := &Receiver{config: config, fd: fd, delays: hdrhistogram.New(1, delayMax, delayDigits)}
+	r := &Receiver{config: config, fd: fd, delays: newPercentiles()}
 	if r.result.BufferBytes, err = socket.SetReceiveBuffer(r.fd, receiveBufferBytes); err != nil {
 		return nil, err
 	}
@@ -174,24 +143,25 @@ func (r *Receiver) Run(ctx context.Context) (ReceivedResult, error) {
 	defer runtime.UnlockOSThread()
 	cpu := socket.ThreadCPU()
 	err := r.receive(ctx)
+	result := r.finish()
+	result.CPUNs = (socket.ThreadCPU() - cpu).Nanoseconds()
+	return result, err
+}
+
+// finish closes the last interval, and tells of the whole flow.
+func (r *Receiver) finish() ReceivedResult {
 	if r.report > 0 {
 		r.closeInterval()
 	}
-
-	result := &r.result
+	result := r.result
 	result.ReceivedReport = r.counts()
 	r.all.into(&result.ReceivedReport)
 	if span := result.LastUnixNs - result.FirstUnixNs; span > 0 {
 		result.ReceivedBps = float64(r.bytes-r.firstBytes) * 8e9 / float64(span)
 	}
-	if r.all.packets > 0 {
-		result.DelayP50Ns = r.delays.ValueAtQuantile(50)
-		result.DelayP90Ns = r.delays.ValueAtQuantile(90)
-		result.DelayP99Ns = r.delays.ValueAtQuantile(99)
-		result.DelayP999Ns = r.delays.ValueAtQuantile(99.9)
-	}
-	result.CPUNs = (socket.ThreadCPU() - cpu).Nanoseconds()
-	return *result, err
+	result.DelayP50Ns, result.DelayP90Ns = r.delays.at(50), r.delays.at(90)
+	result.DelayP99Ns, result.DelayP999Ns = r.delays.at(99), r.delays.at(99.9)
+	return result
 }
 
 func (r *Receiver) receive(ctx context.Context) error {
@@ -283,7 +253,7 @@ func (r *Receiver) count(datagram []byte, unixNs int64) {
 	delay := unixNs - h.unixNs
 	r.part.add(delay)
 	r.all.add(delay)
-	r.delays.RecordValue(min(max(delay, 0), delayMax))
+	r.delays.add(delay)
 }
 
 // closeIntervals reports the intervals that ended up to a time.
