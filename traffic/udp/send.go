@@ -27,6 +27,9 @@ const (
 
 	sendBufferBytes = 4 << 20
 
+	// tooLargeMax is more often than ICMP says so before the kernel fragments.
+	tooLargeMax = 1 << 16
+
 	// End markers are spread so that a full queue does not lose them all.
 	endMarkers      = 10
 	endMarkerSpacer = 50 * time.Millisecond
@@ -62,7 +65,8 @@ type SentResult struct {
 	FirstUnixNs int64   `json:"first_unix_ns"`
 	LastUnixNs  int64   `json:"last_unix_ns"`
 	Batches     uint64  `json:"batches"`
-	Refusals    uint64  `json:"refusals"` // ICMP said that nobody listens
+	Refusals    uint64  `json:"refusals"`  // ICMP said that nobody listens
+	TooLarge    uint64  `json:"too_large"` // ICMP said that the path takes smaller packets only
 	GSO         bool    `json:"gso"`
 	CPUNs       int64   `json:"cpu_ns"`
 }
@@ -249,22 +253,13 @@ func (s *Sender) sendBatch(n int) error {
 		}
 		accepted, err := socket.Send(s.fd, s.messages[:count])
 		packets := min(accepted*train, n-sent)
-		switch {
-		case err == nil:
-		case interrupted(err):
-		case errors.Is(err, unix.ECONNREFUSED):
-			s.result.Refusals++ // of an earlier datagram
-		case errors.Is(err, unix.ENOBUFS):
+		if errors.Is(err, unix.ENOBUFS) {
 			packets = min(train, n-sent)
 			s.result.DroppedPackets += uint64(packets)
-		case s.gso && (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL)):
-			// No checksum offload, or a datagram that has to be fragmented.
-			s.gso = false
-			if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0); err != nil {
-				return fmt.Errorf("turning UDP GSO off: %w", err)
+		} else if err != nil {
+			if err := s.refused(err); err != nil {
+				return err
 			}
-		default:
-			return fmt.Errorf("sending to %v: %w", s.config.To, err)
 		}
 		sent += packets
 		s.result.SentPackets += uint64(packets)
@@ -273,17 +268,41 @@ func (s *Sender) sendBatch(n int) error {
 	return nil
 }
 
+// refused deals with the error of a system call that sent nothing. Without an
+// error of its own sending may be tried again.
+func (s *Sender) refused(err error) error {
+	switch {
+	case interrupted(err):
+		return nil
+	case errors.Is(err, unix.ECONNREFUSED):
+		s.result.Refusals++ // of an earlier datagram
+		return nil
+	case s.gso && (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMSGSIZE)):
+		// No checksum offload, or datagrams that have to be fragmented.
+		s.gso = false
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0); err != nil {
+			return fmt.Errorf("turning UDP GSO off: %w", err)
+		}
+		return nil
+	case errors.Is(err, unix.EMSGSIZE) && s.result.TooLarge < tooLargeMax:
+		// ICMP said it of an earlier datagram. The kernel fragments the next ones.
+		s.result.TooLarge++
+		return nil
+	}
+	return fmt.Errorf("sending to %v: %w", s.config.To, err)
+}
+
 // sendEnd tells the receiver how many datagrams there were.
 func (s *Sender) sendEnd(ctx context.Context) error {
 	for range endMarkers {
 		header{kindEnd, s.config.Token, s.sequence, time.Now().UnixNano()}.encode(s.buffer)
 		for {
 			_, err := unix.Write(s.fd, s.buffer[:HeaderBytes])
-			if err == nil || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOBUFS) {
+			if err == nil || errors.Is(err, unix.ENOBUFS) {
 				break
 			}
-			if !interrupted(err) {
-				return fmt.Errorf("sending to %v: %w", s.config.To, err)
+			if err := s.refused(err); err != nil {
+				return err
 			}
 		}
 		select {
