@@ -20,18 +20,25 @@ import (
 type Source struct {
 	tags  sample.Tags
 	files []*file
-	last  time.Time
 }
 
 type file struct {
 	*sample.File
 	pairs    bool // lines of names and lines of values, by turns; else a name and a value on each line
-	heads    [][]byte
-	counters [][]counter // of each line of values
+	counters map[string]*counter
+	lines    []line    // as they were last, so that names are read again only where they have changed
+	last     time.Time // of the sample before
+	complete bool      // all counters have been read once: another is new, and counts from 0
+}
+
+type line struct {
+	head     []byte
+	counters []*counter // that it names, in its order
 }
 
 type counter struct {
 	series sample.Series
+	known  bool
 	total  int64
 }
 
@@ -63,16 +70,11 @@ func (s *Source) Close() error {
 // Sample reads all files.
 func (s *Source) Sample(rows *sample.Rows) error {
 	var failures []error
-	interval := time.Duration(0)
-	now := time.Now()
-	if !s.last.IsZero() {
-		interval = now.Sub(s.last)
-	}
-	s.last = now
 	for _, f := range s.files {
+		now := time.Now()
 		b, err := f.Read()
 		if err == nil {
-			err = f.sample(b, rows, s.tags, now, interval)
+			err = f.sample(b, rows, s.tags, now)
 		}
 		if err != nil {
 			failures = append(failures, err)
@@ -81,28 +83,28 @@ func (s *Source) Sample(rows *sample.Rows) error {
 	return errors.Join(failures...)
 }
 
-func (f *file) sample(b []byte, rows *sample.Rows, tags sample.Tags, now time.Time, interval time.Duration) error {
+func (f *file) sample(b []byte, rows *sample.Rows, tags sample.Tags, now time.Time) error {
+	interval := now.Sub(f.last)
 	for n := 0; len(b) > 0; n++ {
 		var head, values []byte
 		head, b, _ = bytes.Cut(b, []byte("\n"))
 		if f.pairs {
 			values, b, _ = bytes.Cut(b, []byte("\n"))
-			if _, values, _ = bytes.Cut(values, []byte(":")); values == nil {
+			prefix := head[:bytes.IndexByte(head, ':')+1]
+			if len(prefix) == 0 || !bytes.HasPrefix(values, prefix) {
 				return fmt.Errorf("counters: no values for %q", head)
 			}
+			values = values[len(prefix):]
 		} else if at := bytes.IndexAny(head, " \t"); at > 0 {
 			head, values = head[:at], head[at:]
 		}
-		isNew := n == len(f.heads)
-		if isNew {
-			f.heads, f.counters = append(f.heads, nil), append(f.counters, nil)
+		if n == len(f.lines) {
+			f.lines = append(f.lines, line{})
 		}
-		if !bytes.Equal(f.heads[n], head) {
-			f.heads[n] = bytes.Clone(head)
-			f.counters[n] = named(head, f.pairs, tags)
-			isNew = true
+		if !bytes.Equal(f.lines[n].head, head) {
+			f.lines[n] = line{bytes.Clone(head), f.named(head, tags)}
 		}
-		for i := range f.counters[n] {
+		for i, c := range f.lines[n].counters {
 			var text []byte
 			values = bytes.TrimLeft(values, " \t")
 			if end := bytes.IndexByte(values, ' '); end >= 0 {
@@ -114,29 +116,38 @@ func (f *file) sample(b []byte, rows *sample.Rows, tags sample.Tags, now time.Ti
 			if err != nil {
 				return fmt.Errorf("counters: value %d of %q: %w", i+1, head, err)
 			}
-			c := &f.counters[n][i]
-			if !isNew && total == c.total {
+			since := c.known || f.complete
+			if since && total == c.total {
 				continue
 			}
 			rows.Begin(c.series)
 			rows.Int("total", total)
-			if !isNew {
+			if since {
 				rows.Int("delta", total-c.total)
 				rows.Int("interval_ns", interval.Nanoseconds())
 			}
 			rows.End(now)
-			c.total = total
+			c.total, c.known = total, true
 		}
 	}
+	f.last, f.complete = now, true
 	return nil
 }
 
-// named makes the counters that a line names: "Tcp: RtoMin RtoMax", or one of snmp6.
-func named(head []byte, pairs bool, tags sample.Tags) (counters []counter) {
-	add := func(name string) {
-		counters = append(counters, counter{series: sample.NewSeries("snmp", tags.With("name", name))})
+// named returns the counters that a line names: "Tcp: RtoMin RtoMax", or one of snmp6.
+func (f *file) named(head []byte, tags sample.Tags) (counters []*counter) {
+	if f.counters == nil {
+		f.counters = make(map[string]*counter)
 	}
-	if !pairs {
+	add := func(name string) {
+		c, ok := f.counters[name]
+		if !ok {
+			c = &counter{series: sample.NewSeries("snmp", tags.With("name", name))}
+			f.counters[name] = c
+		}
+		counters = append(counters, c)
+	}
+	if !f.pairs {
 		add(string(head))
 		return counters
 	}
