@@ -36,8 +36,8 @@ virtual: setup build ## run SCENARIO in virtual time, without a lab; the first t
 
 .PHONY: test
 test: lab build ## run the tests, the end-to-end ones in the lab and in virtual time
-	{ command -v iperf3 && command -v nft && command -v tcpdump; } >/dev/null || \
-	    apt-get install --quiet --yes --no-install-recommends iperf3 nftables tcpdump
+	{ command -v iperf3 && command -v nft && command -v tcpdump && command -v strace; } >/dev/null || \
+	    apt-get install --quiet --yes --no-install-recommends iperf3 nftables tcpdump strace
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
 	pytest -m 'not long and not kernels and not fidelity and not virtual'

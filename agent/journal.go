@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"dumbbell/collectors/sample"
+	"dumbbell/collectors/spool"
 
 	"golang.org/x/sys/unix"
 )
@@ -71,17 +72,18 @@ const reserveBytes = 128 << 10
 
 func (j *Journal) reserve() string { return filepath.Join(j.dir, "reserve") }
 
-// withReserve repeats a write that found the disk full, once the reserve is given up.
+// withReserve repeats a write that found the disk or the quota used up, once
+// the reserve is given up.
 func (j *Journal) withReserve(write func() error) error {
 	err := write()
-	if errors.Is(err, unix.ENOSPC) && os.Remove(j.reserve()) == nil {
+	if (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) && os.Remove(j.reserve()) == nil {
 		err = write()
 	}
 	return err
 }
 
 // Event appends an event; flow is empty for one that concerns no flow. A
-// failure to write is reported by Close, since an event is never a reason to
+// failure to write is reported by Err, since an event is never a reason to
 // disturb a run.
 func (j *Journal) Event(event, flow string, attributes Attributes) {
 	j.EventAt(time.Now(), event, flow, attributes)
@@ -105,36 +107,67 @@ func (j *Journal) EventAt(t time.Time, event, flow string, attributes Attributes
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err == nil {
-		err = j.withReserve(func() error {
-			_, err := j.events.Write(append(line, '\n'))
-			return err
-		})
+		err = j.withReserve(func() error { return j.append(append(line, '\n')) })
 	}
 	if err != nil && j.err == nil {
 		j.err = fmt.Errorf("writing event %s: %w", event, err)
 	}
 }
 
-// State writes status.json so that a reader sees the old state or the new.
+// append writes a line, or nothing of it.
+func (j *Journal) append(line []byte) error {
+	n, err := j.events.Write(line)
+	if n == 0 || err == nil {
+		return err
+	}
+	stat, statErr := j.events.Stat()
+	if statErr != nil {
+		return errors.Join(err, statErr)
+	}
+	return errors.Join(err, j.events.Truncate(stat.Size()-int64(n)))
+}
+
+// Err returns the first failure to write an event since it was last asked.
+func (j *Journal) Err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.err
+	j.err = nil
+	return err
+}
+
+// State writes status.json so that a reader sees the old state or the new. One
+// that says that the agent has ended is on disk when State returns.
 func (j *Journal) State(state, reason string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	j.status.State, j.status.Reason, j.status.UnixNs = state, reason, time.Now().UnixNano()
 	b, err := json.Marshal(j.status)
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	path := filepath.Join(j.dir, "status.json")
-	if err := j.withReserve(func() error { return os.WriteFile(path+".tmp", append(b, '\n'), 0o644) }); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+	err = j.withReserve(func() error { return os.WriteFile(path+".tmp", append(b, '\n'), 0o644) })
+	ended := !j.status.alive()
+	if err == nil && ended {
+		err = spool.Sync(path + ".tmp")
 	}
-	if err := os.Rename(path+".tmp", path); err != nil {
+	if err == nil {
+		err = os.Rename(path+".tmp", path)
+	}
+	if err == nil && ended {
+		err = spool.Sync(j.dir)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil
 }
 
-// Close waits until the events are on disk and returns the first failure.
+// Close waits until the events are on disk and returns the first failure that
+// Err has not.
 func (j *Journal) Close() error {
-	err := errors.Join(j.err, j.events.Sync(), j.events.Close())
+	err := errors.Join(j.Err(), j.events.Sync(), j.events.Close())
 	os.Remove(j.reserve())
 	if err != nil {
 		return fmt.Errorf("closing the events: %w", err)

@@ -88,6 +88,9 @@ func mainPack(dir, to string) int {
 	if err == nil {
 		err = os.Rename(dir, filepath.Join(to, filepath.Base(dir)))
 	}
+	if err == nil {
+		err = errors.Join(spool.Sync(to), spool.Sync(filepath.Dir(dir)))
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "dumbbell-agent pack: %v\n", err)
 		return 1

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,14 +81,61 @@ func Run(ctx context.Context, dir, lock, version string) (state string, err erro
 	default:
 		state = "done"
 	}
-	var reason string
+	return r.end(state, err)
+}
+
+// end leaves the run in its final state, once all that it has left is on disk.
+// Whatever could not be written makes a run "failed" that would be "done".
+func (r *run) end(state string, err error) (string, error) {
+	check := func(failure error) {
+		if err = errors.Join(err, failure); failure != nil && state == "done" {
+			state = "failed"
+		}
+	}
+	reason := func() string {
+		if err == nil {
+			return ""
+		}
+		return err.Error()
+	}
+	check(r.journal.Err())
+	check(syncAll(r.dir))
 	var attributes Attributes
 	if err != nil {
-		reason = err.Error()
-		attributes = Attributes{"reason": reason}
+		attributes = Attributes{"reason": reason()}
 	}
-	journal.Event(state, "", attributes)
-	return state, errors.Join(err, journal.Close(), journal.State(state, reason))
+	r.journal.Event(state, "", attributes)
+	check(r.journal.Close())
+	if failure := r.journal.State(state, reason()); failure != nil {
+		check(failure)
+		r.journal.State(state, reason()) // else that of an agent that was killed is left
+	}
+	return state, err
+}
+
+// syncAll waits until all files below a run directory are on disk, whoever has
+// written them, with all entries of directories that lead to them from that of
+// all runs.
+func syncAll(dir string) error {
+	directories := []string{filepath.Dir(filepath.Dir(dir)), filepath.Dir(dir)}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			directories = append(directories, path)
+		case entry.Type().IsRegular():
+			return spool.Sync(path)
+		}
+		return nil
+	})
+	for _, path := range slices.Backward(directories) {
+		err = errors.Join(err, spool.Sync(path))
+	}
+	if err != nil {
+		return fmt.Errorf("syncing what the run has left: %w", err)
+	}
+	return nil
 }
 
 func (r *run) execute(ctx context.Context) (err error) {

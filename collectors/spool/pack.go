@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -74,6 +75,9 @@ func pack(path string) (err error) {
 		return err
 	}
 	if err := os.Rename(out.Name(), path+".gz"); err != nil {
+		return err
+	}
+	if err := Sync(filepath.Dir(path)); err != nil {
 		return err
 	}
 	return os.Remove(path)

@@ -203,17 +203,22 @@ func (w *Writer) rotate() {
 	}
 }
 
-// Close flushes, waits until the spool is on disk, and closes it. Its error
-// tells how many rows could not be written since the spool was opened.
+// Close flushes, waits until all files of the spool are on disk, and closes it.
+// Its error tells how many rows could not be written since the spool was opened.
 func (w *Writer) Close() error {
 	err := w.Flush()
 	if w.lost > 0 {
 		err = errors.Join(err, fmt.Errorf("%d rows are not in the spool: %w", w.lost, w.lostFor))
 	}
-	if syncErr := w.file.Sync(); syncErr != nil {
+	err = errors.Join(err, w.file.Close(), w.rotateErr, w.packer.wait())
+	segments, syncErr := Segments(w.path)
+	for _, s := range segments {
+		syncErr = errors.Join(syncErr, Sync(s.Path))
+	}
+	if syncErr = errors.Join(syncErr, Sync(filepath.Dir(w.path))); syncErr != nil {
 		err = errors.Join(err, fmt.Errorf("syncing the spool: %w", syncErr))
 	}
-	return errors.Join(err, w.file.Close(), w.rotateErr, w.packer.wait())
+	return err
 }
 
 func (w *Writer) segmentPath(number int) string {
