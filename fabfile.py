@@ -14,7 +14,7 @@ from dumbbell.plan import plan as make_plan
 from dumbbell.report.comparison import Comparison
 from dumbbell.report.index import render_index
 from dumbbell.rundir import RunDir
-from dumbbell.suite import in_turn
+from dumbbell.suite import NO_STATEMENT, in_turn, interrupted
 
 FOLLOW_S = 5
 
@@ -87,19 +87,27 @@ def compare(_, a, b):
         "scenario": "file of the scenario",
         "a": "profile of the one, say a kernel's",
         "b": "profile of the other",
-        "rounds": "how often each is run, in turn",
+        "rounds": "valid runs of each, in turn; what is not valid is run again, as often as there are rounds",
         "inventory": "Ansible's, by default the lab's",
     }
 )
 def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab"):
-    """Run two profiles of a scenario in turn, below results; print a table that fits into a mail."""
+    """Run two profiles of a scenario in turn, below results; print a table that fits into a mail.
+
+    Exits with 2 if there is nothing to compare.
+    """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     folder = Path("results", f"ab_{Path(scenario).stem}_{a}_{b}")
     try:
         first, second = in_turn(Path(scenario), (a, b), int(rounds), Path(inventory), folder)
-        print(Comparison(first, second).mail(a, b))
+        comparison = Comparison(first, second, (a, b))
+        print(comparison.mail())
     except (ScenarioError, InventoryError, OSError, ValueError) as error:
         raise SystemExit(str(error)) from None
+    except KeyboardInterrupt:
+        raise SystemExit(interrupted()) from None
+    if comparison.rows.is_empty():
+        raise SystemExit(NO_STATEMENT)
 
 
 @task(

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pydantic
 from pydantic import Field
@@ -30,7 +30,7 @@ from dumbbell.rundir import RunDir, read_json
 
 NOT_RUN = "not run"
 POINT_NS = 75 * 10**9  # that preparing, fetching and judging a point take in the virtual lab
-STATUS = {"passed": 0, "failed": 1}  # what else became of a run is no statement about TCP
+STATUS = {"passed": 0, "failed": 1}  # of valid runs: what else became of one is no statement about TCP
 NO_STATEMENT = 2
 INTERRUPTED = 130  # as shells say it of a program that SIGINT has ended
 
@@ -120,26 +120,37 @@ def run_suite(suite: Suite, inventory_path: Path, results: Path) -> Iterator[Out
 def in_turn(
     scenario: Path, profiles: tuple[str, str], rounds: int, inventory_path: Path, results: Path
 ) -> tuple[list[Path], list[Path]]:
-    """Run each of two profiles so many times, first the one, then the other, then the other way round.
+    """Run each of two profiles until it has so many valid runs: first the one, then the other, then the
+    other way round.
 
-    Returns their run directories, below ``results``; runs that are there already count. ScenarioError or
-    InventoryError before anything is run.
+    A run that is not valid is run again at once, of each profile as often as there are rounds. Valid runs of
+    the same plan that are there already count. Returns the runs of each that have a verdict, valid or not,
+    below ``results``. ScenarioError or InventoryError before anything is run.
     """
     inventory = Inventory.read(inventory_path)
     entries = [Entry(scenario=str(scenario), profile=profile) for profile in profiles]
-    planned(Suite(name="ab", title="", runs=entries), inventory)
+    plans = planned(Suite(name="ab", title="", runs=entries), inventory)
+    spare = [rounds, rounds]
+
+    def judged(side: int) -> list[RunDir]:
+        found = find_runs(results / profiles[side], plans[side])
+        return [run for run in found if (run.dir / "verdict.json").exists()]
+
+    def valid(side: int) -> int:
+        return sum(_verdict(run).get("state") in STATUS for run in judged(side))
+
+    def run(side: int) -> bool:
+        before = valid(side)
+        run_entry(entries[side], inventory_path, results / profiles[side], virtual=inventory.virtual)
+        return valid(side) > before
+
     for i in range(rounds):
-        for entry in entries if i % 2 == 0 else reversed(entries):
-            folder = results / str(entry.profile)
-            if len(_run_dirs(folder)) <= i:
-                run_entry(entry, inventory_path, folder, virtual=inventory.virtual)
-    first, second = (_run_dirs(results / profile) for profile in profiles)
+        for side in (0, 1) if i % 2 == 0 else (1, 0):
+            if valid(side) <= i:
+                while not run(side) and spare[side]:
+                    spare[side] -= 1
+    first, second = ([results / profiles[side] / run.dir.name for run in judged(side)] for side in (0, 1))
     return first, second
-
-
-def _run_dirs(folder: Path) -> list[Path]:
-    """Runs that have ended."""
-    return [path.parent for path in sorted(folder.glob("[0-9]*/verdict.json"))]
 
 
 def _about(ns: float) -> str:
@@ -153,11 +164,16 @@ def real_ns(wanted: Plan) -> float:
     return sum(float(point.duration_ns + POINT_NS) for point in wanted.points)
 
 
-def find_run(results: Path, wanted: Plan) -> RunDir | None:
-    """The last run of this very plan that a directory of results has."""
-    plan_files = sorted(results.glob(f"[0-9]*_{wanted.scenario}/plan.json"), reverse=True)
+def find_runs(results: Path, wanted: Plan) -> list[RunDir]:
+    """Runs of this very plan that a directory of results has, the oldest first; no earlier attempts."""
+    plan_files = sorted(results.glob(f"[0-9]*_{wanted.scenario}/plan.json"))
     text = wanted.to_json()
-    return next((RunDir.open(path.parent) for path in plan_files if path.read_bytes() == text), None)
+    return [RunDir.open(path.parent) for path in plan_files if path.read_bytes() == text]
+
+
+def find_run(results: Path, wanted: Plan) -> RunDir | None:
+    """The last of them."""
+    return next(reversed(find_runs(results, wanted)), None)
 
 
 def _ended(run: RunDir) -> bool:
@@ -198,8 +214,12 @@ def run_entry(
 def _outcome(entry: Entry, run: RunDir | None) -> Outcome:
     if run is None:
         return Outcome(entry, "aborted", ("it did not begin",), None)
-    verdict = read_json(run.dir / "verdict.json") or {"state": "aborted", "reasons": ["it has no verdict"]}
+    verdict = _verdict(run) or {"state": "aborted", "reasons": ["it has no verdict"]}
     return Outcome(entry, verdict["state"], tuple(verdict["reasons"]), run.dir)
+
+
+def _verdict(run: RunDir) -> dict[str, Any]:
+    return read_json(run.dir / "verdict.json") or {}
 
 
 def main() -> int:

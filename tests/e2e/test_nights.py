@@ -129,6 +129,6 @@ def test_two_kernels_in_turn_make_a_table(own_kernel: Lab, tmp_path: Path) -> No
     scenario = tmp_path / "night.yml"
     scenario.write_text(f"{(REPOSITORY / SCENARIO).read_text()}\nprofiles:\n{profiles}")
     former, own = in_turn(scenario, ("former", "own"), 1, REPOSITORY / "inventory" / "lab", tmp_path)
-    said = Comparison([str(run) for run in former], [str(run) for run in own]).mail("former", "own")
+    said = Comparison(former, own, ("former", "own")).mail()
     assert any(line.split()[:2] == ["goodput", "flow"] for line in said.splitlines()), said
     assert all(of in said for of in kernels.values()), said

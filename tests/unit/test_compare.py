@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import polars as pl
 import pytest
@@ -107,9 +108,21 @@ def test_few_repetitions_show_nothing_however_far_apart() -> None:
 
 
 def test_a_table_for_a_mail_is_no_wider_than_one(collected: Path) -> None:
-    text = Comparison([collected], [collected]).mail("linux-6.12", "linux-6.18")
-    assert "1 runs of linux-6.12 and 1 of linux-6.18" in text
+    text = Comparison([collected], [collected], ("linux-6.12", "linux-6.18")).mail()
+    assert "1 of 1 runs of linux-6.12 and 1 of 1 runs of linux-6.18" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 78
+
+
+def test_a_mail_tells_too_few_from_no_difference(collected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Comparison([collected], [collected], ("a", "b"))
+    text = both.mail()
+    assert all("?" in line for line in text.splitlines() if " flow1 " in line)
+    assert "? too few repetitions" in " ".join(text.split())
+    many = pl.concat([values(collected).with_columns(run=pl.lit(f"run{i}")) for i in range(20)])
+    both = Comparison([collected], [collected], ("a", "b"))
+    both.rows = analysis.compare(many, many)
+    assert "?" not in both.mail()
+    assert "others are not shown to differ" in " ".join(both.mail().split())
 
 
 def test_only_valid_runs_count() -> None:
@@ -120,10 +133,9 @@ def test_points_are_matched_by_what_varies() -> None:
     a = pl.concat([table([1.0]), table([1.0], point="rate=20mbit")])
     b = pl.concat([table([2.0]), table([2.0], point="rate=30mbit")])
     assert analysis.compare(a, b)["point"].to_list() == ["rate=10mbit"]
-    assert analysis.only_one_has(a, b) == [
-        "only the first has rate=20mbit",
-        "only the second has rate=30mbit",
-    ]
+    names = ("cubic", "reno")
+    assert analysis.only_one_has(a, b, names) == ["only cubic has rate=20mbit", "only reno has rate=30mbit"]
+    assert analysis.only_one_has(a, a.clear(), names) == []
 
 
 def test_p_of_ranks_and_its_correction() -> None:
@@ -186,6 +198,48 @@ def test_other_kernels_are_said(collected: Path, tmp_path: Path) -> None:
     (other / "manifest.json").write_text(json.dumps(manifest))
     (note,) = Comparison([collected], [other]).notes()
     assert note == "sender1 kernel: 6.12.0-synthetic in the first, 6.18.0 in the second"
+
+
+def changed(run_dir: Path, to: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """A copy of a run whose point was planned in another way."""
+    shutil.copytree(run_dir, to)
+    plan = json.loads((to / "plan.json").read_text())
+    change(plan["points"][0])
+    (to / "plan.json").write_text(json.dumps(plan))
+    return to
+
+
+def test_settings_that_differ_are_said(collected: Path, tmp_path: Path) -> None:
+    def change(point: dict[str, Any]) -> None:
+        point["path"]["forward"]["rate_bps"] = 100_010_000
+        point["path"]["forward"]["loss"] = 0.0001
+        point["phases"][1]["duration_ns"] = 60 * 10**9
+        for host in ("sender1", "sender2"):
+            point["hosts"][host]["state"]["sysctls"]["net.ipv4.tcp_sack"] = "0"
+        point["phases"][1]["flows"][0]["server_port"] += 1
+
+    other = changed(collected, tmp_path / "run", change)
+    assert Comparison([collected], [other], ("a", "b")).notes() == [
+        "duration of measurement: 30s in a, 1min in b",
+        "forward rate of path: 100mbit in a, 100010kbit in b",
+        "forward loss of path: 0.0 in a, 0.0001 in b",
+        "sysctls net.ipv4.tcp_sack of sender1, sender2: none in a, 0 in b",
+    ]
+
+
+def test_the_side_that_lacks_valid_runs_is_named_with_the_reason(collected: Path, tmp_path: Path) -> None:
+    invalid = tmp_path / "20260101T000000Z_x"
+    shutil.copytree(collected, invalid)
+    reasons = ["sender1-receiver1: idle RTT is 20.8 ms, asked 20 ms ± 400 µs", "more"]
+    (invalid / "verdict.json").write_text(json.dumps({"state": "invalid", "reasons": reasons, "checks": []}))
+    none = Comparison([invalid], [collected], ("old", "new"))
+    why = f"0 of 1 runs of old are valid: {invalid} is invalid: {reasons[0]}"
+    assert none.notes() == [why]
+    assert why in " ".join(none.mail().split())
+    some = Comparison([invalid, collected], [collected], ("old", "new"))
+    assert some.notes() == [f"1 of 2 runs of old are valid: {invalid} is invalid: {reasons[0]}"]
+    assert "1 of 2 runs of old and 1 of 1 runs of new" in " ".join(some.mail().split())
+    assert Comparison([], [collected], ("old", "new")).notes() == ["no run of old came to a verdict"]
 
 
 def test_a_directory_without_a_run(tmp_path: Path) -> None:

@@ -86,12 +86,15 @@ def _exactly_differ(old: Mapping[int, set[float]], new: Mapping[int, set[float]]
     return any(old[repetition] != new[repetition] for repetition in both) if both else None
 
 
-def only_one_has(a: pl.DataFrame, b: pl.DataFrame) -> list[str]:
-    """Points of valid runs that the other side lacks, to be said beside a comparison."""
+def only_one_has(a: pl.DataFrame, b: pl.DataFrame, names: tuple[str, str]) -> list[str]:
+    """Points of valid runs that the other side lacks, to be said beside a comparison.
+
+    Nothing where one side has no valid run at all, which lacks every point.
+    """
     points = [list(_gathered(table)["point"].unique(maintain_order=True)) for table in (a, b)]
     return [
-        f"only the {name} has {point}"
-        for name, own, other in (("first", points[0], points[1]), ("second", points[1], points[0]))
+        f"only {name} has {point}"
+        for name, own, other in ((names[0], points[0], points[1]), (names[1], points[1], points[0]))
         for point in own
-        if point not in other
+        if other and point not in other
     ]

@@ -3,97 +3,215 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.plan.settings import settings
 from dumbbell.report import Missing, figures, html, part, show
-from dumbbell.store.run import located
-from dumbbell.store.values import conditions, digests, values
+from dumbbell.rundir import read_json
+from dumbbell.store.run import Run, located, point_dirs
+from dumbbell.store.values import VALUES, conditions, digests, values
 from dumbbell.units import human
 
-HEAD = ("point", "metric", "of", "first", "second", "second / first", "95 % interval", "detectable", "p", "")
 WORDS = {True: "differ", False: "not shown to differ", None: "too few repetitions"}
+NOTHING = "No point of a valid run is in both."
+MARKS = {True: "*", False: "", None: "?"}
 HOW = (
     "Medians, and in brackets of how many valid repetitions. The interval is by bootstrap, and of few "
     "repetitions too narrow. Detectable is the least change that the spread of the first lets so many "
-    "repetitions show. p is that of Mann and Whitney's test, corrected for the number of rows (Holm); two "
-    "sets differ where it is below 5 %, and in virtual time, which repeats itself, where any value does."
+    "repetitions show, in a table of so many rows. p is that of Mann and Whitney's test, corrected for the "
+    "number of rows (Holm); two sets differ where it is below 5 %, and in virtual time, which repeats "
+    "itself, where any value does."
 )
+DIFFER = "differ at 5 % (Mann-Whitney, Holm)"
+MAIL_COLUMNS = 78
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of two sets of runs: its directories, and what came of each of their points."""
+
+    name: str
+    dirs: Sequence[Path]
+
+    @cached_property
+    def values(self) -> pl.DataFrame:
+        return pl.concat([pl.DataFrame(schema=VALUES), *map(values, self.dirs)])
+
+    @cached_property
+    def points(self) -> list[tuple[Path, dict[str, Any]]]:
+        """Directory and verdict of each point that has one."""
+        folders = [folder for run_dir in self.dirs for folder in point_dirs(run_dir)]
+        return [(folder, read_json(folder / "verdict.json") or {}) for folder in folders]
+
+    @cached_property
+    def valid(self) -> list[Path]:
+        """Directories of the points whose numbers are results."""
+        return [folder for folder, verdict in self.points if verdict.get("state") in analysis.VALID]
+
+    @property
+    def count(self) -> str:
+        """How many of its runs are valid."""
+        what = "runs" if len(self.points) == len(self.dirs) else "points"
+        return f"{len(self.valid)} of {len(self.points)} {what} of {self.name}"
+
+    @property
+    def lacks(self) -> str | None:
+        """Which is the first of its runs that is not valid, and why; None if all are."""
+        if not self.points:
+            return f"no run of {self.name} came to a verdict"
+        for folder, verdict in self.points:
+            if folder not in self.valid:
+                reason = next(iter(verdict.get("reasons") or []), "no reason was written down")
+                state = verdict.get("state", "without a verdict")
+                return f"{self.count} are valid: {folder} is {state}: {reason}"
+        return None
+
+    def had(self, told: Callable[[Path], dict[Any, str]]) -> dict[Any, str]:
+        """Conditions or settings of its valid points, by name."""
+        found: dict[Any, set[str]] = {}
+        for each in (told(folder) for folder in self.valid):
+            for name, value in each.items():
+                found.setdefault(name, set()).add(value)
+        return {name: ", ".join(sorted(of)) for name, of in found.items()}
+
+    @cached_property
+    def digests(self) -> dict[tuple[str, int], dict[str, str]]:
+        return {key: told for folder in self.valid for key, told in digests(folder).items()}
 
 
 class Comparison:
-    """Of two sets of run directories. OSError or ValueError where one holds no run with results."""
+    """Of two sets of run directories. OSError or ValueError where one holds a run that has not ended."""
 
-    def __init__(self, first: Iterable[Path | str], second: Iterable[Path | str]) -> None:
-        self._dirs = [[located(run_dir) for run_dir in side] for side in (first, second)]
-        self._values = [pl.concat([values(run_dir) for run_dir in side]) for side in self._dirs]
-        self._digests = [
-            {key: told for run_dir in side for key, told in digests(run_dir).items()} for side in self._dirs
+    def __init__(
+        self,
+        first: Iterable[Path | str],
+        second: Iterable[Path | str],
+        names: tuple[str, str] = ("the first", "the second"),
+    ) -> None:
+        self._sides = [
+            _Side(name, [located(run_dir) for run_dir in dirs])
+            for name, dirs in zip(names, (first, second), strict=True)
         ]
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether both are of virtual time, where the same plan gives the same values again."""
+        return all(side.digests for side in self._sides)
 
     @cached_property
     def rows(self) -> pl.DataFrame:
         """:func:`dumbbell.analysis.compare` of the two."""
-        return analysis.compare(*self._values, exact=all(self._digests))
+        return analysis.compare(*(side.values for side in self._sides), exact=self.exact)
 
     def notes(self) -> list[str]:
-        """What the two were had with that is not the same, and points that only one has."""
-        sides = [[conditions(run_dir) for run_dir in side] for side in self._dirs]
-        names = dict.fromkeys(name for side in sides for found in side for name in found)
-        said = []
-        for name in names:
-            one, other = (", ".join(sorted({found.get(name, "none") for found in side})) for side in sides)
-            if one != other:
-                said.append(f"{name}: {one} in the first, {other} in the second")
-        return [*said, *analysis.only_one_has(*self._values), *self._samples()]
+        """Which runs are not valid, what the two were asked for and had that is not the same, and points that
+        only one has.
+        """
+        lacking = [lack for side in self._sides if (lack := side.lacks)]
+        first, second = self._sides
+        if not (first.valid and second.valid):
+            return lacking
+        only = analysis.only_one_has(first.values, second.values, (first.name, second.name))
+        return [*lacking, *self._settings(), *self._conditions(), *only, *self._samples()]
+
+    def _settings(self) -> Iterator[str]:
+        """Settings that differ at points of both sides, each once for all hosts and points."""
+        one, other = (side.had(_settings) for side in self._sides)
+        both = [{point for point, *_ in found} for found in (one, other)]
+        shared = both[0] & both[1]
+        differ: dict[tuple[str, str], dict[str, list[str]]] = {}
+        for point, subject, name in dict.fromkeys([*one, *other]):
+            told = self._differ(one.get((point, subject, name)), other.get((point, subject, name)))
+            if told and point in shared:
+                differ.setdefault((name, told), {}).setdefault(subject, []).append(point)
+        for (name, told), subjects in differ.items():
+            points = list(dict.fromkeys(point for of in subjects.values() for point in of))
+            where = "" if len(points) == len(shared) else f", at {', '.join(points)}"
+            yield f"{name} of {', '.join(subjects)}{where}: {told}"
+
+    def _conditions(self) -> Iterator[str]:
+        one, other = (side.had(conditions) for side in self._sides)
+        for name in dict.fromkeys([*one, *other]):
+            if told := self._differ(one.get(name), other.get(name)):
+                yield f"{name}: {told}"
+
+    def _differ(self, one: str | None, other: str | None) -> str:
+        first, second = self._sides
+        return "" if one == other else f"{one or 'none'} in {first.name}, {other or 'none'} in {second.name}"
 
     def _samples(self) -> Iterator[str]:
         """Of runs in virtual time, which tables of samples are not the same to the last byte."""
-        first, second = self._digests
+        first, second = (side.digests for side in self._sides)
         for (point, repetition), told in first.items():
             if other := second.get((point, repetition)):
                 changed = [name for name in told if told[name] != other.get(name)]
                 what = f"samples that differ: {', '.join(changed)}" if changed else "all samples are the same"
                 yield f"{point}, repetition {repetition}, in virtual time: {what}"
 
+    def _head(self) -> tuple[str, ...]:
+        one, other = (side.name.removeprefix("the ") for side in self._sides)
+        ratio = f"{other} / {one}"
+        return ("point", "metric", "of", one, other, ratio, "95 % interval", "detectable", "p", "")
+
     def text(self) -> str:
         """A table for a terminal, and the notes."""
         if self.rows.is_empty():
-            return "\n".join(["No point of a valid run is in both.", *self.notes()])
-        lines = [HEAD, *map(_cells, self.rows.iter_rows(named=True))]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([*table, "", *self.notes()]).rstrip()
+            return "\n".join([NOTHING, *self.notes()])
+        lines = [self._head(), *map(self._cells, self.rows.iter_rows(named=True))]
+        return "\n".join([*_columns(lines, "  "), "", *self.notes()]).rstrip()
 
-    def mail(self, first: str, second: str) -> str:
-        """A table for a mail: no more than 78 columns if one point is compared; and what it was had with."""
-        lines = [("metric", "of", first, second, "change", "95 % CI")]
+    def mail(self) -> str:
+        """A table for a mail, of 78 columns if one point is compared; and what it was had with."""
+        notes = [_wrapped(note) for note in self.notes()]
+        if self.rows.is_empty():
+            return "\n".join([NOTHING, *notes])
+        lines = [("metric", "of", *(side.name for side in self._sides), "change", "95 % CI")]
         for row in self.rows.iter_rows(named=True):
             change, low, high = (_percent(row[name]) for name in ("ratio", "low", "high"))
-            mark = "*" if row["differ"] else " "
             medians = [human(row[f"median_{side}"], row["unit"]) for side in "ab"]
             interval = f"{low[:-1]}..{high}" if low else "-"
             name = row["metric"] if row["point"] == "-" else f"{row['metric']}, {row['point']}"
-            lines.append((name, row["subject"], *medians, f"{change}{mark}", interval))
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = [" ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        runs = f"{len(self._dirs[0])} runs of {first} and {len(self._dirs[1])} of {second}"
-        how = f"Medians of {runs}, in turn. * differ at 5 % (Mann-Whitney, Holm)."
-        return "\n".join([*table, "", *textwrap.wrap(how, 78), *self.notes()])
+            lines.append((name, row["subject"], *medians, f"{change:>6}{MARKS[row['differ']]}", interval))
+        valid = " and ".join(side.count for side in self._sides)
+        differ = "differ, in virtual time never by chance" if self.exact else DIFFER
+        few = f", ? {self._word(None)}" if None in self.rows["differ"] else ""
+        how = f"Medians of what is valid: {valid}, in turn. * {differ}{few}; others are not shown to differ."
+        return "\n".join([*_columns(lines, " "), "", _wrapped(how), *notes])
+
+    def _word(self, differ: bool | None) -> str:
+        return "no repetition in common" if differ is None and self.exact else WORDS[differ]
+
+    def _cells(self, row: dict[str, Any]) -> tuple[str, ...]:
+        unit, low = row["unit"], row["low"]
+        return (
+            row["point"],
+            row["metric"],
+            row["subject"],
+            f"{human(row['median_a'], unit)} ({row['n_a']})",
+            f"{human(row['median_b'], unit)} ({row['n_b']})",
+            human(row["ratio"]),
+            "-" if low is None else f"{human(low)} to {human(row['high'])}",
+            human(row["detectable"], "share"),
+            human(row["p"]),
+            self._word(row["differ"]),
+        )
 
     @part
     def table(self) -> str:
         """All metrics of both, and what differs otherwise."""
         if self.rows.is_empty():
-            raise Missing(f"No point of a valid run is in both. {'; '.join(self.notes())}")
-        body = (html.row(map(escape, _cells(row))) for row in self.rows.iter_rows(named=True))
+            raise Missing(f"{NOTHING} {'; '.join(self.notes())}")
+        body = (html.row(map(escape, self._cells(row))) for row in self.rows.iter_rows(named=True))
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes())
-        return f'{html.table(HEAD, body)}<p class="note">{HOW}</p><ul>{notes}</ul>'
+        return f'{html.table(self._head(), body)}<p class="note">{HOW}</p><ul>{notes}</ul>'
 
     @part
     def figure(self) -> str:
@@ -112,17 +230,17 @@ def _percent(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio - 1:+.1%}"
 
 
-def _cells(row: dict[str, object]) -> tuple[str, ...]:
-    unit, low = str(row["unit"]), row["low"]
-    return (
-        str(row["point"]),
-        str(row["metric"]),
-        str(row["subject"]),
-        f"{human(row['median_a'], unit)} ({row['n_a']})",
-        f"{human(row['median_b'], unit)} ({row['n_b']})",
-        human(row["ratio"]),
-        "-" if low is None else f"{human(low)} to {human(row['high'])}",
-        human(row["detectable"], "share"),
-        human(row["p"]),
-        WORDS[row["differ"]],  # type: ignore[index]
+def _columns(lines: Sequence[Sequence[str]], between: str) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [between.join(map(str.ljust, line, widths)).rstrip() for line in lines]
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(
+        text, MAIL_COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
+
+
+def _settings(point_dir: Path) -> dict[tuple[str, str, str], str]:
+    point = Run.open(point_dir).point
+    return {(point.label or "-", *of): value for of, value in settings(point).items()}
