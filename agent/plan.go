@@ -97,9 +97,10 @@ func (o Options) arguments() (args []string) {
 
 // A HostPlan is what one host has to do.
 type HostPlan struct {
-	Actions []Action   `json:"actions"`
-	Restore [][]string `json:"restore,omitempty"` // commands of tc that undo the changes of the path, however the phase ends
-	Sample  struct {
+	Actions   []Action      `json:"actions"`
+	Restore   [][]string    `json:"restore,omitempty"`    // commands of tc that undo the changes of the path, however the phase ends
+	RestoreAt time.Duration `json:"restore_ns,omitempty"` // from t0, when the last packets of the flows have passed
+	Sample    struct {
 		TCP   []string `json:"tcp"` // names of flows
 		Qdisc bool     `json:"qdisc"`
 		Link  bool     `json:"link"`

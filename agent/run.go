@@ -283,9 +283,9 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 		r.fail(r.journal.State("running", ""))
 	}
 	all.Wait()
-	r.fail(r.restorePath())
 	r.fail(samples.finish(ctx))
-	sleepUntil(ctx, r.t0.Add(r.plan.Duration))
+	sleepUntil(ctx, r.t0.Add(max(r.plan.Duration, r.plan.Own().RestoreAt)))
+	r.fail(r.restorePath())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return errors.Join(r.failures...)

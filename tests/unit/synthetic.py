@@ -326,6 +326,8 @@ def _changes_made(own: PhaseHost, t0: int) -> Iterator[dict[str, Any]]:
             at = t0 + action.at_ns
             made = {"error_ns": CHANGE_LATE_NS, "took_ns": CHANGE_TOOK_NS, "planned_unix_ns": at, "ok": True}
             yield {"unix_ns": at + CHANGE_LATE_NS, "event": "path_changed", "name": action.name} | made
+    if own.restore_ns is not None:
+        yield {"unix_ns": t0 + own.restore_ns, "event": "path_restored", "ok": True}
 
 
 def _write_pings(folder: Path, planned: Point, own: PhaseHost, t0: int) -> None:

@@ -711,6 +711,22 @@ def test_the_routers_make_the_changes_while_it_is_measured(tmp_path: Path) -> No
     assert point.id != changing(tmp_path, one, reverse=WAY | {"changes": [one]}).id
 
 
+def test_the_path_is_restored_when_the_last_packets_of_the_flows_have_passed(tmp_path: Path) -> None:
+    def restored_ns(change: dict[str, Any], **flow: Any) -> int | None:
+        path = {"forward": WAY | {"changes": [{"at": "2s"} | change]}, "reverse": WAY}
+        point = only(tmp_path, scenario({"flow": TCP | flow}, path=path, cool_down="1s"))
+        return point.phase("measurement").hosts["router"].restore_ns
+
+    # 10 RTTs, each with 166 packets of 1514 bytes before it in both queues, after the phase of 11 s.
+    at_100mbit = 11 * S + 10 * (100_000_000 + 2 * 166 * 1514 * 8 * 10)
+    assert restored_ns({"delay": "90ms"}) == at_100mbit
+    assert restored_ns({"delay": "90ms"}, delay="10ms") == at_100mbit + 100_000_000
+    assert restored_ns({"delay": "10ms"}) == 12 * S  # a second at the least
+    assert restored_ns({"delay": "3s"}) == 20 * S  # before hosts end what has not ended
+    constant = only(tmp_path, scenario({"flow": TCP}, path={"forward": WAY}))
+    assert "restore_ns" not in constant.phase("measurement").hosts["router"].model_dump()
+
+
 def test_the_way_back_changes_as_the_way_there_unless_it_is_given(tmp_path: Path) -> None:
     change = {"at": "2s", "delay": "30ms", "queue": {"kind": "pfifo", "limit": "1bdp"}}
     for reverse, rtt_ms in ((None, 60), (WAY, 40)):

@@ -622,6 +622,20 @@ def datagrams(probe: str, **counts: int) -> Callable[[Path], None]:
     return lambda run_dir: edit(run_dir / UDP_PROBE.format(probe), lambda found: found.update(counts))
 
 
+def last_socket(after_s: float) -> Callable[[Path], None]:
+    """The last row of a sender is that of its socket's end, at a time since t0."""
+
+    def alter(run_dir: Path) -> None:
+        spool = run_dir / "raw/sender1/measurement/spool.lp"
+        rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
+        last = max(i for i, row in enumerate(rows) if row.startswith("tcp_info,"))
+        fields = rows[last].rpartition(" ")[0]
+        rows[last] = f"{fields},final=true {T0_UNIX_NS['measurement'] + round(after_s * 1e9)}"
+        write_spool(spool, rows)
+
+    return alter
+
+
 CHANGING_INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
     "a change was late": (
         change("forward-1", error_ns=560_000_000),
@@ -662,6 +676,18 @@ CHANGING_INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
     "the queue has another limit": (
         held("kind=pfifo", "limit_packets=34i", "limit_packets=17i", after_s=9.5),
         "router forward from 9 s: emulated path: asked rate_bps 10",
+    ),
+    "the path came back while the flows ran": (
+        events("router", "path_restored", unix_ns=T0_UNIX_NS["measurement"] + 11_950_000_000),
+        "router: the path was restored at 11.95 s, while flows may still have met it: asked 12 s or later",
+    ),
+    "the path came back while a flow ended": (
+        last_socket(19),
+        "router: the path was restored at 13.22 s, while flows may still have met it: asked 19 s or later",
+    ),
+    "the path never came back": (
+        events("router", "path_restored", event="nothing"),
+        "router: when the path was restored is not known: the agent says nothing of it",
     ),
     "nobody looked": (
         unsampled,

@@ -642,14 +642,15 @@ class CaseResolver:
                 trace=self.scenario.sampling.trace,
                 ebpf=self.scenario.sampling.ebpf and bool(tcp),
             )
-        return self._phase(
-            "measurement",
-            self.scenario.duration + self.scenario.cool_down,
-            flows=flows,
-            hosts=list(hosts),
-            actions=actions,
-            samples=samples,
+        end_ns = self.scenario.duration + self.scenario.cool_down
+        phase = self._phase(
+            "measurement", end_ns, flows=flows, hosts=list(hosts), actions=actions, samples=samples
         )
+        if path is not None and changes:
+            own_delay_us = max((flow.delay_us or 0 for flow in flows), default=0)
+            for host in routers:
+                phase.hosts[host].restore_ns = path.drained_ns(end_ns, own_delay_us)
+        return phase
 
     def _captures(self, router: str) -> Iterator[CaptureAction]:
         for interface in self.inventory.hosts[router].experiment_interfaces.values():

@@ -254,6 +254,7 @@ class PhaseHost(Part):
 
     actions: list[Action] = Field(default=[])
     sample: Sample = Sample()
+    restore_ns: int | None = optional()  # when a router undoes its changes of the path
 
     @property
     def writes_rows(self) -> bool:

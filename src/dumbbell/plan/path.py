@@ -15,6 +15,8 @@ from dumbbell.plan.part import Part, optional
 
 PACKET_BYTES = 1514  # Ethernet header and 1500 bytes: what the bottleneck's queue counts
 UDP_HEADER_BYTES = 14 + 20 + 8  # of them, around the payload of a datagram over IPv4
+DRAIN_ROUND_TRIPS = 10  # that flows take to end: iperf3's ends tell each other of it in five
+DRAIN_NS = (10**9, 9 * 10**9)  # at the least, for what is sent again; at most: hosts end what takes 10 s
 MOST_DELAYS = 15  # of flows' own, in a direction: tc's prio has 16 bands, and one is everybody else's
 
 Way = Literal["forward", "reverse"]
@@ -65,6 +67,12 @@ class Conditions(Part):
     def loses(self) -> bool:
         """Whether packets are lost, or may be, behind the queue."""
         return bool(self.loss or self.loss_gemodel)
+
+    @property
+    def fullest_ns(self) -> int:
+        """How long a packet waits in a queue that is full; 0 if the kernel chooses the queue's limit."""
+        limit = self.queue.limit_bytes or PACKET_BYTES * (self.queue.limit_packets or 0)
+        return limit * 8 * 10**9 // self.rate_bps
 
     @property
     def arriving(self) -> float:
@@ -142,6 +150,13 @@ class PlannedPath(Part):
     def rate_bps(self, direction: Way) -> int:
         """Rate of the bottleneck that data in this direction meets at first."""
         return self.way(direction).rate_bps
+
+    def drained_ns(self, end_ns: int, own_delay_us: int) -> int:
+        """When the last packets have passed of flows that end then, with such a delay of their own."""
+        ways = [way.at(end_ns) for _, way in self.ways]
+        round_trip_ns = 1000 * own_delay_us + sum(1000 * way.delay_us + way.fullest_ns for way in ways)
+        least, most = DRAIN_NS
+        return end_ns + min(most, max(least, DRAIN_ROUND_TRIPS * round_trip_ns))
 
     @property
     def states(self) -> list[tuple[int, Conditions, Conditions]]:

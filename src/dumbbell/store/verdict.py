@@ -303,6 +303,8 @@ class _Judge:
                     found = wanted  # not to show rounding of tc's floats as a difference
                 self.same("path", f"{host} {name}", wanted, found, what="emulated path")
                 self.changes(host, name, path)
+            if any(way.changes for _, way in path.ways):
+                self.restored(host)
         self.idle_rtt(path, validity)
         self.own_delays(path, validity)
         self.rate(path, validity)
@@ -343,6 +345,22 @@ class _Judge:
                 what="emulated path",
                 missing="the router's queues were not sampled",
             )
+
+    def restored(self, host: str) -> None:
+        """A router undid its changes after the end, when the last socket of the flows had ended."""
+        rows = self.tables["tcp_info"].filter(IN_MEASUREMENT)
+        ended_ns = rows.filter("final")["t_ns"].max() if "final" in rows else None
+        least = max(self.measurement.duration_ns, ended_ns or 0)
+        event = self.run.event("path_restored", host=host, phase="measurement")
+        t0 = self.run.t0_unix_ns("measurement")
+        found = None if event is None or t0 is None else event["unix_ns"] - t0
+        reason = ""
+        if found is None:
+            reason = "when the path was restored is not known: the agent says nothing of it"
+        elif found < least:
+            reason = f"the path was restored at {human(found, 'ns')}, while flows may still have met it"
+            reason += f": asked {human(least, 'ns')} or later"
+        self._add("path restored", host, least, found, unit="ns", ok=not reason, reason=reason)
 
     def idle_rtt(self, path: PlannedPath, validity: Validity) -> None:
         """The quickest echo shows the path; what the median takes longer, hosts have waited for a core.
