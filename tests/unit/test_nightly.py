@@ -51,6 +51,7 @@ class Nights:
     def __init__(self, folder: Path) -> None:
         self.history = History(folder / "history.sqlite")
         self.level, self.asked, self.count = 100.0, 0, 0
+        self.metric = "goodput"
         self.rng = np.random.default_rng(1)
 
     def values(self, n: int = 3) -> list[float]:
@@ -65,7 +66,7 @@ class Nights:
     ) -> list[Finding]:
         self.count += 1
         name = night(self.count)
-        self.history.add(name, testbed, "on_off_udp", rows(name, *self.values()))
+        self.history.add(name, testbed, "on_off_udp", rows(name, *self.values(), metric=self.metric))
         return list(judge(self.history, name, LEAST, known, self.again))
 
 
@@ -99,6 +100,109 @@ def test_a_regression_is_found_confirmed_and_stays_open_until_it_is_undone(night
     (finding,) = nights.passes()
     assert (finding.state, finding.alarm) == ("recovered", False)
     assert [nights.passes() for _ in range(10)] == [[]] * 10
+
+
+def test_a_worse_change_is_told_beside_an_open_alarm(nights: Nights) -> None:
+    for _ in range(8):
+        nights.passes()
+    nights.level = 90.0
+    while not nights.passes():
+        pass
+    nights.level = 70.0
+    told = [nights.passes() for _ in range(4)]
+    assert all(found[0].state == "open" and found[0].before == pytest.approx(100, rel=0.01) for found in told)
+    first = next(found for found in told if len(found) > 1)
+    assert states(first) == ["open", "new"]
+    assert (first[1].worse, first[1].alarm) == (True, True)
+    assert first[1].effect == pytest.approx(70 / 90 - 1, abs=0.01)
+    assert states(told[-1]) == ["open", "open"]
+    nights.level = 90.0
+    assert states(nights.passes()) == ["open", "recovered"]
+    assert states(nights.passes()) == ["open"]
+    nights.level = 100.0
+    assert states(nights.passes()) == ["recovered"]
+    assert [nights.passes() for _ in range(8)] == [[]] * 8
+
+
+def test_a_night_that_is_judged_again_says_the_same(nights: Nights) -> None:
+    for level, count in ((100.0, 8), (90.0, 3), (70.0, 4), (100.0, 1), (110.0, 4)):
+        nights.level = level
+        for _ in range(count):
+            told = nights.passes()
+            again = list(judge(nights.history, night(nights.count), LEAST, [], nights.again))
+            assert again == told
+
+
+def test_all_of_several_alarms_end_where_the_first_began(nights: Nights) -> None:
+    for level, count in ((100.0, 8), (90.0, 4), (70.0, 4)):
+        nights.level = level
+        told = [nights.passes() for _ in range(count)]
+    assert states(told[-1]) == ["open", "open"]
+    nights.level = 100.0
+    assert states(nights.passes()) == ["recovered", "recovered"]
+    assert [nights.passes() for _ in range(8)] == [[]] * 8
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_open_alarm_is_not_told_again_as_another(nights: Nights, seed: int) -> None:
+    nights.rng = np.random.default_rng(seed)
+    for _ in range(8):
+        nights.passes()
+    nights.level = 90.0
+    told = [states(nights.passes()) for _ in range(40)]
+    first = told.index(["new"])
+    assert told[first + 1 :] == [["open"]] * (39 - first)
+
+
+def test_an_alarm_ends_where_all_is_better_than_it_was(nights: Nights) -> None:
+    for level, count in ((100.0, 8), (90.0, 4)):
+        nights.level = level
+        told = [nights.passes() for _ in range(count)]
+    assert states(told[-1]) == ["open"]
+    nights.level = 120.0
+    assert states(nights.passes()) == ["recovered"]
+
+
+def test_what_was_zero_can_be_zero_again(nights: Nights) -> None:
+    nights.metric, nights.level = "retransmits", 0.0
+    for _ in range(8):
+        assert nights.passes() == []
+    nights.level = 0.02
+    told = [states(nights.passes()) for _ in range(4)]
+    assert told[-1] == ["open"]
+    nights.level = 0.01
+    assert states(nights.passes()) == ["open"]
+    nights.level = 0.0
+    assert states(nights.passes()) == ["recovered"]
+    assert [nights.passes() for _ in range(4)] == [[]] * 4
+
+
+def test_what_is_known_does_not_hide_what_is_worse(nights: Nights) -> None:
+    known = Acknowledgement(
+        point="abc",
+        metric="goodput",
+        since=date(2026, 1, 1),
+        reason="a slower disk",
+        expires=date(2026, 2, 1),
+    )
+    for level, count in ((100.0, 8), (90.0, 4), (70.0, 4)):
+        nights.level = level
+        told = [nights.passes(known=[known]) for _ in range(count)]
+    assert states(told[-1]) == ["acknowledged", "open"]
+    assert [finding.alarm for finding in told[-1]] == [False, True]
+
+
+@pytest.mark.parametrize("least", [0.0, LEAST])
+def test_exact_values_that_are_worse_than_an_open_alarm(nights: Nights, least: float) -> None:
+    told = []
+    for number, value in enumerate([5.0, 5.0, 4.0, 4.0, 3.0, 3.0, 4.0, 5.0, 5.0], 1):
+        name = night(number)
+        nights.history.add(name, KERNEL, "x", rows(name, value))
+        told.append(states(list(judge(nights.history, name, least, [], lambda _, v=value: [v], exact=True))))  # type: ignore[misc]
+    assert told == [
+        *([], [], ["new"], ["open"]),
+        *(["open", "new"], ["open", "open"], ["open", "recovered"], ["recovered"], []),
+    ]
 
 
 def test_an_improvement_is_told_once_and_is_what_is_expected_from_then_on(nights: Nights) -> None:

@@ -140,29 +140,52 @@ def judge(
     for series in history.series():
         if series.nights[-1] != night:
             continue
-        known = alarms.get(series.key, [])
-        still = next((alarm for alarm in known if alarm.closed is None), None)
-        if still is not None:
-            alarm = _follow(still, series, least, again)
-            state: State = "open" if alarm.closed is None else "recovered"
-        else:
-            expected = settled(series, known)
-            change = fresh(expected.medians, least, exact=exact)
-            if change is None:
-                continue
-            alarm = Alarm(series.key, expected.nights[change.index], night, change.before, change.after)
-            if not confirmed(expected.medians, change, again(series), least, exact=exact):
-                yield _finding(series, alarm, "not confirmed")
-                continue
-            state = "new"
-            if not worse(series.key.metric, change.after > change.before):
-                alarm = replace(alarm, closed=night, how="accepted")
-        history.keep(alarm)
-        why = next((a for a in acknowledged if _matches(a, series, alarm)), None)
-        if why is not None and state in ("new", "open"):
-            yield _finding(series, alarm, "acknowledged", why.reason)
-        else:
-            yield _finding(series, alarm, state)
+        known = [
+            alarm if alarm.closed else _follow(alarm, series, least, again)
+            for alarm in alarms.get(series.key, [])
+        ]
+        told = [alarm for alarm in known if alarm.closed is None or night in (alarm.opened, alarm.closed)]
+        if all(alarm.how != "recovered" for alarm in told):
+            change, sure = _new(series, known, least, again, exact=exact)
+            if change is not None and sure:
+                told.append(change)
+            elif change is not None:
+                yield _finding(series, change, "not confirmed")
+        left = list(acknowledged)
+        for alarm in told:
+            history.keep(alarm)
+            state = _state(alarm, night)
+            why = next((a for a in left if state != "recovered" and _matches(a, series, alarm)), None)
+            if why is None:
+                yield _finding(series, alarm, state)
+            else:
+                left.remove(why)  # a change that comes later, beside it, is another
+                yield _finding(series, alarm, "acknowledged", why.reason)
+
+
+def _state(alarm: Alarm, night: str) -> State:
+    if alarm.opened == night:
+        return "new"
+    return "open" if alarm.closed is None else "recovered"
+
+
+def _new(
+    series: Series, known: Sequence[Alarm], least: float, again: Again, *, exact: bool
+) -> tuple[Alarm | None, bool]:
+    """A change that is news, and whether it was confirmed; beside open alarms only one that is worse."""
+    still = [alarm for alarm in known if alarm.closed is None]
+    expected = levelled(settled(series, known), still, exact=exact)
+    change = fresh(expected.medians, least, exact=exact)
+    if change is None:
+        return None, False
+    more = change.after > change.before
+    alarm = Alarm(series.key, expected.nights[change.index], series.nights[-1], change.before, change.after)
+    if any(_excess(of, of.after, change.after) <= least * abs(of.after) for of in still):
+        return None, False
+    sure = confirmed(expected.medians, change, again(series), least, exact=exact)
+    if not worse(series.key.metric, more):
+        alarm = replace(alarm, closed=series.nights[-1], how="accepted")
+    return alarm, sure
 
 
 def worse(metric: str, more: bool) -> bool:
@@ -187,13 +210,33 @@ def settled(series: Series, known: Sequence[Alarm]) -> Series:
     )
 
 
+def levelled(series: Series, still: Sequence[Alarm], *, exact: bool) -> Series:
+    """The nights as if they had always been what they are since the open alarms, which is expected now.
+
+    Without the nights before an alarm where they cannot tell: from 0, and of ``exact`` values no noise.
+    """
+    nights, medians, runs = list(series.nights), list(series.medians), list(series.runs)
+    for alarm in still:
+        before = sum(night < alarm.since for night in nights)
+        if alarm.before and not exact:
+            medians[:before] = [value * alarm.after / alarm.before for value in medians[:before]]
+        else:
+            del nights[:before], medians[:before], runs[:before]
+    return replace(series, nights=tuple(nights), medians=tuple(medians), runs=tuple(runs))
+
+
+def _excess(alarm: Alarm, level: float, value: float) -> float:
+    """How far a value is beyond a level, in the direction of an alarm."""
+    return value - level if alarm.after > alarm.before else level - value
+
+
 def _follow(alarm: Alarm, series: Series, least: float, again: Again) -> Alarm:
-    """An open alarm, closed if the level before is back."""
+    """An open alarm, closed if the level before is back, or better."""
     last = series.medians[-1]
-    if abs(last - alarm.before) > abs(last - alarm.after):
+    if _excess(alarm, (alarm.before + alarm.after) / 2, last) > 0:
         return alarm
     level = median([last, *again(series)])
-    if alarm.before and abs(level / alarm.before - 1) <= least:
+    if _excess(alarm, alarm.before, level) <= least * abs(alarm.before or alarm.after):
         return replace(alarm, closed=series.nights[-1], how="recovered")
     return alarm
 
