@@ -56,8 +56,9 @@ type sampler struct {
 	journal *Journal
 	spool   *spool.Writer
 	sources sample.Sources
-	flows   *tcpinfo.Flows // one of the sources; nil if no flow is sampled
-	trace   *trace.Source  // one of the sources; nil if nothing is traced
+	flows   *tcpinfo.Flows     // one of the sources; nil if no flow is sampled
+	ports   []*tcpinfo.Sockets // among the sources: of flows that are known by a port
+	trace   *trace.Source      // one of the sources; nil if nothing is traced
 	self    sample.Series
 
 	counters    *ebpf.Counters // of the flows; nil if there are none
@@ -87,6 +88,7 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 				return nil, errors.Join(fmt.Errorf("sampling %s: %w", name, err), s.close())
 			}
 			s.sources = append(s.sources, sockets)
+			s.ports = append(s.ports, sockets)
 			continue
 		}
 		for stream := range f.Streams {
@@ -106,6 +108,9 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 		}
 		for _, f := range flows {
 			s.connections = append(s.connections, connection{series: web100.NewSeries(f.Tags)})
+		}
+		if err := s.flows.IgnorePresent(); err != nil {
+			return nil, errors.Join(fmt.Errorf("looking for sockets that are left of earlier runs: %w", err), s.flows.Close())
 		}
 		s.flows.Observe = s.observe
 		s.sources = append(s.sources, s.flows)
@@ -291,21 +296,37 @@ func (s *sampler) run(ctx context.Context, t0 time.Time) error {
 	return errors.Join(failure, spoolErr)
 }
 
-// finish gathers the final totals of sockets that end with their processes, and
-// what came of each connection.
-func (s *sampler) finish(ctx context.Context) error {
+// finals gathers the final totals of sockets that end with their processes.
+func (s *sampler) finals(ctx context.Context) error {
+	if s.flows == nil && len(s.ports) == 0 {
+		return nil
+	}
+	open, lost := 0, int64(0)
+	for _, p := range s.ports {
+		if err := s.spool.Add(p.Finish); err != nil {
+			return err
+		}
+		lost += p.FinalsLost()
+	}
 	if s.flows != nil {
-		open := 1
-		for giveUp := time.Now().Add(endWait); open > 0 && time.Now().Before(giveUp); {
-			err := s.spool.Add(func(rows *sample.Rows) (err error) { open, err = s.flows.Finish(rows); return err })
-			if err != nil {
-				return fmt.Errorf("sampling: %w", err)
+		for giveUp := time.Now().Add(endWait); ; {
+			if err := s.spool.Add(s.flows.Finish); err != nil {
+				return err
 			}
-			if open > 0 && sleepUntil(ctx, time.Now().Add(endPoll)) != nil {
+			if open = s.flows.Open(); open == 0 || time.Now().After(giveUp) || sleepUntil(ctx, time.Now().Add(endPoll)) != nil {
 				break
 			}
 		}
-		s.journal.Event("finals", "", Attributes{"open": open, "lost": s.flows.FinalsLost()})
+		lost += s.flows.FinalsLost()
+	}
+	s.journal.Event("finals", "", Attributes{"open": open, "lost": lost})
+	return nil
+}
+
+// finish gathers the final totals of sockets, and what came of each connection.
+func (s *sampler) finish(ctx context.Context) error {
+	if err := s.finals(ctx); err != nil {
+		return fmt.Errorf("sampling: %w", err)
 	}
 	if s.trace != nil {
 		if err := s.spool.Add(s.trace.Finish); err != nil {

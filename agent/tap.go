@@ -60,10 +60,10 @@ func (t *tap) close() error { return t.conn.Close() }
 func (t *tap) next(ctx context.Context) (time.Time, error) {
 	control := make([]byte, unix.CmsgSpace(16))
 	_, n, _, _, err := t.conn.Recvmsg(ctx, make([]byte, 1), control, 0)
-	now := time.Now()
 	if err != nil {
 		return time.Time{}, err
 	}
+	now := sample.Now()
 	messages, err := unix.ParseSocketControlMessage(control[:n])
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading a packet's time: %w", err)

@@ -87,6 +87,7 @@ type Counters struct {
 	inexact    error
 	asked      uint64
 	found      connection
+	dead       map[uint64]bool // connections that were not alive at the sweep before
 }
 
 // OpenFlows begins to count connections known in advance, those between two of
@@ -233,6 +234,37 @@ func (c *Counters) Forget(cookie uint64) error {
 		return fmt.Errorf("forgetting counters: %w", err)
 	}
 	return nil
+}
+
+// Sweep gives back what is kept of connections whose end was lost: it is that of
+// those that were not alive at the sweep before and are not now. One that began
+// since alive looked is not among them.
+func (c *Counters) Sweep(alive func(cookie uint64) bool) error {
+	var (
+		cookie  uint64
+		value   connection
+		gone    []uint64
+		dead    = make(map[uint64]bool)
+		entries = c.collection.Maps["connections"].Iterate()
+	)
+	for entries.Next(&cookie, &value) {
+		switch {
+		case alive(cookie):
+		case c.dead[cookie]:
+			gone = append(gone, cookie)
+		default:
+			dead[cookie] = true
+		}
+	}
+	c.dead = dead
+	var failures []error
+	if err := entries.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // the next sweep goes on
+		failures = append(failures, fmt.Errorf("sweeping counters: %w", err))
+	}
+	for _, cookie := range gone {
+		failures = append(failures, c.Forget(cookie))
+	}
+	return errors.Join(failures...)
 }
 
 // Close ends the programs.

@@ -29,6 +29,7 @@ const (
 type Conn struct {
 	fd       int // not of Go's poller, which each reply would wake
 	sequence uint32
+	most     int // sockets that are asked for in one system call
 
 	request  []byte
 	start    int // of the message begun last, in the request
@@ -54,7 +55,7 @@ func Dial() (*Conn, error) {
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening a sock_diag socket: %w", err), unix.Close(fd))
 	}
-	c := &Conn{fd: fd, replies: make([]byte, max(atOnce*replyLength, dumpLength))}
+	c := &Conn{fd: fd, most: atOnce, replies: make([]byte, max(atOnce*replyLength, dumpLength))}
 	for i := range c.vectors {
 		c.vectors[i].Base = &c.replies[i*replyLength]
 		c.vectors[i].SetLen(replyLength)
@@ -82,16 +83,26 @@ func (c *Conn) Get(p Protocol, t Tuple, s *Sample) (err error) {
 // is called for every tuple, with s or with an error: ErrNotFound when there is
 // no such socket (any more).
 func (c *Conn) GetAll(p Protocol, tuples []Tuple, s *Sample, each func(i int, err error)) error {
-	for first := 0; first < len(tuples); first += atOnce {
-		some := tuples[first:min(first+atOnce, len(tuples))]
-		if err := c.getSome(p, some, first, s, each); err != nil {
+	for first := 0; first < len(tuples); {
+		some := tuples[first:min(first+c.most, len(tuples))]
+		told, err := c.getSome(p, some, first, s, each)
+		first += told
+		switch {
+		case err == nil:
+		case (err == unix.ENOBUFS || err == unix.EAGAIN) && len(some) > 1:
+			// The socket has no room for so many replies (net.core.rmem_default): the rest is asked for again.
+			c.drain()
+			c.most = (len(some) + 1) / 2
+		default:
+			c.drain()
 			return fmt.Errorf("asking for %d %v sockets: %w", len(some), p, err)
 		}
 	}
 	return nil
 }
 
-func (c *Conn) getSome(p Protocol, tuples []Tuple, first int, s *Sample, each func(i int, err error)) error {
+// getSome tells how many of the tuples, from the first on, it has called each for.
+func (c *Conn) getSome(p Protocol, tuples []Tuple, first int, s *Sample, each func(i int, err error)) (told int, err error) {
 	base := c.sequence + 1
 	c.sequence += uint32(len(tuples))
 	c.request = c.request[:0]
@@ -102,30 +113,30 @@ func (c *Conn) getSome(p Protocol, tuples []Tuple, first int, s *Sample, each fu
 	}
 	began := time.Now()
 	if err := c.write(); err != nil {
-		return err
+		return 0, err
 	}
 	// The kernel has replied to all before write returns, in their order: each
 	// is at most half of that time away from its middle.
 	s.Time = began.Add(time.Since(began) / 2)
-	for i := 0; i < len(tuples); {
-		n, err := c.readMany(len(tuples) - i)
+	for told < len(tuples) {
+		n, err := c.readMany(len(tuples) - told)
 		if err != nil {
-			return err
+			return told, err
 		}
 		for k := range n {
 			reply := c.replies[k*replyLength:][:min(int(c.messages[k].length), replyLength)]
 			h, payload, _, err := cutMessage(reply)
 			if err != nil {
-				return err
+				return told, err
 			}
-			if h.sequence-base >= uint32(len(tuples)) {
-				continue // of an earlier request that failed
+			if h.sequence-base != uint32(told) {
+				return told, unix.ENOBUFS // the reply before it is missing
 			}
-			i = int(h.sequence-base) + 1
-			each(first+i-1, s.found(h, payload, p, tuples[i-1]))
+			each(first+told, s.found(h, payload, p, tuples[told]))
+			told++
 		}
 	}
-	return nil
+	return told, nil
 }
 
 // found decodes the reply to an exact request. One whose socket is gone is
@@ -173,6 +184,14 @@ func (c *Conn) Dump(f Filter, s *Sample, each func()) error {
 
 // dump sends the request and decodes all sockets of the answer.
 func (c *Conn) dump(s *Sample, each func()) error {
+	err := c.dumpAll(s, each)
+	if err != nil {
+		c.drain() // the kernel begins no other dump before this one has ended
+	}
+	return err
+}
+
+func (c *Conn) dumpAll(s *Sample, each func()) error {
 	if err := c.write(); err != nil {
 		return err
 	}
@@ -180,7 +199,7 @@ func (c *Conn) dump(s *Sample, each func()) error {
 	// one before.
 	filled := time.Now()
 	for {
-		b, err := c.read()
+		b, err := c.read(0)
 		if err != nil {
 			return err
 		}
@@ -197,9 +216,6 @@ func (c *Conn) dump(s *Sample, each func()) error {
 			if err != nil {
 				return err
 			}
-			if h.sequence != c.sequence {
-				continue // of an earlier request that failed
-			}
 			if h.kind == netlink.Done {
 				return nil
 			}
@@ -207,6 +223,15 @@ func (c *Conn) dump(s *Sample, each func()) error {
 				return err
 			}
 			each()
+		}
+	}
+}
+
+// drain reads what is left of replies to a request that failed.
+func (c *Conn) drain() {
+	for {
+		if _, err := c.read(unix.MSG_DONTWAIT); err != nil && err != unix.ENOBUFS {
+			return
 		}
 	}
 }
@@ -308,8 +333,8 @@ func (c *Conn) write() error {
 }
 
 // read returns what the kernel sends next, valid until the next call.
-func (c *Conn) read() ([]byte, error) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(c.fd), uintptr(unsafe.Pointer(&c.replies[0])), dumpLength)
+func (c *Conn) read(flags uintptr) ([]byte, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&c.replies[0])), dumpLength, flags, 0, 0)
 	if errno != 0 {
 		return nil, errno
 	}

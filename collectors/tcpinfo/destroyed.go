@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -27,11 +29,12 @@ const (
 // a short one nothing at all. Its methods may be called at any time.
 type Destroyed struct {
 	netlink *netlink.Conn
+	raw     syscall.RawConn // the same
 	done    chan struct{}
 
 	mu    sync.Mutex
 	ended []Sample
-	lost  int64
+	lost  int64 // of those that were received
 }
 
 // DialDestroyed begins to receive. Of the sockets those are kept that wanted
@@ -60,7 +63,7 @@ func DialDestroyed(wanted func(*Sample) bool) (*Destroyed, error) {
 	}); err != nil {
 		return fail(err)
 	}
-	d := &Destroyed{netlink: n, done: make(chan struct{})}
+	d := &Destroyed{netlink: n, raw: raw, done: make(chan struct{})}
 	go func() {
 		defer close(d.done)
 		buffer := make([]byte, replyLength)
@@ -80,6 +83,9 @@ func DialDestroyed(wanted func(*Sample) bool) (*Destroyed, error) {
 }
 
 func (d *Destroyed) receive(b []byte, err error, now time.Time, wanted func(*Sample) bool) {
+	if err == unix.ENOBUFS { // the kernel had to leave some out, and has counted them
+		return
+	}
 	s := Sample{Time: now}
 	if err == nil {
 		var payload []byte
@@ -92,7 +98,7 @@ func (d *Destroyed) receive(b []byte, err error, now time.Time, wanted func(*Sam
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err != nil || len(d.ended) == keep { // ENOBUFS: the kernel had to leave some out, it does not say how many
+	if err != nil || len(d.ended) == keep {
 		d.lost++
 		return
 	}
@@ -109,12 +115,23 @@ func (d *Destroyed) Take() []Sample {
 	return ended
 }
 
-// Lost counts the times at which ended sockets could not be received: at least
-// as many are missing.
+// Lost counts the sockets whose end could not be received, of any connection in
+// this network namespace.
 func (d *Destroyed) Lost() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.lost
+	return d.lost + int64(d.drops())
+}
+
+// drops counts the messages for which the socket had no room.
+func (d *Destroyed) drops() uint32 {
+	var memory [unix.SK_MEMINFO_VARS]uint32
+	length := uint32(unsafe.Sizeof(memory))
+	d.raw.Control(func(fd uintptr) { // a socket that is open cannot refuse
+		unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+			uintptr(unsafe.Pointer(&memory)), uintptr(unsafe.Pointer(&length)), 0)
+	})
+	return memory[unix.SK_MEMINFO_DROPS]
 }
 
 // Close stops receiving.

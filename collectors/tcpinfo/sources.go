@@ -22,6 +22,9 @@ type Extension interface {
 	AddFields(cookie uint64, rows *sample.Rows) error
 	// Forget says that a socket has ended and its last row is written.
 	Forget(cookie uint64) error
+	// Sweep forgets sockets of whose end nothing was heard: those that were not
+	// alive at the sweep before and are not now.
+	Sweep(alive func(cookie uint64) bool) error
 	Close() error
 }
 
@@ -29,6 +32,7 @@ type nothing struct{}
 
 func (nothing) AddFields(uint64, *sample.Rows) error { return nil }
 func (nothing) Forget(uint64) error                  { return nil }
+func (nothing) Sweep(func(uint64) bool) error        { return nil }
 func (nothing) Close() error                         { return nil }
 
 // addAll writes all that is known of a socket to a row: of one that has ended
@@ -50,7 +54,8 @@ type Flow struct {
 }
 
 // Flows samples the sockets of flows known in advance. A flow that does not
-// exist yet, or no more, has no rows; its last row is that of its end.
+// exist yet, or no more, has no rows; its last row is that of its end. A socket
+// is known by its cookie: others may have had its tuple before.
 type Flows struct {
 	// Observe, if set, gets each sample of a flow, by the flow's number, before it
 	// becomes a row.
@@ -72,16 +77,11 @@ type Flows struct {
 type flow struct {
 	series sample.Series
 	tuple  Tuple
-	state  flowState
+	before uint64  // cookie of the socket that had the tuple before the flow; 0: there was none
+	cookie uint64  // of the flow's socket; 0: it was not seen yet
+	ended  bool    // with its last row written
+	unseen *Sample // end of a socket that was never sampled: the flow's, unless a later one is
 }
-
-type flowState uint8
-
-const (
-	unseen flowState = iota
-	seen
-	ended
-)
 
 // NewFlows opens the connections to the kernel.
 func NewFlows(flows []Flow) (*Flows, error) {
@@ -102,6 +102,24 @@ func NewFlows(flows []Flow) (*Flows, error) {
 	return f, nil
 }
 
+// IgnorePresent says that the flows are yet to begin: sockets that have their
+// tuples now are not theirs.
+func (f *Flows) IgnorePresent() error {
+	var tuples []Tuple
+	for _, flow := range f.flows {
+		tuples = append(tuples, flow.tuple)
+	}
+	var failure error
+	err := f.conn.GetAll(TCP, tuples, &f.socket, func(i int, err error) {
+		if err == nil {
+			f.flows[i].before = f.socket.Cookie
+		} else if !errors.Is(err, ErrNotFound) {
+			failure = err
+		}
+	})
+	return errors.Join(err, failure)
+}
+
 // Extend makes all rows have what the extension knows, and closes it in the end.
 func (f *Flows) Extend(e Extension) { f.more = e }
 
@@ -116,7 +134,7 @@ func (f *Flows) Sample(rows *sample.Rows) error {
 	f.rows, f.failure = rows, nil
 	f.asked, f.tuples = f.asked[:0], f.tuples[:0]
 	for i := range f.flows {
-		if f.flows[i].state != ended {
+		if !f.flows[i].ended {
 			f.asked, f.tuples = append(f.asked, i), append(f.tuples, f.flows[i].tuple)
 		}
 	}
@@ -126,8 +144,7 @@ func (f *Flows) Sample(rows *sample.Rows) error {
 	} else {
 		err = f.conn.Dump(Filter{}, &f.socket, f.dumped)
 	}
-	_, finishErr := f.Finish(rows)
-	return errors.Join(err, f.failure, finishErr)
+	return errors.Join(err, f.failure, f.takeEnds(rows))
 }
 
 func (f *Flows) got(i int, err error) {
@@ -146,13 +163,24 @@ func (f *Flows) dumped() {
 }
 
 func (f *Flows) write(i int) {
-	f.flows[i].state = seen
+	flow := &f.flows[i]
+	if f.socket.Cookie == flow.before {
+		return
+	}
+	var err error
+	if flow.cookie != f.socket.Cookie {
+		if flow.cookie != 0 { // its end was lost
+			err = f.more.Forget(flow.cookie)
+		}
+		flow.cookie = f.socket.Cookie
+	}
 	f.observe(i, &f.socket, false)
-	f.rows.Begin(f.flows[i].series)
-	if err := addAll(f.rows, &f.socket, f.more, false); err != nil && f.failure == nil {
+	f.rows.Begin(flow.series)
+	err = errors.Join(err, addAll(f.rows, &f.socket, f.more, false))
+	f.rows.End(f.socket.Time)
+	if err != nil && f.failure == nil {
 		f.failure = err
 	}
-	f.rows.End(f.socket.Time)
 }
 
 func (f *Flows) observe(i int, s *Sample, ended bool) {
@@ -161,23 +189,64 @@ func (f *Flows) observe(i int, s *Sample, ended bool) {
 	}
 }
 
-// Finish writes rows of flows that have ended and reports how many have been
-// sampled whose end is not known.
-func (f *Flows) Finish(rows *sample.Rows) (open int, err error) {
+// takeEnds writes rows of sampled sockets that have ended.
+func (f *Flows) takeEnds(rows *sample.Rows) error {
+	var failures []error
 	for _, s := range f.destroyed.Take() {
 		i := f.index[s.Tuple]
-		f.flows[i].state = ended
-		f.observe(i, &s, true)
-		rows.Begin(f.flows[i].series)
-		err = errors.Join(err, addAll(rows, &s, f.more, true))
-		rows.End(s.Time)
+		flow := &f.flows[i]
+		switch {
+		case s.Cookie == flow.before || flow.cookie != 0 && flow.cookie != s.Cookie: // it is not the flow's
+			failures = append(failures, f.more.Forget(s.Cookie))
+		case flow.cookie == 0:
+			if flow.unseen != nil {
+				failures = append(failures, f.more.Forget(flow.unseen.Cookie))
+			}
+			flow.unseen = &s
+		default:
+			failures = append(failures, f.writeEnd(rows, i, &s))
+		}
 	}
+	return errors.Join(failures...)
+}
+
+func (f *Flows) writeEnd(rows *sample.Rows, i int, s *Sample) error {
+	flow := &f.flows[i]
+	flow.ended = true
+	f.observe(i, s, true)
+	rows.Begin(flow.series)
+	err := addAll(rows, s, f.more, true)
+	rows.End(s.Time)
+	return err
+}
+
+// Finish is the last sample. It writes rows of sockets that have ended, also of
+// those that were too short to be sampled before.
+func (f *Flows) Finish(rows *sample.Rows) error {
+	failures := []error{f.takeEnds(rows)}
 	for i := range f.flows {
-		if f.flows[i].state == seen {
+		flow := &f.flows[i]
+		if s := flow.unseen; s != nil {
+			flow.unseen = nil
+			if flow.cookie == 0 {
+				flow.cookie = s.Cookie
+				failures = append(failures, f.writeEnd(rows, i, s))
+			} else { // another socket was the flow's
+				failures = append(failures, f.more.Forget(s.Cookie))
+			}
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// Open is how many flows have been sampled whose end is not known.
+func (f *Flows) Open() (open int) {
+	for i := range f.flows {
+		if f.flows[i].cookie != 0 && !f.flows[i].ended {
 			open++
 		}
 	}
-	return open, err
+	return open
 }
 
 // FinalsLost counts the times at which ends of sockets could not be received.
@@ -199,6 +268,8 @@ type Sockets struct {
 	slots     []slot
 	free      []int // numbers, the lowest last
 	round     uint64
+	lost      int64 // ends, when they were counted last
+	sweeps    int   // that are to come since then
 	rows      *sample.Rows
 	failure   error
 }
@@ -237,6 +308,42 @@ func (s *Sockets) Sample(rows *sample.Rows) error {
 	s.rows, s.failure = rows, nil
 	s.round++
 	err := s.conn.Dump(s.filter, &s.socket, s.dumped)
+	err = errors.Join(err, s.takeEnds())
+	for cookie, n := range s.numbers {
+		if s.slots[n].round+1 < s.round { // its end was lost
+			s.release(cookie)
+		}
+	}
+	if lost := s.destroyed.Lost(); lost != s.lost {
+		s.lost, s.sweeps = lost, 2
+	}
+	if s.sweeps > 0 && err == nil {
+		s.sweeps--
+		err = s.more.Sweep(s.alive)
+	}
+	return s.failed(err)
+}
+
+// alive tells of a socket whether the dump had it.
+func (s *Sockets) alive(cookie uint64) bool {
+	n, known := s.numbers[cookie]
+	return known && s.slots[n].round == s.round
+}
+
+// Finish is the last sample: it writes rows of sockets that have ended.
+func (s *Sockets) Finish(rows *sample.Rows) error {
+	s.rows, s.failure = rows, nil
+	return s.failed(s.takeEnds())
+}
+
+func (s *Sockets) failed(err error) error {
+	if err = errors.Join(err, s.failure); err != nil {
+		return fmt.Errorf("sampling TCP sockets: %w", err)
+	}
+	return nil
+}
+
+func (s *Sockets) takeEnds() (err error) {
 	for _, end := range s.destroyed.Take() {
 		if _, known := s.numbers[end.Cookie]; !known && s.filter.Cgroup != 0 {
 			err = errors.Join(err, s.more.Forget(end.Cookie))
@@ -245,15 +352,7 @@ func (s *Sockets) Sample(rows *sample.Rows) error {
 		s.write(&end, true)
 		s.release(end.Cookie)
 	}
-	for cookie, n := range s.numbers {
-		if s.slots[n].round+1 < s.round { // its end was lost
-			s.release(cookie)
-		}
-	}
-	if err = errors.Join(err, s.failure); err != nil {
-		return fmt.Errorf("sampling TCP sockets: %w", err)
-	}
-	return nil
+	return err
 }
 
 // FinalsLost counts the times at which ends of sockets could not be received.

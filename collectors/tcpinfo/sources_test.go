@@ -52,8 +52,7 @@ func flows(t testing.TB, tuples ...Tuple) *Flows {
 func finish(t testing.TB, f *Flows, rows *sample.Rows, want int, series string) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-		_, err := f.Finish(rows)
-		check(t, err)
+		check(t, f.Finish(rows))
 		if n := strings.Count(string(rows.Bytes()), final+"=true"); n >= want {
 			return
 		}
@@ -109,8 +108,8 @@ func TestShortSocketLeavesItsTotals(t *testing.T) {
 			if got := receiver[0]["bytes_received"]; got != "100000" && got != "100001" {
 				t.Errorf("receiver: bytes_received is %s", got)
 			}
-			if open, err := f.Finish(rows); open != 0 || err != nil || f.FinalsLost() != 0 {
-				t.Errorf("%d open, %d lost, %v", open, f.FinalsLost(), err)
+			if err := f.Finish(rows); f.Open() != 0 || err != nil || f.FinalsLost() != 0 {
+				t.Errorf("%d open, %d lost, %v", f.Open(), f.FinalsLost(), err)
 			}
 		})
 	}
@@ -395,12 +394,15 @@ func compare(t *testing.T, ss string, before, after map[string]string) {
 // TestDestroyedCountsWhatItLost: if nobody takes the ends of sockets, those
 // beyond the limit are counted.
 func TestDestroyedCountsWhatItLost(t *testing.T) {
-	d := &Destroyed{ended: make([]Sample, keep)}
+	d, err := DialDestroyed(func(*Sample) bool { return false })
+	check(t, err)
+	defer d.Close()
+	d.ended = make([]Sample, keep)
 	b := reply(t, 248)
 	message := append(make([]byte, headerLength), b...)
 	message[0], message[1] = byte(len(message)), byte(len(message)>>8)
 	d.receive(message, nil, time.Now(), func(*Sample) bool { return true })
-	d.receive(nil, unix.ENOBUFS, time.Now(), nil)
+	d.receive(message[:50], nil, time.Now(), nil)
 	d.receive(message, nil, time.Now(), func(*Sample) bool { return false })
 	if d.Lost() != 2 || len(d.Take()) != keep || len(d.Take()) != 0 {
 		t.Errorf("%d lost", d.Lost())

@@ -241,6 +241,7 @@ func (b *testbed) followed(flows []tcpinfo.Flow, happens func()) []*Connection {
 		check(b.t, sockets.Sample(rows))
 		check(b.t, traced.Sample(rows))
 	}
+	check(b.t, sockets.Finish(rows))
 	check(b.t, traced.Finish(rows))
 	if traced.Lost() > 0 {
 		b.t.Fatalf("%d records were lost", traced.Lost())
