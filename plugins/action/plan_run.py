@@ -12,6 +12,7 @@ from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, InventoryError, Plan, in_real_time, plan
 from dumbbell.rundir import RunDir
 
+_NONE = "name a scenario: -e scenario=scenarios/two_flow_fairness.yml"
 _OTHER = {
     True: "the hosts of this inventory live in virtual time (lab_machine: vtime): run playbooks/virtual.yml",
     False: "the hosts of this inventory do not live in virtual time: -i inventory/vtime has some that do",
@@ -19,8 +20,8 @@ _OTHER = {
 
 
 class ActionModule(ActionBase):
-    """Arguments: ``scenario``, ``results_dir``, ``profile``, ``point`` (an id; by default all),
-    ``virtual`` (whether it is to be run in virtual time).
+    """Arguments: ``scenario`` (a file; '' if the user named none), ``results_dir``, ``profile``, ``point``
+    (an id; by default all), ``virtual`` (whether it is to be run in virtual time).
 
     Returns what RunDir.facts says of the run and of each point. In check mode it only plans, makes no run
     directory, and returns only the points' plans.
@@ -39,6 +40,8 @@ class ActionModule(ActionBase):
             }
         )
         assert task_vars is not None
+        if not args["scenario"]:
+            raise AnsibleActionFail(_NONE)
         scenario = Path(args["scenario"])
         try:
             inventory = Inventory.of(task_vars["groups"], task_vars["hostvars"])

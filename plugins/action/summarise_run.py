@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.rundir import RunDir, read_json
+from dumbbell.rundir import RunDir
 
 
 class ActionModule(ActionBase):
@@ -18,13 +18,15 @@ class ActionModule(ActionBase):
         # Ansible loads this file into its own process, which is to stay small for as long as a run lasts.
         from dumbbell.report.index import render_index  # noqa: PLC0415
         from dumbbell.report.summary import render_summary  # noqa: PLC0415
-        from dumbbell.store.summary import summarise  # noqa: PLC0415
+        from dumbbell.store.summary import summarise, verdict_of  # noqa: PLC0415
 
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec({"run_dir": {"type": "path", "required": True}})
         run = RunDir.open(Path(args["run_dir"]))
         if run.sweeps:
-            summarise(run)
+            verdict = summarise(run)
             render_summary(run.dir)
+        else:
+            verdict = verdict_of(run.executions[0])
         render_index(run.dir.parent)
-        return result | {"changed": True, "verdict": read_json(run.dir / "verdict.json")}
+        return result | {"changed": True, "verdict": verdict}

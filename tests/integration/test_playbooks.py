@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from synthetic import inventory
 
+from dumbbell.plan import plan
+from dumbbell.rundir import RunDir
 from playbooks import REPOSITORY, ansible_playbook, unfolded
 
 PLAYBOOKS = sorted((REPOSITORY / "playbooks").glob("*.yml"))
@@ -89,11 +93,136 @@ def test_a_scenario_that_is_not_there(tmp_path: Path) -> None:
     assert not results.exists()
 
 
-def test_no_scenario_is_said_with_an_example() -> None:
-    code, said = playbook("playbooks/run.yml")
+def reason(said: str) -> str:
+    """What the first task that failed said, unfolded."""
+    return unfolded(said.partition("[ERROR]: Task failed: ")[2].partition("Origin: ")[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("playbooks/run.yml",), "name a scenario: -e scenario=scenarios/two_flow_fairness.yml"),
+        (("playbooks/check.yml",), "name a scenario: -e scenario=scenarios/two_flow_fairness.yml"),
+        (
+            ("-i", "inventory/vtime", "playbooks/virtual.yml"),
+            "name a scenario: -e scenario=scenarios/two_flow_fairness.yml",
+        ),
+        (
+            ("playbooks/kernel_build.yml", "-e", "kernel=none.yml"),
+            f"Action failed: {REPOSITORY}/none.yml is no file: name a recipe, "
+            "for example -e kernel=kernels/lab.yml",
+        ),
+        *(
+            (
+                (*arguments, "-e", "run=none"),
+                "none is no directory of a run: [Errno 2] No such file or directory: "
+                f"'{REPOSITORY}/none/plan.json'",
+            )
+            for arguments in (
+                ("playbooks/resume.yml",),
+                ("playbooks/collect.yml",),
+                ("playbooks/stop.yml",),
+                ("-i", "inventory/vtime", "playbooks/virtual.yml"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_said_in_one_sentence_before_anything_is_done(
+    arguments: tuple[str, ...], expected: str
+) -> None:
+    code, said = ansible_playbook(*arguments)
     assert code != 0
-    assert "name a scenario: -e scenario=scenarios/two_flow_fairness.yml" in said
-    assert "Traceback" not in said
+    assert reason(said) == expected
+    assert "changed=0 " in said
+
+
+def test_an_inventory_that_is_not_there_is_an_error() -> None:
+    for path in ("run", "stop", "restore"):
+        code, said = playbook("--inventory", "none", f"playbooks/{path}.yml")
+        assert code != 0
+        assert "PLAY [" not in said
+        assert "none" in said
+        assert "Traceback" not in said
+
+
+@pytest.fixture
+def off(tmp_path: Path) -> Path:
+    """The lab's inventory, with addresses and a port where nobody answers."""
+    inventory = tmp_path / "inventory/lab"
+    shutil.copytree(REPOSITORY / "inventory/lab", inventory)
+    hosts = inventory / "hosts.yml"
+    hosts.write_text(
+        hosts.read_text().replace(
+            "ansible_host: 198.18.0.", "ansible_port: 1\n          ansible_host: 127.0.0."
+        )
+    )
+    return inventory
+
+
+HOSTS = "sender1, sender2, receiver1, receiver2, router"
+
+
+def test_a_run_whose_hosts_are_off_names_them_and_can_be_resumed(off: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    code, said = ansible_playbook(
+        *("-i", off, "playbooks/run.yml", "-e", f"results_dir={results}"),
+        *("-e", "scenario=scenarios/two_flow_fairness.yml"),
+    )
+    assert code != 0
+    (run,) = results.glob("*_two_flow_fairness")
+    sentence = (
+        f"{HOSTS} do not answer by SSH: boot the lab with `make lab`. "
+        f"Then: ansible-playbook playbooks/resume.yml -e run={run}"
+    )
+    assert sentence in unfolded(said)
+    assert "PLAY [Results]" not in said
+
+    code, said = ansible_playbook("-i", off, "playbooks/resume.yml", "-e", f"run={run}")
+    assert code != 0
+    assert sentence in unfolded(said)
+
+
+def test_a_run_that_was_not_begun_has_a_verdict(tmp_path: Path) -> None:
+    scenario = REPOSITORY / "scenarios/two_flow_fairness.yml"
+    run = RunDir.create(plan(scenario, inventory()), scenario, tmp_path / "results").dir
+    code, said = playbook("playbooks/collect.yml", "-e", f"run={run}")
+    assert code != 0
+    assert "aborted: not run: the run ended before" in said
+    assert f"ansible-playbook playbooks/resume.yml -e run={run}" in said
+    assert "Report:" not in said
+
+
+def test_stop_fails_and_names_the_hosts_that_it_did_not_reach(off: Path, tmp_path: Path) -> None:
+    scenario = REPOSITORY / "scenarios/two_flow_fairness.yml"
+    run = RunDir.create(plan(scenario, inventory()), scenario, tmp_path / "results").dir
+    code, said = ansible_playbook("-i", off, "playbooks/stop.yml", "-e", f"run={run}")
+    assert code != 0
+    assert f"{HOSTS} do not answer by SSH: boot the lab" in unfolded(said)
+
+
+def test_provisioning_changes_nothing_while_a_host_is_off(off: Path) -> None:
+    variables = off / "group_vars/testbed.yml"
+    variables.write_text(variables.read_text().replace("kernel_boot_method: lab", "kernel_boot_method: grub"))
+    code, said = ansible_playbook("-i", off, "playbooks/provision.yml")
+    assert code != 0
+    assert (
+        f"{HOSTS}, archive do not answer by SSH: check that they are on, and what the inventory"
+        in unfolded(said)
+    )
+    assert "PLAY [Kernels" not in said
+
+
+def test_fidelity_writes_no_table_when_nothing_was_measured(off: Path) -> None:
+    tables = [REPOSITORY / "docs/fidelity.md", REPOSITORY / "bench/fidelity.json"]
+    before = [table.read_bytes() for table in tables]
+    try:
+        code, said = ansible_playbook("-i", off, "playbooks/fidelity.yml")
+        assert [table.read_bytes() for table in tables] == before
+    finally:
+        for table, content in zip(tables, before, strict=True):
+            table.write_bytes(content)
+    assert code != 0
+    assert "sender1, receiver1, router do not answer by SSH" in unfolded(said)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def summarise(run: RunDir) -> dict[str, Any]:
     The table has a row for each flow of each measurement, with the point's levels (``level_NAME``), its
     repetition, and its verdict.
     """
-    results = [(execution, _verdict(execution)) for execution in run.executions]
+    results = [(execution, verdict_of(execution)) for execution in run.executions]
     verdict = {
         "state": min((result["state"] for _, result in results), key=ORDER.index),
         "reasons": [
@@ -47,7 +47,8 @@ def summarise(run: RunDir) -> dict[str, Any]:
     return verdict
 
 
-def _verdict(execution: Execution) -> dict[str, Any]:
+def verdict_of(execution: Execution) -> dict[str, Any]:
+    """Verdict of a point; `aborted` for one that the run did not get to."""
     missing = {"state": "aborted", "reasons": ["not run: the run ended before"]}
     return read_json(execution.dir / "verdict.json") or missing
 
