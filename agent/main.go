@@ -20,6 +20,7 @@ import (
 var version = "unknown" // set by the linker: -X main.version=...
 
 const usage = `usage: dumbbell-agent run DIR [LOCK]  execute DIR/plan.json once DIR/start.json appears; LOCK is the host's lock
+       dumbbell-agent finish DIR      restore the path, and say how it ended, in place of an agent that was killed
        dumbbell-agent lock            take this host for a run (--help tells the options)
        dumbbell-agent unlock          give it back
        dumbbell-agent pack DIR TO     compress the spools in directories of DIR, a run that InfluxDB has, and move it into TO
@@ -40,6 +41,8 @@ func main() {
 		os.Exit(mainRun(ctx, args[1], ""))
 	case len(args) == 3 && args[0] == "run":
 		os.Exit(mainRun(ctx, args[1], args[2]))
+	case len(args) == 2 && args[0] == "finish":
+		os.Exit(mainFinish(args[1]))
 	case len(args) >= 1 && args[0] == "lock":
 		os.Exit(mainLock(args[1:]))
 	case len(args) >= 1 && args[0] == "unlock":
@@ -78,6 +81,14 @@ func mainRun(ctx context.Context, dir, lock string) int {
 		return 3
 	}
 	return 1
+}
+
+func mainFinish(dir string) int {
+	if err := Finish(dir, version); err != nil {
+		fmt.Fprintf(os.Stderr, "dumbbell-agent finish: %v\n", err)
+		return 1
+	}
+	return 0
 }
 
 func mainPack(dir, to string) int {

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -74,23 +79,43 @@ func (r *run) runPath(ctx context.Context, a Action, samples *sampler) error {
 	return errors.Join(err, samples.readBack())
 }
 
-// restorePath undoes what the phase changed in the path, also if it was
-// aborted.
-func (r *run) restorePath() error {
+// undoFile has the commands that undo what a phase changes in the path. It is
+// there from before the first change until the path is as it was.
+const undoFile = "path-undo.tc"
+
+// prepareUndo writes the commands that undo all changes.
+func (r *run) prepareUndo() error {
 	restore := r.plan.Own().Restore
 	if len(restore) == 0 {
 		return nil
 	}
+	if err := os.WriteFile(filepath.Join(r.dir, undoFile), []byte(batch(restore)), 0o644); err != nil {
+		return fmt.Errorf("preparing to restore the path: %w", err)
+	}
+	return nil
+}
+
+// restorePath undoes what the phase changed in the path, also if it was
+// aborted, and also in place of an agent that was killed.
+func (r *run) restorePath() error {
+	path := filepath.Join(r.dir, undoFile)
+	undo, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("restoring the path: %w", err)
+	}
+	defer undo.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
-	p, err := r.newProcess(ctx, Action{Kind: "path", Name: "restore", Commands: restore})
+	tc := exec.CommandContext(ctx, "tc", "-force", "-batch", "-") // the other direction, too, when one fails
+	tc.Stdin = undo
+	said, err := tc.CombinedOutput()
 	if err != nil {
-		return err
-	}
-	defer p.close()
-	p.cmd.Stdin = strings.NewReader(batch(restore))
-	if err = p.start(); err == nil {
-		err = p.wait()
+		err = fmt.Errorf("restoring the path: %w: %s", err, bytes.TrimSpace(said))
+	} else {
+		err = os.Remove(path)
 	}
 	r.journal.Event("path_restored", "", Attributes{"ok": err == nil})
 	return err

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -97,7 +102,28 @@ func emptyPlan() *Plan {
 	}
 }
 
-// TestKilled kills an agent and starts it again, as systemd does.
+// finish runs what systemd does after the agent, by the agent's unit, and
+// returns what it said.
+func (a *agent) finish(how string, by ...string) error {
+	a.t.Helper()
+	unit, err := os.ReadFile("../roles/agent/templates/agent.service.j2")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^ExecStopPost=/usr/local/bin/dumbbell-agent (\w+) /var/lib/dumbbell/runs/%I$`).FindSubmatch(unit)
+	if command == nil {
+		a.t.Fatal("the unit does nothing after the agent")
+	}
+	args := append(by, os.Args[0], string(command[1]), a.dir)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "DUMBBELL_TEST_AS_AGENT=1", "EXIT_CODE="+how)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// TestKilled kills an agent, and does what systemd does then.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	plan := emptyPlan()
@@ -123,8 +149,13 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	again := launchAgent(t, a.dir)
-	again.end("failed", 1, "the agent was killed while it was running")
+	if err := a.finish("killed"); err != nil {
+		t.Fatal(err)
+	}
+	const reason = "the agent was killed while it was running"
+	if s, e := a.status(), a.one("failed"); s.State != "failed" || s.Reason != reason || e.Reason != reason {
+		t.Errorf("status %+v, event %+v", s, e)
+	}
 	if _, err := os.Stat(atouToken(a.dir)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the token is still there: %v", err)
 	}
@@ -233,29 +264,205 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// TestPathIsRestoredAfterAbort ends the agent between a change and its end.
-func TestPathIsRestoredAfterAbort(t *testing.T) {
-	t.Parallel()
+// A changedPath is an agent in a network of its own, in which it changes a
+// queue that it is to restore at the end.
+type changedPath struct {
+	*agent
+	in []string // runs a command in that network
+}
+
+func changePath(t *testing.T, duration time.Duration, prepare func(dir string) (by []string)) changedPath {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
+	network := exec.Command("unshare", "--net", "sh", "-c", "echo; exec sleep 120")
+	begun, err := network.StdoutPipe()
+	if err == nil {
+		err = network.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		network.Process.Kill()
+		network.Wait()
+	})
+	if _, err := begun.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	plan := emptyPlan()
-	plan.Duration = time.Minute
 	own := plan.Own()
 	own.Actions = []Action{{At: 0, Kind: "path", Name: "slow", Commands: [][]string{{"qdisc", "replace", "dev", "lo", "root", "pfifo", "limit", "10"}}}}
 	own.Restore = [][]string{{"qdisc", "del", "dev", "lo", "root"}}
+	plan.Duration = duration
 	plan.Hosts["here"] = own
 	dir := t.TempDir()
 	writePlan(t, dir, plan)
-	a := launchAgent(t, dir, "unshare", "--net")
-	a.start(4 * time.Second)
-	a.await("the change", func() bool { return len(a.events("path_changed")) == 1 })
-	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	in := []string{"nsenter", "--net=/proc/" + strconv.Itoa(network.Process.Pid) + "/ns/net"}
+	by := slices.Clip(in)
+	if prepare != nil {
+		by = append(by, prepare(dir)...)
+	}
+	return changedPath{launchAgent(t, dir, by...), in}
+}
+
+func (c changedPath) awaitChange() {
+	c.t.Helper()
+	c.await("the change", func() bool { return len(c.events("path_changed")) == 1 })
+	if q := c.queue(); !strings.Contains(q, "pfifo") {
+		c.t.Fatalf("the change is not to be seen: %s", q)
+	}
+}
+
+// queue is what the kernel says of the queue.
+func (c changedPath) queue() string {
+	c.t.Helper()
+	out, err := exec.Command(c.in[0], append(c.in[1:], "tc", "qdisc", "show", "dev", "lo")...).CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// TestPathIsRestoredAfterAbort ends the agent between a change and its end.
+// What follows by the unit changes nothing then.
+func TestPathIsRestoredAfterAbort(t *testing.T) {
+	t.Parallel()
+	c := changePath(t, time.Minute, nil)
+	c.start(4 * time.Second)
+	c.awaitChange()
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	a.end("aborted", 3, "signal")
-	if e := a.one("path_restored"); !e.OK {
+	c.end("aborted", 3, "signal")
+	if e := c.one("path_restored"); !e.OK {
 		t.Errorf("%+v", e)
+	}
+	if q := c.queue(); strings.Contains(q, "pfifo") {
+		t.Errorf("the queue is still %s", q)
+	}
+	before := c.files()
+	if err := c.finish("exited", c.in...); err != nil {
+		t.Error(err)
+	}
+	if after := c.files(); after != before {
+		t.Errorf("files were\n%s\nand are\n%s", before, after)
+	}
+}
+
+// files are the names and times of all files.
+func (a *agent) files() string {
+	a.t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(a.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		fmt.Fprintln(&all, path, info.Size(), info.ModTime())
+		return err
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return all.String()
+}
+
+// TestPathIsRestoredAfterKill kills the agent between a change and its end, and
+// does what systemd does then, which may do it again.
+func TestPathIsRestoredAfterKill(t *testing.T) {
+	t.Parallel()
+	c := changePath(t, time.Minute, nil)
+	c.start(4 * time.Second)
+	c.awaitChange()
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-c.exited
+	for range 2 {
+		if err := c.finish("killed", c.in...); err != nil {
+			t.Fatal(err)
+		}
+		if q := c.queue(); strings.Contains(q, "pfifo") {
+			t.Errorf("the queue is still %s", q)
+		}
+		if e := c.one("path_restored"); !e.OK {
+			t.Errorf("%+v", e)
+		}
+		if s := c.status(); s.State != "failed" || s.Reason != "the agent was killed while it was running" {
+			t.Errorf("status %+v", s)
+		}
+	}
+}
+
+// TestPathIsRestoredAfterHang lets an agent hang that waits for its disk.
+func TestPathIsRestoredAfterHang(t *testing.T) {
+	t.Parallel()
+	c := changePath(t, time.Second, func(dir string) []string {
+		return []string{"env", "DUMBBELL_TEST_HANG_TIMEOUT=1s", "strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null",
+			"-P", filepath.Join(dir, "spool.lp"), "-e", "trace=write", "-e", "inject=write:delay_enter=20s"}
+	})
+	c.start(4 * time.Second)
+	c.awaitChange()
+	<-c.exited
+	const reason = "it hung, and was ended 11s after the end of the phase"
+	if s, code := c.status(), c.cmd.ProcessState.ExitCode(); s.State != "failed" || s.Reason != reason || code != 1 {
+		t.Errorf("status %+v and exit code %d", s, code)
+	}
+	if err := c.finish("exited", c.in...); err != nil {
+		t.Fatal(err)
+	}
+	if q := c.queue(); strings.Contains(q, "pfifo") {
+		t.Errorf("the queue is still %s", q)
+	}
+	if s := c.status(); s.State != "failed" || s.Reason != reason {
+		t.Errorf("status %+v", s)
+	}
+}
+
+// TestHangThatCannotBeTold: the agent hangs at an event, a pipe that nobody
+// reads, and ends without a status.
+func TestHangThatCannotBeTold(t *testing.T) {
+	t.Parallel()
+	var pipe *os.File
+	c := changePath(t, 2*time.Second, func(dir string) []string {
+		path := filepath.Join(dir, "events.jsonl")
+		err := unix.Mkfifo(path, 0o644)
+		if err == nil {
+			pipe, err = os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []string{"env", "DUMBBELL_TEST_HANG_TIMEOUT=1s"}
+	})
+	defer pipe.Close()
+	c.start(4 * time.Second)
+	for lines := bufio.NewScanner(pipe); !strings.Contains(lines.Text(), "path_changed"); {
+		if !lines.Scan() {
+			t.Fatal(lines.Err())
+		}
+	}
+	if err := pipe.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pipe.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("filling the pipe: %v", err)
+	}
+	<-c.exited
+	if s, code := c.status(), c.cmd.ProcessState.ExitCode(); s.State != "running" || code != 1 {
+		t.Errorf("status %+v and exit code %d", s, code)
+	}
+	go io.Copy(io.Discard, pipe)
+	if err := c.finish("exited", append(c.in, "env", "EXIT_STATUS=1")...); err != nil {
+		t.Fatal(err)
+	}
+	if q := c.queue(); strings.Contains(q, "pfifo") {
+		t.Errorf("the queue is still %s", q)
+	}
+	if s := c.status(); s.State != "failed" || !strings.HasPrefix(s.Reason, "the agent ended with status 1 while it was running") {
+		t.Errorf("status %+v", s)
 	}
 }
 

@@ -33,10 +33,10 @@ const (
 	// gracePeriod is how long processes may run after the end of the phase, to
 	// drain queues and to write their reports.
 	gracePeriod = 10 * time.Second
-
-	// hangTimeout is how much longer the agent itself may take.
-	hangTimeout = 30 * time.Second
 )
+
+// hangTimeout is how much longer the agent itself may take. Only tests change it.
+var hangTimeout = 30 * time.Second
 
 // A run is one execution of a plan in its run directory.
 type run struct {
@@ -54,23 +54,11 @@ type run struct {
 // Run executes the plan in a run directory and returns the final state. The
 // error says why that is not "done".
 func Run(ctx context.Context, dir, lock, version string) (state string, err error) {
-	before := readStatus(dir)
-	clock, err := sample.NewClock()
+	r, err := openRun(dir, lock, version)
 	if err != nil {
 		return "failed", err
 	}
-	journal, err := OpenJournal(dir, version, clock)
-	if err != nil {
-		return "failed", err
-	}
-	r := &run{dir: dir, lock: lock, clock: clock, journal: journal}
-	if before.alive() {
-		err = fmt.Errorf("the agent was killed while it was %s", before.State)
-		err = errors.Join(err, r.mendSpool())
-		os.Remove(atouToken(dir)) // whatever its plan was: this run does not go on
-	} else {
-		err = r.execute(ctx)
-	}
+	err = r.execute(ctx)
 	switch {
 	case ctx.Err() != nil:
 		state, err = "aborted", errors.Join(errors.New("ended by a signal"), err)
@@ -82,6 +70,48 @@ func Run(ctx context.Context, dir, lock, version string) (state string, err erro
 		state = "done"
 	}
 	return r.end(state, err)
+}
+
+func openRun(dir, lock, version string) (*run, error) {
+	clock, err := sample.NewClock()
+	if err != nil {
+		return nil, err
+	}
+	journal, err := OpenJournal(dir, version, clock)
+	if err != nil {
+		return nil, err
+	}
+	return &run{dir: dir, lock: lock, clock: clock, journal: journal}, nil
+}
+
+// Finish does what an agent has left undone that was killed, or hung: the path
+// is restored, the spool is readable, and the status says how it ended, as
+// systemd tells. It does nothing after an agent that has ended in order.
+func Finish(dir, version string) error {
+	status := readStatus(dir)
+	_, err := os.Stat(filepath.Join(dir, undoFile))
+	if changed := err == nil; !changed && !status.alive() {
+		return nil
+	}
+	r, err := openRun(dir, "", version)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(r.restorePath(), r.mendSpool())
+	os.Remove(atouToken(dir)) // whatever its plan was: this run does not go on
+	if !status.alive() {
+		return errors.Join(err, r.journal.Close(), syncAll(dir))
+	}
+	how := "was killed"
+	if os.Getenv("EXIT_CODE") == "exited" {
+		how = "ended with status " + os.Getenv("EXIT_STATUS")
+	}
+	r.journal.status.Iperf3 = status.Iperf3
+	_, reason := r.end("failed", errors.Join(fmt.Errorf("the agent %s while it was %s", how, status.State), err))
+	if readStatus(dir).alive() {
+		err = reason
+	}
+	return err
 }
 
 // end leaves the run in its final state, once all that it has left is on disk.
@@ -194,13 +224,18 @@ func (r *run) execute(ctx context.Context) (err error) {
 			r.journal.Event("flow_planned", f.Name, Attributes{"planned_unix_ns": t0 + int64(f.Start)})
 		}
 	}
-	// Whatever hangs, the phase ends: systemd then ends what the agent has started.
+	// Whatever hangs, the phase ends: systemd then ends what the agent has
+	// started, and lets another finish (Finish).
 	hung := time.AfterFunc(time.Until(r.t0.Add(r.plan.Duration+gracePeriod+hangTimeout)), func() {
+		time.AfterFunc(killDelay, func() { os.Exit(1) }) // even if it cannot say so
 		r.journal.State("failed", fmt.Sprintf("it hung, and was ended %v after the end of the phase", gracePeriod+hangTimeout))
 		r.forgetToken()
 		os.Exit(1)
 	})
 	defer hung.Stop()
+	if err := r.prepareUndo(); err != nil {
+		return err
+	}
 	return r.perform(ctx, samples, ends, rows)
 }
 

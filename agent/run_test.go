@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 		if n, err := strconv.ParseInt(os.Getenv("DUMBBELL_TEST_SEGMENT_BYTES"), 10, 64); err == nil {
 			spool.SegmentBytes = n
 		}
+		if d, err := time.ParseDuration(os.Getenv("DUMBBELL_TEST_HANG_TIMEOUT")); err == nil {
+			hangTimeout = d
+		}
 		main()
 		return
 	}
