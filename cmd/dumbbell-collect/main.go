@@ -150,7 +150,8 @@ func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGPIPE)
 	defer stop()
-	pace, err := sample.NewPace(ctx, time.Now(), o.interval, o.duration)
+	start := time.Now()
+	pace, err := sample.NewPace(ctx, start, o.interval, o.duration)
 	if err != nil {
 		return err
 	}
@@ -168,18 +169,31 @@ func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
 		}
 		return err
 	}
-	for pace.Next() {
-		if err := out.Add(tick); err != nil && failure == nil {
+	take := func(add func(*sample.Rows) error) error {
+		if err := out.Add(add); err != nil && failure == nil {
 			failure = err
 			fmt.Fprintln(stderr, "dumbbell-collect:", err)
 		}
-		if err := out.FlushDue(o.interval); err != nil {
+		return out.FlushDue(o.interval)
+	}
+	for pace.Next() {
+		if err := take(tick); err != nil {
 			return err
 		}
+	}
+	// The last interval ends with the duration, or with the signal.
+	sample.SleepUntil(ctx, start.Add(o.duration))
+	if err := errors.Join(take(tick), take(sources.Finish)); err != nil {
+		return err
 	}
 	r := pace.Report()
 	fmt.Fprintf(stderr, "%d of %d samples taken, %d missed, every %v, at most %v late\n",
 		r.Sampled, r.Ticks, r.Missed(), r.AchievedInterval, r.LateMax.Round(time.Microsecond))
+	for _, s := range sources {
+		if s, ok := s.(interface{ FinalsLost() int64 }); ok && s.FinalsLost() > 0 {
+			fmt.Fprintf(stderr, "the ends of %d sockets of this host could not be received\n", s.FinalsLost())
+		}
+	}
 	return failure
 }
 

@@ -8,12 +8,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"dumbbell/collectors/ebpf"
 	"dumbbell/collectors/spool"
+	"dumbbell/collectors/tcpinfo"
+	"dumbbell/collectors/trace"
 )
 
 // connection returns both ends of a connection as --tuple wants it, and its
@@ -75,6 +79,104 @@ func TestLines(t *testing.T) {
 			}
 			if !strings.Contains(report.String(), "of 5 samples taken") {
 				t.Errorf("report %q", report.String())
+			}
+		})
+	}
+}
+
+// lines tells, once, when a row has come.
+type lines struct {
+	bytes.Buffer
+	first chan struct{}
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	if l.Len() == 0 && len(b) > 0 {
+		close(l.first)
+	}
+	return l.Buffer.Write(b)
+}
+
+// TestLastInterval: what happens after the last sample is told too, whether the
+// time is over or a signal has come.
+func TestLastInterval(t *testing.T) {
+	for name, args := range map[string][]string{
+		"time":           {"tcp", "--interval", "2s", "--duration", "1s"},
+		"signal":         {"tcp", "--interval", "1h"},
+		"ports":          {"tcp", "--interval", "1h"},
+		"eBPF":           {"ebpf", "--interval", "1h"},
+		"trace, signal":  {"trace", "--interval", "1h"},
+		"counters":       {"snmp", "--interval", "1h"},
+		"counters, time": {"snmp", "--interval", "2s", "--duration", "1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			client, err := net.Dial("tcp4", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			server, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case name == "ports":
+				args = append(args, "--port", fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
+			case args[0] != "snmp":
+				args = append(args, "--tuple", client.LocalAddr().String()+","+client.RemoteAddr().String())
+			}
+			out, began := &lines{first: make(chan struct{})}, time.Now()
+			done := make(chan error)
+			go func() { done <- run(args, out, io.Discard) }()
+			select {
+			case <-out.first:
+			case err := <-done:
+				if errors.Is(err, ebpf.ErrUnavailable) || errors.Is(err, trace.ErrUnavailable) {
+					t.Skip(err)
+				}
+				t.Fatal("it ended without a row: ", err)
+			}
+			if _, err := client.Write(make([]byte, 54321)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(server, make([]byte, 54321)); err != nil {
+				t.Fatal(err)
+			}
+			local := client.LocalAddr().(*net.TCPAddr).AddrPort()
+			ends, err := tcpinfo.DialDestroyed(func(s *tcpinfo.Sample) bool { return s.Tuple.Local == local || s.Tuple.Remote == local })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ends.Close()
+			client.Close()
+			server.Close()
+			for told := 0; told < 2; told += len(ends.Take()) { // the kernel does so a little later
+				time.Sleep(time.Millisecond)
+			}
+			if !slices.Contains(args, "--duration") {
+				if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if slices.Contains(args, "--duration") && time.Since(began) < time.Second {
+				t.Errorf("it ended after %v", time.Since(began))
+			}
+			want := map[string][]string{
+				"tcp": {"bytes_sent=54321i,", "final=true"}, "ebpf": {"bytes_sent=54321i,", "segs_seen=", "final=true"},
+				"trace": {"tcp_probe,", "snd_una="}, "snmp": {"TcpActiveOpens total=", "TcpOutSegs total=", "delta="},
+			}
+			for _, text := range want[args[0]] {
+				if !strings.Contains(out.String(), text) {
+					t.Errorf("no %q in %.3000s", text, out.String())
+				}
 			}
 		})
 	}

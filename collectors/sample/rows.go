@@ -166,6 +166,12 @@ type Source interface {
 	Close() error
 }
 
+// A Finisher is a source that holds back what it is not sure of yet.
+type Finisher interface {
+	// Finish is the last sample: it leaves nothing for a next one.
+	Finish(*Rows) error
+}
+
 // Sources are sampled together.
 type Sources []Source
 
@@ -178,6 +184,17 @@ func (all Sources) Sample(rows *Rows) error {
 		}
 	}
 	return failure
+}
+
+// Finish finishes those that hold something back.
+func (all Sources) Finish(rows *Rows) error {
+	var failures []error
+	for _, s := range all {
+		if f, ok := s.(Finisher); ok {
+			failures = append(failures, f.Finish(rows))
+		}
+	}
+	return errors.Join(failures...)
 }
 
 // Close closes all.

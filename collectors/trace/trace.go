@@ -206,7 +206,7 @@ func (s *Source) sample(rows *sample.Rows, settle time.Duration) error {
 		}
 	}
 	s.sampled = now
-	if now.Sub(s.reported) >= statusInterval {
+	if settle == 0 || now.Sub(s.reported) >= statusInterval {
 		s.reported = now
 		rows.Begin(s.status)
 		rows.Int("records", s.seen)
