@@ -255,6 +255,8 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, rows: It
             first = {"planned_unix_ns": start, "error_ns": 20_000, "flow": flow.name}
             events.append({"unix_ns": start + 20_000, "event": "flow_first_data"} | first)
         if host == flow.src_host and flow.kind == "iperf3_tcp":
+            report = {"start": {}, "end": {"sum_sent": {"seconds": flow.duration_ns / 1e9 + 0.002}}}
+            (folder / f"iperf3-{flow.name}-client.json").write_text(json.dumps(report))
             late = {"planned_unix_ns": start, "error_ns": 1_730_000 + flow.client_port * 7 % 900_000}
             events += [
                 {"unix_ns": start + 40_000, "event": "flow_released", "flow": flow.name}
@@ -368,8 +370,9 @@ def _write_datagrams(folder: Path, planned: Point, flow: Flow, host: str, t0: in
     through = planned.path.rate_bps(flow.direction) * flow.duration_ns / 1e9 / PACKET_BITS
     packets = round(min(sent_packets, through))
     times = {"first_unix_ns": t0 + flow.start_ns + delay, "last_unix_ns": t0 + flow.end_ns + delay}
-    sent = {"asked_bps": flow.rate_bps, "sent_bps": flow.rate_bps}
-    got = {"received_packets": packets, "lost_packets": round(sent_packets) - packets}
+    sent = {"sent_bps": sent_bits(flow, flow.end_ns) * 1e9 / flow.duration_ns}
+    got = {"received_packets": packets, "lost_packets": round(sent_packets) - packets, "end_seen": True}
+    got |= {"foreign_packets": 0}
     got |= {"delay_min_ns": delay + CLOCK_OFFSET_NS, "delay_p50_ns": delay + CLOCK_OFFSET_NS}
     result = times | (sent if side == "sender" else got)
     (folder / f"udp-{flow.name}-{side}.json").write_text(json.dumps(result))

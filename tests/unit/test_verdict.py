@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,18 @@ def state(host: str, change: Callable[[Any], None]) -> Callable[[Path], None]:
 
 def events(host: str, kind: str, **changed: Any) -> Callable[[Path], None]:
     return lambda run_dir: edit_events(run_dir / "raw" / host / "measurement/events.jsonl", kind, **changed)
+
+
+def said(host: str, kind: str, **attributes: Any) -> Callable[[Path], None]:
+    """The agent of a host tells of one thing more, before the flows begin."""
+
+    def change(run_dir: Path) -> None:
+        with (run_dir / "raw" / host / "measurement/events.jsonl").open("a") as file:
+            file.write(
+                json.dumps({"unix_ns": T0_UNIX_NS["measurement"] - 1, "event": kind} | attributes) + "\n"
+            )
+
+    return change
 
 
 def together(*changes: Callable[[Path], None]) -> Callable[[Path], None]:
@@ -214,8 +226,8 @@ def option(**options: Any) -> Callable[[Path], None]:
     def change(run_dir: Path) -> None:
         flow1(**options)(run_dir)
         sizes = {"sock_bufsize": 65_536, "sndbuf_actual": 131_072, "rcvbuf_actual": 131_072}
-        report = {"start": {"tcp_mss": 1448, **sizes, "test_start": {"tos": 46 << 2}}}
-        (run_dir / "raw/sender1/measurement/iperf3-flow1-client.json").write_text(json.dumps(report))
+        start = {"tcp_mss": 1448, **sizes, "test_start": {"tos": 46 << 2}}
+        edit(run_dir / CLIENT, lambda report: report.update(start=start))
 
     return change
 
@@ -230,14 +242,70 @@ def without_netem(phase: str) -> Callable[[Path], None]:
     return lambda run_dir: edit_rows(run_dir, "router", phase, lambda row: row * ("kind=netem" not in row))
 
 
-def paced(found_Bps: int, asked_bps: int) -> Callable[[Path], None]:
-    """Pacing asked of flow1, and a rate that the kernel reports for it."""
+def paced(found_Bps: int | None, asked_bps: int) -> Callable[[Path], None]:
+    """Pacing asked of flow1, and the limit that the kernel reports for its socket, if it has one."""
+    limit = "" if found_Bps is None else f"max_pacing_rate_Bps={found_Bps}i,"
 
     def change(run_dir: Path) -> None:
         flow1(pacing_bps=asked_bps)(run_dir)
-        edit_spool(run_dir, "sender1", "pacing_rate_Bps", lambda _: found_Bps)
+        edit_rows(
+            run_dir,
+            "sender1",
+            "measurement",
+            lambda row: row.replace(",congestion_control=", f",{limit}congestion_control="),
+        )
 
     return change
+
+
+DATAGRAMS = "raw/receiver2/measurement/udp-flow2-receiver.json"
+CLIENT = "raw/sender1/measurement/iperf3-flow1-client.json"
+
+
+def udp_flow(sent_bps: float, **options: Any) -> Callable[[Path], None]:
+    """The second flow is one of datagrams, 2 Mbit/s but for its options, whose sender tells of a rate."""
+
+    def change(run_dir: Path) -> None:
+        kind = {"kind": "udp", "congestion_control": None, "rate_bps": 2_000_000, "payload_bytes": 1000}
+        edit(
+            run_dir / "plan.json",
+            lambda plan: plan["points"][0]["phases"][1]["flows"][1].update(kind | options),
+        )
+        expectation("goodput", flows=["flow1"], min=1.0)(run_dir)
+        sent = {"asked_bps": sent_bps, "sent_bps": sent_bps}
+        (run_dir / "raw/sender2/measurement/udp-flow2-sender.json").write_text(json.dumps(sent))
+        got = {"received_packets": 6_250, "lost_packets": 0, "end_seen": True, "foreign_packets": 0}
+        (run_dir / DATAGRAMS).write_text(json.dumps(got))
+
+    return change
+
+
+def iperf3_udp(report: Mapping[str, Any], **options: Any) -> Callable[[Path], None]:
+    """The second flow is iperf3's of 4 Mbit/s in two streams, whose client left a report."""
+
+    def change(run_dir: Path) -> None:
+        udp_flow(0, kind="iperf3_udp", rate_bps=4_000_000, streams=2, **options)(run_dir)
+        (run_dir / "raw/sender2/measurement/iperf3-flow2-client.json").write_text(json.dumps(report))
+
+    return change
+
+
+IPERF3_UDP: dict[str, Any] = {
+    "start": {"sndbuf_actual": 131_072, "rcvbuf_actual": 131_072, "test_start": {"tos": 184}},
+    "intervals": [{"sum": {"bytes": 500_000}}] * 25,
+    "end": {"sum_sent": {"seconds": 25.0001}},
+}
+
+
+def gap(host: str, flow: str, since_s: float, until_s: float) -> Callable[[Path], None]:
+    """One end of a flow was not sampled for a time."""
+    start, end = (T0_UNIX_NS["measurement"] + round(1e9 * at) for at in (since_s, until_s))
+
+    def left(row: str) -> str:
+        out = row.startswith(f"tcp_info,flow={flow},") and start <= int(row.rsplit(maxsplit=1)[-1]) < end
+        return "" if out else row
+
+    return lambda run_dir: edit_rows(run_dir, host, "measurement", left)
 
 
 INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -413,10 +481,80 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
     "the MSS differs": (option(mss_bytes=1400), "flow1: MSS: asked 1"),
     "the socket's buffer was capped": (option(socket_buffer_bytes=10**6), "flow1: send buffer: asked 2"),
     "the DSCP differs": (option(dscp=34), "flow1: DSCP: asked 34, found 46"),
-    "iperf3 left no report": (flow1(mss_bytes=1400), "flow1: MSS not known: iperf3 left no report"),
-    "the kernel paces faster than asked": (
-        paced(100_000_001, asked_bps=800_000_000),
-        "flow1: pacing is 800 Mbit/s, asked 800 Mbit/s",
+    "iperf3 left no report": (
+        together(flow1(mss_bytes=1400), removed(CLIENT)),
+        "flow1: MSS not known: iperf3 left no report",
+    ),
+    "nobody knows how long a flow ran": (
+        removed(CLIENT),
+        "flow1: time for which iperf3 sent not known: iperf3 left no report",
+    ),
+    "a flow ended early": (
+        lambda run_dir: edit(run_dir / CLIENT, lambda r: r["end"]["sum_sent"].update(seconds=12.5)),
+        "flow1: time for which iperf3 sent is 12.5 s, asked at least 30 s",
+    ),
+    "pacing is of another rate": (
+        paced(90_000_000, asked_bps=800_000_000),
+        "flow1: pacing is 720 Mbit/s, asked 800 Mbit/s ± 7 bit/s",
+    ),
+    "a slow flow is not paced": (
+        paced(None, asked_bps=800_000_000),
+        "flow1: pacing not known: the kernel does not limit the sender's socket",
+    ),
+    "a paced flow was not sampled": (
+        together(paced(None, asked_bps=800_000_000), gap("sender1", "flow1", -9, 99)),
+        "flow1: pacing not known: its sender was not sampled",
+    ),
+    "a sender was not sampled for a while": (
+        gap("sender1", "flow1", 10, 13),
+        "flow1 sender: share of its time in which it was not sampled is 9.",
+    ),
+    "a receiver was not sampled to the end": (
+        gap("receiver2", "flow2", 24.5, 99),
+        "flow2 receiver: share of its time in which it was not sampled is 2",
+    ),
+    "an application sends less than the plan asks": (
+        udp_flow(1_800_000),
+        "flow2: rate sent is 1.8 Mbit/s, asked 2 Mbit/s ± 100",
+    ),
+    "an application sends without the plan's steps": (
+        udp_flow(2_000_000, rate_steps=[{"at_ns": 5 * 10**9, "rate_bps": 1_000_000}]),
+        "flow2: rate sent is 2 Mbit/s, asked 1.2 Mbit/s ± 60",
+    ),
+    "a sender of datagrams left no result": (
+        together(udp_flow(2_000_000), removed("raw/sender2/measurement/udp-flow2-sender.json")),
+        "flow2: rate sent not known: the sender left no result",
+    ),
+    "the last datagrams may be lost": (
+        together(
+            udp_flow(2_000_000),
+            text(DATAGRAMS, '"end_seen": true', '"end_seen": false'),
+        ),
+        "flow2: end of its datagrams not known: no end marker came: what was lost at the end is not known",
+    ),
+    "datagrams of others came": (
+        together(
+            udp_flow(2_000_000),
+            text(DATAGRAMS, '"foreign_packets": 0', '"foreign_packets": 3'),
+        ),
+        "flow2: datagrams of others that came to its port: asked 0, found 3",
+    ),
+    "iperf3 sends less over UDP than asked": (
+        iperf3_udp(IPERF3_UDP | {"intervals": [{"sum": {"bytes": 400_000}}] * 25}),
+        "flow2: rate sent is 3.2 Mbit/s, asked 4 Mbit/s ± 200",
+    ),
+    "iperf3 left no report of UDP": (iperf3_udp({}), "flow2: rate sent not known: iperf3 left no report"),
+    "the DSCP of UDP differs": (iperf3_udp(IPERF3_UDP, dscp=34), "flow2: DSCP: asked 34, found 46"),
+    "a flow's client failed": (
+        said("sender1", "process_exit", flow="flow1", action="iperf3_client", code=1, stderr="no route"),
+        "flow1: iperf3_client on sender1 ended with code 1: no route",
+    ),
+    "a flow failed while it connected": (
+        together(
+            events("sender1", "flow_first_data", error_ns=None, reason="no data within 2s"),
+            said("sender1", "flow_held", flow="flow1", held=False, reason="the connection was not up"),
+        ),
+        "flow1: start error not known: the connection was not up; no data within 2s",
     ),
     "a delay line overflowed": (
         netem(drops=40),
@@ -535,10 +673,27 @@ def test_a_path_without_a_router_is_not_known(run_dir: Path) -> None:
 
 def test_options_as_asked_are_valid(run_dir: Path) -> None:
     option(mss_bytes=1448, socket_buffer_bytes=65_536, dscp=46)(run_dir)
-    paced(10_000_000, asked_bps=80_000_000)(run_dir)
+    paced(10_000_000, asked_bps=80_000_007)(run_dir)
     verdict = collect(run_dir, None)
     assert (verdict.state, verdict.reasons) == ("passed", [])
     assert {"MSS", "send buffer", "receive buffer", "DSCP", "pacing"} <= {c.name for c in verdict.checks}
+
+
+def test_datagrams_as_planned_are_valid(run_dir: Path) -> None:
+    changing_rate = [{"at_ns": 5 * 10**9, "rate_bps": 0}, {"at_ns": 10 * 10**9, "rate_bps": 4_000_000}]
+    udp_flow(2_800_000, rate_steps=changing_rate)(run_dir)
+    verdict = collect(run_dir, None)
+    assert (verdict.state, verdict.reasons) == ("passed", [])
+    (rate,) = (check for check in verdict.checks if check.name == "rate sent")
+    assert rate.requested == 2_800_000
+
+
+def test_datagrams_of_iperf3_as_planned_are_valid(run_dir: Path) -> None:
+    iperf3_udp(IPERF3_UDP, dscp=46, socket_buffer_bytes=65_536)(run_dir)
+    verdict = collect(run_dir, None)
+    assert (verdict.state, verdict.reasons) == ("passed", [])
+    found = {check.name for check in verdict.checks if check.subject == "flow2"}
+    assert {"rate sent", "time sent", "DSCP", "send buffer", "receive buffer"} <= found
 
 
 def test_a_flow_that_never_sent_says_so(run_dir: Path) -> None:
@@ -903,7 +1058,7 @@ def test_a_run_of_atou(atou: Path) -> None:
     assert found["configuration", "atou sender"] == asked.sender
     assert found["configuration", "atou receiver"] == {"rcvbuf": "4000000"}
     assert found["transfer", "atou"] == 30 * 10**9 + 900
-    assert found["samples", "atou sender"] == 300
+    assert found["samples missed", "atou sender"] == 0
     (row,) = pl.read_parquet(atou / "flows.parquet").filter(phase="measurement").iter_rows(named=True)
     assert row["goodput_bps"] == pytest.approx(95e6, rel=0.05)
     assert {"sender", "receiver"}.isdisjoint(row)
@@ -963,7 +1118,7 @@ UNLIKE_ATOU: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda run_dir: edit_rows(
             run_dir, "sender1", "measurement", lambda row: row * ("tcp_info" not in row)
         ),
-        "atou sender: the sender left no samples",
+        "atou sender: share of its time in which it was not sampled not known",
     ),
     "its start": (
         events("sender1", "flow_first_data", error_ns=None, reason="no data within 2s of the planned start"),

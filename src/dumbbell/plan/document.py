@@ -121,6 +121,16 @@ class Flow(Part):
         return self.start_ns + self.duration_ns
 
     @property
+    def mean_rate_bps(self) -> float | None:
+        """Mean over its duration of a rate that its steps change; None where no rate is asked for."""
+        if self.rate_bps is None:
+            return None
+        steps = [Step(at_ns=0, rate_bps=self.rate_bps), *(self.rate_steps or [])]
+        ends_ns = [*(step.at_ns for step in steps[1:]), self.duration_ns]
+        bits = sum(step.rate_bps * (end - step.at_ns) for step, end in zip(steps, ends_ns, strict=True))
+        return bits / self.duration_ns
+
+    @property
     def protocols(self) -> tuple[Literal["tcp", "udp"], ...]:
         """Transport protocols that its data may have: nobody knows that of a command."""
         if self.kind == "command":

@@ -18,6 +18,14 @@ from dumbbell import analysis
 from dumbbell.model.hosts import READ_GAPS
 from dumbbell.plan import Conditions, Flow, PlannedPath, Validity, Way, change_name, rate_name
 from dumbbell.rundir import read_json, read_jsonl
+from dumbbell.store.flows import (
+    client_report,
+    failures,
+    pacing_bps,
+    sent_bps,
+    unsampled_share,
+    why_no_start,
+)
 from dumbbell.store.metrics import UNITS, measure
 from dumbbell.store.path import (
     TC_ROUNDING_US,
@@ -486,6 +494,8 @@ class _Judge:
         tcp_info = self.tables["tcp_info"].filter(pl.col("phase") == "measurement")
         fetched = analysis.fetches(self.tables["http_fetch"].filter(IN_MEASUREMENT))
         for flow in self.measurement.flows:
+            for failure in failures(self.run, flow):
+                self._add("program", flow.name, "no error", failure, ok=False, reason=failure)
             if flow.kind in NDT:
                 self.ndt(flow)
                 continue
@@ -499,21 +509,12 @@ class _Judge:
                 tolerance=self.point.validity.start_error_ns,
                 unit="ns",
                 what="start error",
-                missing=_why_no_start(self.run, flow),
+                missing=why_no_start(self.run, flow),
             )
             if flow.kind == "udp":
-                result = read_json(self.run.raw(flow.src_host, "measurement", f"udp-{flow.name}-sender.json"))
-                asked_bps = dig(result, "asked_bps") or flow.rate_bps or 0  # the mean of a rate that changes
-                self.close(
-                    "rate sent",
-                    flow.name,
-                    asked_bps,
-                    dig(result, "sent_bps"),
-                    tolerance=self.point.validity.rate_tolerance * asked_bps,
-                    unit="bps",
-                    what="rate sent",
-                    missing="the sender left no result",
-                )
+                self.datagrams(flow)
+            if flow.kind in ("iperf3_tcp", "iperf3_udp"):
+                self.iperf3(flow)
             if flow.kind == "atou":
                 self.atou(flow, tcp_info)
             if flow.congestion_control is None:
@@ -537,8 +538,10 @@ class _Judge:
                     ok=not reason,
                     reason=reason,
                 )
-
-            self.socket_options(flow, tcp_info)
+                if flow.kind == "iperf3_tcp" and not flow.bytes:
+                    self.sampled(flow, side, rows, flow.end_ns)
+            if flow.pacing_bps is not None:
+                self.pacing(flow, flow.pacing_bps, tcp_info)
 
     def atou(self, flow: Flow, tcp_info: pl.DataFrame) -> None:
         """Both ends had what they were asked, and came to the end that was planned; all of it was told."""
@@ -616,9 +619,8 @@ class _Judge:
                 what=f"share of {what}",
                 missing=missing[side],
             )
-        rows = tcp_info.filter((pl.col("flow") == flow.name) & (pl.col("side") == "sender")).height
-        reason = "" if rows else "the sender left no samples"
-        self._add("samples", f"{flow.name} sender", None, rows, ok=not reason, reason=reason)
+        end_ns = flow.start_ns + (dig(told, "elapsed_ns") or flow.duration_ns)
+        self.sampled(flow, "sender", tcp_info.filter(flow=flow.name, side="sender"), end_ns)
 
     def ndt(self, flow: Flow) -> None:
         """Whether the client has told what came of the whole test."""
@@ -654,9 +656,50 @@ class _Judge:
         wanted = 1 if flow.persistent else done.height
         self.same("connections", flow.name, wanted, connections, what="connections")
 
-    def socket_options(self, flow: Flow, tcp_info: pl.DataFrame) -> None:
-        """Options as iperf3 found them on the sockets, and the kernel's pacing."""
-        report = read_json(self.run.raw(flow.src_host, "measurement", f"iperf3-{flow.name}-client.json"))
+    def datagrams(self, flow: Flow) -> None:
+        """The sender kept to the plan's rate, and the receiver knows what was lost of this flow alone."""
+        self.rate_sent(flow, "the sender left no result")
+        got = read_json(self.run.raw(flow.dst_host, "measurement", f"udp-{flow.name}-receiver.json"))
+        missing = "the receiver left no result" if got is None else "no end marker came"
+        end = "seen" if dig(got, "end_seen") else None
+        missing += ": what was lost at the end is not known"
+        self.same("end", flow.name, "seen", end, what="end of its datagrams", missing=missing)
+        foreign = dig(got, "foreign_packets")
+        what = "datagrams of others that came to its port"
+        self.same("foreign", flow.name, 0, foreign, what=what, missing="the receiver left no result")
+
+    def rate_sent(self, flow: Flow, missing: str) -> None:
+        """Of datagrams, against the plan; one more or less is no error."""
+        asked_bps = flow.mean_rate_bps or 0
+        one_bps = 8e9 * (flow.payload_bytes or 0) / flow.duration_ns
+        self.close(
+            "rate sent",
+            flow.name,
+            asked_bps,
+            sent_bps(self.run, flow),
+            tolerance=max(self.point.validity.rate_tolerance * asked_bps, one_bps),
+            unit="bps",
+            what="rate sent",
+            missing=missing,
+        )
+
+    def iperf3(self, flow: Flow) -> None:
+        """The client sent for its whole time, over sockets with the options that were asked for."""
+        report, missing = client_report(self.run, flow), "iperf3 left no report"
+        if not flow.bytes:
+            seconds = dig(report, "end", "sum_sent", "seconds")
+            sent_ns = None if seconds is None else round(1e9 * seconds)
+            reason = ""
+            if sent_ns is None:
+                reason = f"time for which iperf3 sent not known: {missing}"
+            elif sent_ns < flow.duration_ns - self.point.validity.start_error_ns:
+                least = human(flow.duration_ns, "ns")
+                reason = f"time for which iperf3 sent is {human(sent_ns, 'ns')}, asked at least {least}"
+            self._add(
+                "time sent", flow.name, flow.duration_ns, sent_ns, unit="ns", ok=not reason, reason=reason
+            )
+        if flow.kind == "iperf3_udp":
+            self.rate_sent(flow, missing)
         start = dig(report, "start")
         double = None if flow.socket_buffer_bytes is None else 2 * flow.socket_buffer_bytes  # socket(7)
         for name, asked, found in (
@@ -666,15 +709,27 @@ class _Judge:
             ("DSCP", flow.dscp, (dig(start, "test_start", "tos") or 0) // 4 if start else None),
         ):
             if asked is not None:
-                self.same(name, flow.name, asked, found, what=name, missing="iperf3 left no report")
-        if flow.pacing_bps is not None:
-            sending = tcp_info.filter(
-                (pl.col("flow") == flow.name) & (pl.col("side") == "sender") & (pl.col("data_segs_out") > 1)
-            )
-            found = None if sending.is_empty() else 8 * sending.select(pl.col("pacing_rate_Bps").max()).item()
-            ok = found is not None and found <= flow.pacing_bps
-            reason = "" if ok else f"pacing is {human(found, 'bps')}, asked {human(flow.pacing_bps, 'bps')}"
-            self._add("pacing", flow.name, flow.pacing_bps, found, unit="bps", ok=ok, reason=reason)
+                self.same(name, flow.name, asked, found, what=name, missing=missing)
+
+    def pacing(self, flow: Flow, asked_bps: int, tcp_info: pl.DataFrame) -> None:
+        """The kernel limits each socket to the rate that was asked; it keeps whole bytes per second."""
+        found, missing = pacing_bps(tcp_info.filter(flow=flow.name, side="sender"), asked_bps)
+        self.close(
+            "pacing", flow.name, asked_bps, found, tolerance=7, unit="bps", what="pacing", missing=missing
+        )
+
+    def sampled(self, flow: Flow, side: str, rows: pl.DataFrame, end_ns: int) -> None:
+        """An end of a flow was sampled from its planned start on, without long pauses."""
+        self.close(
+            "samples missed",
+            f"{flow.name} {side}",
+            0,
+            unsampled_share(rows, (flow.start_ns, end_ns), self.measurement.sampling_interval_ns),
+            tolerance=self.point.validity.missed_samples,
+            unit="share",
+            what="share of its time in which it was not sampled",
+            missing="there are no samples of it",
+        )
 
     def samples(self) -> None:
         for (host, phase), spool in self.run.spools.items():
@@ -839,11 +894,6 @@ class _Judge:
 
 def _lost_share(lost: int | None, kept: int | None) -> float | None:
     return None if lost is None or kept is None else lost / max(lost + kept, 1)
-
-
-def _why_no_start(run: Run, flow: Flow) -> str:
-    event = run.event("flow_first_data", flow=flow.name)
-    return str(event["reason"]) if event and event.get("reason") else "the agent saw no first data"
 
 
 def _like_word(found: str | None, asked: str) -> str | None:
