@@ -424,7 +424,7 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 		}
 		key := string(measurement) + " " + tags["side"] + " " + tags["stream"]
 		rows[key]++
-		mono, isFinal := false, false
+		mono, isFinal, limited := false, false, int64(0)
 		for {
 			k, v, err := d.NextField()
 			if err != nil {
@@ -435,6 +435,9 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 			}
 			if name := string(k); name == "bytes_acked" && tags["side"] == "sender" || name == "bytes_received" && tags["side"] == "receiver" {
 				most[key] = max(most[key], v.IntV())
+			}
+			if string(k) == "SndLimTimeSnd" {
+				limited = v.IntV() * int64(time.Microsecond)
 			}
 			mono = mono || string(k) == "mono_ns"
 			isFinal = isFinal || string(k) == "final"
@@ -459,6 +462,12 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 		if err != nil || !mono || stamp.UnixNano() < begin || stamp.UnixNano() > end {
 			t.Fatalf("stamp %v (t0 %v), mono_ns %v, error %v", stamp, time.Unix(0, t0), mono, err)
 		}
+		if most := stamp.UnixNano() - t0 + int64(20*time.Millisecond); limited > max(0, most) { // a few jiffies
+			t.Errorf("%s: SndLimTimeSnd is %v, more than the %v since the flow's start", key, time.Duration(limited), time.Duration(most))
+		}
+	}
+	if !regexp.MustCompile(`(?m)^web100,.*grade=exact.*side=sender.*[ ,]SegsOut=\d`).Match(b) {
+		t.Error("no exact totals of a sender whose end was seen")
 	}
 	want := []string{"qdisc  ", "link  ", "snmp  ", "cpu_core  ", "clock  ", "sampler  ", "web100 sender 0", "web100 receiver 0"}
 	if canTrace() {

@@ -70,7 +70,9 @@ type sampler struct {
 type connection struct {
 	web100.Connection
 	series web100.Series
-	cookie uint64 // 0: it was not seen, or has ended
+	start  time.Duration // of its flow, from t0
+	cookie uint64        // 0: it was not seen, or has ended
+	ended  bool          // its end was seen
 }
 
 func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Writer, ends map[string]*end) (*sampler, error) {
@@ -91,13 +93,17 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 			s.ports = append(s.ports, sockets)
 			continue
 		}
+		follow := func(tags sample.Tags, tuple tcpinfo.Tuple) {
+			flows = append(flows, tcpinfo.Flow{Tags: tags, Tuple: tuple})
+			s.connections = append(s.connections, connection{series: web100.NewSeries(tags), start: f.Start})
+		}
 		for stream := range f.Streams {
 			tags := tags.With("flow", name, "stream", strconv.Itoa(stream))
 			if f.SrcHost == plan.Host {
-				flows = append(flows, tcpinfo.Flow{Tags: tags.With("side", "sender"), Tuple: f.Tuple(stream)})
+				follow(tags.With("side", "sender"), f.Tuple(stream))
 			}
 			if f.DstHost == plan.Host {
-				flows = append(flows, tcpinfo.Flow{Tags: tags.With("side", "receiver"), Tuple: f.Tuple(stream).Mirror()})
+				follow(tags.With("side", "receiver"), f.Tuple(stream).Mirror())
 			}
 		}
 	}
@@ -105,9 +111,6 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 		var err error
 		if s.flows, err = tcpinfo.NewFlows(flows); err != nil {
 			return nil, err
-		}
-		for _, f := range flows {
-			s.connections = append(s.connections, connection{series: web100.NewSeries(f.Tags)})
 		}
 		if err := s.flows.IgnorePresent(); err != nil {
 			return nil, errors.Join(fmt.Errorf("looking for sockets that are left of earlier runs: %w", err), s.flows.Close())
@@ -172,6 +175,7 @@ func (s *sampler) observe(flow int, socket *tcpinfo.Sample, ended bool) {
 	c.Observe(socket)
 	c.cookie = socket.Cookie
 	if ended {
+		c.ended = true
 		s.count(c)
 	}
 }
@@ -262,6 +266,10 @@ func samplingLead(interval time.Duration) time.Duration {
 // time. What goes wrong with one source is returned at the end and stops
 // nothing; only a spool that cannot be written does.
 func (s *sampler) run(ctx context.Context, t0 time.Time) error {
+	for i := range s.connections {
+		c := &s.connections[i]
+		c.StartAt(t0.Add(c.start)) // it waits from when it is up
+	}
 	lead := samplingLead(s.plan.SamplingInterval)
 	pace, err := sample.NewPace(ctx, t0.Add(-lead), s.plan.SamplingInterval, lead+s.plan.Duration)
 	if err != nil {
@@ -340,6 +348,9 @@ func (s *sampler) finish(ctx context.Context) error {
 			s.count(c)
 			if s.trace != nil && s.trace.Lost() > 0 {
 				c.TraceLost()
+			}
+			if !c.ended {
+				c.EndMissed()
 			}
 			c.Write(rows, &c.series)
 		}

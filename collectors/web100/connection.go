@@ -48,10 +48,20 @@ type Connection struct {
 	reductions   int64
 	caState      int64
 	cwnd         int64
-	first, last  time.Time
+	start        time.Time // of its flow; zero: that of the connection
+	first, last  time.Time // samples; the first is that of its flow's start
 	busyBefore   int64
+	endMissed    bool
 	history      history
 }
+
+// StartAt says when the flow of the connection starts, which may be up long
+// before. Until then its application waits for the plan, and is no limit.
+func (c *Connection) StartAt(t time.Time) { c.start = t }
+
+// EndMissed says that the end of the connection was not seen: what is known of
+// it is from its last sample, and exact no longer.
+func (c *Connection) EndMissed() { c.endMissed = true }
 
 // Observe takes a sample in.
 func (c *Connection) Observe(s *tcpinfo.Sample) {
@@ -67,10 +77,14 @@ func (c *Connection) Observe(s *tcpinfo.Sample) {
 	if v, ok := c.now(rtoField); ok {
 		c.raise(maxRTO, v)
 	}
-	if c.samples == 0 {
+	if c.samples == 0 || s.Time.Before(c.start) {
 		c.first = s.Time
+		if s.Time.Before(c.start) {
+			c.first = c.start
+		}
 		c.busyBefore, _ = c.now(busyField)
-	} else {
+	}
+	if c.samples > 0 {
 		if state >= cwr && state != c.caState {
 			c.signals++
 		}
@@ -187,10 +201,14 @@ func (c *Connection) Write(rows *sample.Rows, series *Series) {
 	if c.samples == 0 {
 		return
 	}
-	for g := Approximate; g <= Exact; g++ {
+	best := Exact
+	if c.endMissed {
+		best = Approximate
+	}
+	for g := Approximate; g <= best; g++ {
 		rows.Begin(series[g])
 		for i := range Variables {
-			if value, grade := Variables[i].of(c); grade == g {
+			if value, grade := Variables[i].of(c); min(grade, best) == g {
 				rows.Int(Variables[i].Name, value)
 			}
 		}

@@ -124,7 +124,7 @@ var Variables = []Variable{
 	{"MaxRTO", "us", []Way{rough("maximum of samples", maximum(maxRTO))}},
 	{"SndLimTimeRwin", "us", []Way{rough("`rwnd_limited_us`; in jiffies, while data is queued", of("rwnd_limited_us"))}},
 	{"SndLimTimeCwnd", "us", []Way{rough("`busy_time_us` - `rwnd_limited_us` - `sndbuf_limited_us`; includes pacing and the own queue", cwndLimited)}},
-	{"SndLimTimeSnd", "us", []Way{rough("`sndbuf_limited_us` + time without data to send, since first sampled", senderLimited)}},
+	{"SndLimTimeSnd", "us", []Way{rough("`sndbuf_limited_us` + time without data to send, since the flow's start or, if that is later, the first sample", senderLimited)}},
 	{"CongestionSignals", "signals", []Way{
 		counted("congestion_signals", "; `signals_*` tell their causes"),
 		traced(Approximate, "`tcp_event` ca_state into CWR, into Recovery but from CWR, into Loss by a timeout from Open, Disorder or after progress; includes a smaller path MTU", func(h *history) int64 { return h.signals }),

@@ -140,6 +140,48 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// observe shows a connection a sample that is so far from a time.
+func observe(c *Connection, at time.Time, values map[string]uint64) {
+	info := make([]byte, 232)
+	for name, v := range values {
+		set(info, name, v)
+	}
+	c.Observe(&tcpinfo.Sample{Info: info, Time: at})
+}
+
+// TestHold: what a connection waits before its flow starts limits nothing,
+// and what its application waits after that does.
+func TestHold(t *testing.T) {
+	var c Connection
+	start := time.Now()
+	c.StartAt(start)
+	for _, step := range []struct {
+		at   time.Duration
+		busy uint64
+	}{
+		{-3850 * time.Millisecond, 200}, {-50 * time.Millisecond, 200}, // the handshake of the application
+		{50 * time.Millisecond, 50_200}, {time.Second, 900_200},
+	} {
+		observe(&c, start.Add(step.at), map[string]uint64{"busy_time_us": step.busy})
+	}
+	if got := fields(t, &c); !strings.Contains(got, "SndLimTimeSnd=100000i") {
+		t.Errorf("not SndLimTimeSnd=100000i: %s", got)
+	}
+}
+
+// TestEndMissed: totals up to the last sample are not those of the connection.
+func TestEndMissed(t *testing.T) {
+	var c Connection
+	observe(&c, time.Now(), map[string]uint64{"segs_out": 100, "snd_mss": 1000})
+	if got := fields(t, &c); !regexp.MustCompile(`(?m)^web100,grade=exact .*SegsOut=100i`).MatchString(got) {
+		t.Error(got)
+	}
+	c.EndMissed()
+	if got := fields(t, &c); strings.Contains(got, "grade=exact") || !regexp.MustCompile(`(?m)^web100,grade=approximate .*SegsOut=100i`).MatchString(got) {
+		t.Error(got)
+	}
+}
+
 // TestConnection: a real one's bytes are there under web100's names.
 func TestConnection(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -283,13 +283,7 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, rows: It
             (folder / f"http-{flow.name}-receiver.json").write_text(json.dumps(result))
     events += _changes_made(own, t0)
     write_spool(folder / "spool.lp", rows)
-    if own.writes_rows:
-        ticks = phase.duration_ns // phase.sampling_interval_ns
-        sampler = {"sampled": ticks - 1, "ticks": ticks, "missed": 1}
-        achieved = {"achieved_interval_ns": 100_012_000, "late_max_ns": 3_100_000}
-        events.append({"unix_ns": end, "event": "sampler"} | sampler | achieved)
-        if own.sample.trace:
-            events.append({"unix_ns": end, "event": "trace", "records": 1000, "lost": 0})
+    events += _sampling_ended(phase, own, end)
     for action in own.actions:
         if action.kind == "capture":
             counts = {"name": action.name, "packets": 9_500, "dropped": 0}
@@ -303,6 +297,19 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, rows: It
         if flow.kind == "udp":
             _write_datagrams(folder, planned, flow, host, t0)
     _write_pings(folder, planned, own, t0)
+
+
+def _sampling_ended(phase: Phase, own: PhaseHost, end: int) -> Iterator[dict[str, Any]]:
+    """What an agent says of its samples at the end."""
+    if own.writes_rows:
+        ticks = phase.duration_ns // phase.sampling_interval_ns
+        sampler = {"sampled": ticks - 1, "ticks": ticks, "missed": 1}
+        achieved = {"achieved_interval_ns": 100_012_000, "late_max_ns": 3_100_000}
+        yield {"unix_ns": end, "event": "sampler"} | sampler | achieved
+    if own.sample.tcp:
+        yield {"unix_ns": end, "event": "finals", "open": 0, "lost": 0}
+    if own.sample.trace:
+        yield {"unix_ns": end, "event": "trace", "records": 1000, "lost": 0}
 
 
 def _write_atou(folder: Path, flow: Flow, host: str) -> None:

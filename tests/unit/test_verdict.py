@@ -407,6 +407,10 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         events("router", "sampler", event="x"),
         "router: share of samples missed not known",
     ),
+    "nobody knows whether final totals came": (
+        events("sender1", "finals", event="x"),
+        "sender1: final totals of its connections not known: the agent did not say which ends it saw",
+    ),
     "a core had no time left": (
         lambda run_dir: edit_spool(run_dir, "router", "idle_ms", lambda _: 0),
         "router: share of the time in which a core had no time left is 100 %, more than 10 %",

@@ -112,6 +112,7 @@ def judge(
     judge.clocks()
     judge.flows()
     judge.samples()
+    judge.finals()
     judge.cpus()
     judge.sources()
     judge.stored(stored or {})
@@ -754,6 +755,17 @@ class _Judge:
                     what="share of samples missed",
                     missing="the agent did not report on its sampler",
                 )
+
+    def finals(self) -> None:
+        """The agent said of how many connections it did not see the end; web100's rows grade those lower."""
+        kinds = ("iperf3_tcp", *NDT)
+        followed = {flow.name for flow in self.measurement.flows if flow.kind in kinds}
+        for host, part in self.measurement.hosts.items():
+            if followed.intersection(part.sample.tcp):
+                missed = dig(self.run.event("finals", host=host, phase="measurement"), "open")
+                what = "final totals of its connections not known"
+                reason = f"{what}: the agent did not say which ends it saw" if missed is None else ""
+                self._add("ends missed", host, None, missed, ok=not reason, reason=reason)
 
     def cpus(self) -> None:
         """No host was held up by a core that had no time left, for longer than is allowed."""
