@@ -1,0 +1,46 @@
+"""Hosts are given back, whatever becomes of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from playbooks import ansible_playbook
+
+HOSTS = """\
+testbed:
+  vars: {ansible_connection: local, experiment_interfaces: {}, influxdb_url: null}
+  children:
+    senders: {hosts: {sender1: }}
+    receivers: {hosts: {receiver1: }}
+    archives:
+"""
+AGENT = """\
+#!/bin/sh
+echo "$1" >>{said}
+"""
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the hosts' agent was told, a word in each line; that agent does nothing else."""
+    agent, said = tmp_path / "bin/dumbbell-agent", tmp_path / "said"
+    agent.parent.mkdir()
+    agent.write_text(AGENT.format(said=said))
+    agent.chmod(0o755)
+    monkeypatch.setenv("PATH", str(agent.parent), prepend=":")
+    return said
+
+
+def test_hosts_are_given_back_when_judging_fails(said: Path, tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    code, text = ansible_playbook(
+        *("-i", tmp_path / "hosts.yml", "tests/integration/playbooks/points.yml"),
+        *("-e", f"run_dir={tmp_path / 'none'}", "-e", "ansible_python_interpreter=/usr/bin/python3"),
+    )
+    assert code != 0
+    assert f"{tmp_path}/none" in text.partition("[run : Judge what came of it]")[2]
+    words = said.read_text().split()
+    assert words[-2:] == ["unlock", "unlock"], text
+    assert words.count("lock") == 4  # of each host, before the first point and in it
