@@ -27,7 +27,6 @@ from filelock import FileLock, Timeout
 
 _CORES = Path("/run/lock/dumbbell")  # a file for each, locked by who has it
 _LOOK_S = 1.0
-_BUSY = 0.1  # share of a processor
 _MCONSOLE = struct.Struct("=III512s")  # struct mconsole_request of Linux' arch/um/drivers/mconsole.h
 _MCONSOLE_MAGIC, _MCONSOLE_VERSION = 0xCAFEBABE, 2
 _MCONSOLE_REPLY_S = 5.0
@@ -59,7 +58,7 @@ class World:
     readable: Mapping[Path, Path] = field(default_factory=dict)
     seed: str = ""  # of its kernel's random numbers
     memory: str = "4G"
-    turn_s: float = 10  # of real time in which a task computes without a system call: its turn is ended
+    turn_s: float = 10  # of CPU time in which a task computes without a system call: its turn is ended
     stall_s: float = 300  # of real time in which none of its own passes and nothing is said: it is ended
 
 
@@ -194,54 +193,65 @@ def _command_line(world: World) -> list[str]:
 def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
     """Wait until it ends; the reason to end it before, and how many turns were ended."""
     console = world.dir / "console.log"
-    began = moved = called = time.monotonic()
+    began = moved = time.monotonic()
     before = (0.0, 0)
-    cpu_s, turns_ended = 0.0, 0
+    turns = _Turns(kernel.pid, world.turn_s)
     times = world.dir / "time.csv"
     times.write_text("real_s,virtual_s,turns_ended\n")
     while True:
         with suppress(subprocess.TimeoutExpired):
             kernel.wait(_LOOK_S)
-            return "", turns_ended
-        # A kernel has something to do whenever a task of it calls, and little when none does.
-        busy_s = _cpu_s(kernel.pid) - cpu_s
-        cpu_s += busy_s
-        if busy_s > _BUSY * _LOOK_S:
-            called = time.monotonic()
-        elif time.monotonic() > called + world.turn_s:
-            turns_ended += _end_turn(kernel.pid)
+            return "", turns.ended
+        turns.look()
         # Of two tasks of its controller much may be done in no time.
         if (now := (virtual_s(world), console.stat().st_size)) != before:
             before, moved = now, time.monotonic()
             with times.open("a") as file:
-                file.write(f"{moved - began:.1f},{now[0]:.2f},{turns_ended}\n")
+                file.write(f"{moved - began:.1f},{now[0]:.2f},{turns.ended}\n")
         elif time.monotonic() > moved + world.stall_s:
             # The path of a socket is short, that of a world is not.
             mconsole = Path("/proc", str(kernel.pid), "cwd", _UMID, "mconsole")
             running = _running(console, mconsole) or "nothing known"
             reason = f"virtual time stood at {now[0]:.0f} s for {world.stall_s:.0f} s; what ran: {running}"
-            return reason, turns_ended
+            return reason, turns.ended
 
 
-def _cpu_s(pid: int) -> float:
-    """Time of the processor that a process itself has had; 0 if it has ended."""
-    with suppress(psutil.Error):
-        times = psutil.Process(pid).cpu_times()
-        return float(times.user + times.system)
-    return 0.0
+@dataclass
+class _Turns:
+    """Ends the turn of a task that computes for ``turn_s`` of its own CPU time without a system call.
 
-
-def _end_turn(kernel: int) -> bool:
-    """End the turn of what computes in a world: it may wait for another task; whether there is such a one.
-
-    So does Go's background sweeper for another thread that sweeps, where elsewhere a tick would end its turn.
+    It may wait for another task of its world: Go's background sweeper waits so for a thread that sweeps, and
+    elsewhere a tick would end its turn. Real time does not count, because a machine with other work may give
+    the task little of it.
     """
-    with suppress(psutil.Error):
-        for task in psutil.Process(kernel).children():
-            if task.status() == psutil.STATUS_RUNNING:
-                task.send_signal(signal.SIGUSR2)
-                return True
-    return False
+
+    kernel: int
+    turn_s: float
+    ended: int = 0
+    _calls: int = -1
+    _since_s: dict[int, float] = field(default_factory=dict)  # CPU time at the last system call, by task
+
+    def look(self) -> None:
+        """Look once at the kernel and its tasks."""
+        with suppress(psutil.Error):
+            kernel = psutil.Process(self.kernel)
+            tasks = kernel.children()
+            # The kernel waits for the task that computes, and goes on whenever one calls it.
+            calls = kernel.num_ctx_switches().voluntary
+            if calls != self._calls:
+                self._calls, self._since_s = calls, {}
+            for task in tasks:
+                had_s = _cpu_s(task)
+                if had_s - self._since_s.setdefault(task.pid, had_s) >= self.turn_s:
+                    self._since_s.clear()
+                    task.send_signal(signal.SIGUSR2)
+                    self.ended += 1
+                    return
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def _running(console: Path, mconsole: Path) -> str:

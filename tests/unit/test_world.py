@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -191,6 +195,31 @@ def test_the_turn_of_what_computes_for_long_is_ended(tmp_path: Path) -> None:
     ended = run(world(tmp_path / "computes", computes, turn_s=1))
     assert (ended.reason, ended.turns_ended) == ("", 1)
     ended = run(world(tmp_path / "waits", "sleep 5; echo 0 >$world/status", turn_s=1))
+    assert (ended.reason, ended.turns_ended) == ("", 0)
+
+
+@pytest.fixture
+def busy_cores() -> Iterator[None]:
+    """Thirty processes compute on every core, each in a session of its own: the kernel shares by session."""
+    loop = ["sh", "-c", "while :; do :; done"]
+    loops = [
+        subprocess.Popen(["taskset", "--cpu-list", str(core), *loop], start_new_session=True)
+        for core in os.sched_getaffinity(0)
+        for _ in range(30)
+    ]
+    yield
+    for process in loops:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.usefixtures("busy_cores")
+def test_a_turn_is_as_long_on_a_busy_machine(tmp_path: Path) -> None:
+    """What the machine's other work takes does not count: with it 0.2 s of CPU time take many seconds."""
+    computes = "import time\nwhile time.process_time() < 0.2: pass"
+    script = f"{sys.executable} -S -c '{computes}'; echo 0 >$world/status"
+    ended = run(world(tmp_path, script, turn_s=1))
+    assert ended.real_s > 2
     assert (ended.reason, ended.turns_ended) == ("", 0)
 
 
