@@ -4,17 +4,14 @@ import shlex
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fabric import task
 
-from dumbbell.model import ScenarioError
-from dumbbell.plan import Inventory, InventoryError, describe
-from dumbbell.plan import plan as make_plan
-from dumbbell.report.comparison import Comparison
-from dumbbell.report.index import render_index
-from dumbbell.rundir import RunDir
-from dumbbell.suite import NO_STATEMENT, in_turn, interrupted
+from dumbbell.inventory import Inventory, InventoryError
+
+# Tasks import what they need when they run: tables and plots take a second to load, and most tasks need none.
 
 FOLLOW_S = 5
 
@@ -30,8 +27,13 @@ FOLLOW_S = 5
 def plan(_, scenario, inventory="inventory/lab", profile=None, point=None):
     """Show what a scenario asks for: points, flows over time, what each host does when, how long it takes."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # it may be piped into head
+    with ThreadPoolExecutor(1) as meanwhile:  # Ansible takes as long to start as the planner
+        reading = meanwhile.submit(Inventory.read, Path(inventory))
+        from dumbbell.model import ScenarioError
+        from dumbbell.plan import describe
+        from dumbbell.plan import plan as make_plan
     try:
-        planned = make_plan(Path(scenario), Inventory.read(Path(inventory)), profile)
+        planned = make_plan(Path(scenario), reading.result(), profile)
         print(describe(planned, point))
     except (ScenarioError, InventoryError) as error:
         raise SystemExit(str(error)) from None
@@ -75,6 +77,8 @@ def stop(context, run="results/latest", inventory="inventory/lab"):
 )
 def compare(_, a, b):
     """Compare two runs or sets of runs: medians, their ratio with its interval, what else differs."""
+    from dumbbell.report.comparison import Comparison
+
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         print(Comparison(a.split(","), b.split(",")).text())
@@ -96,6 +100,10 @@ def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab"):
 
     Exits with 2 if there is nothing to compare.
     """
+    from dumbbell.model import ScenarioError
+    from dumbbell.report.comparison import Comparison
+    from dumbbell.suite import NO_STATEMENT, in_turn, interrupted
+
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     folder = Path("results", f"ab_{Path(scenario).stem}_{a}_{b}")
     try:
@@ -134,6 +142,8 @@ def nightly(
 @task(help={"results": "directory of the runs"})
 def index(_, results="results"):
     """List all runs again in index.html of their directory, say after some were copied or deleted."""
+    from dumbbell.report.index import render_index
+
     try:
         print(render_index(Path(results)))
     except OSError as error:
@@ -141,6 +151,8 @@ def index(_, results="results"):
 
 
 def _open(run):
+    from dumbbell.rundir import RunDir
+
     try:
         return RunDir.open(Path(run))
     except (OSError, ValueError) as error:

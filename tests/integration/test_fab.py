@@ -51,6 +51,19 @@ def test_what_cannot_be_shown_is_said(arguments: tuple[str, ...], reason: str) -
     assert "Traceback" not in said
 
 
+def test_a_plan_waits_for_no_table_or_plot_to_load() -> None:
+    planned = "import sys, fabfile; fabfile.plan.body(None, 'scenarios/two_flow_fairness.yml')"
+    loaded = "print(sorted({'polars', 'plotly', 'scipy', 'numpy', 'IPython'} & sys.modules.keys()))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{planned}; {loaded}"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
+
+
 @pytest.mark.parametrize("task", ["status", "follow", "stop"])
 def test_what_is_no_run_is_said(task: str, tmp_path: Path) -> None:
     code, said = fab(task, "--run", str(tmp_path))

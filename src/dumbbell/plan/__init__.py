@@ -3,6 +3,7 @@
 The contract is ``docs/data-model.md``. The same scenario, seed and inventory give the same bytes.
 """
 
+from dumbbell.inventory import Inventory, InventoryError
 from dumbbell.plan.calibration import Probe, probe_name, rate_name
 from dumbbell.plan.describe import clock, describe, in_real_time
 from dumbbell.plan.document import (
@@ -17,7 +18,6 @@ from dumbbell.plan.document import (
     Validity,
     point_label,
 )
-from dumbbell.plan.inventory import Inventory, InventoryError
 from dumbbell.plan.path import (
     PACKET_BYTES,
     UDP_HEADER_BYTES,

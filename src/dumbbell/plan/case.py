@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from dumbbell import units
+from dumbbell.inventory import Inventory
 from dumbbell.model import (
     AtouFlow,
     CommandFlow,
@@ -45,7 +46,6 @@ from dumbbell.plan.document import (
     State,
     Validity,
 )
-from dumbbell.plan.inventory import Inventory
 from dumbbell.plan.path import OwnDelay, PlannedPath, Way, change_name, own_delay_problem, resolve_path
 from dumbbell.plan.ports import EPHEMERAL, FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports, parse_range
 from dumbbell.plan.schedule import periods_span, steps

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dumbbell.inventory import InventoryError
 from dumbbell.plan.document import (
     Action,
     CaptureAction,
@@ -19,7 +20,6 @@ from dumbbell.plan.document import (
     TcpListenAction,
     TcpPingAction,
 )
-from dumbbell.plan.inventory import InventoryError
 from dumbbell.plan.path import Conditions
 from dumbbell.plan.virtual import real_s
 from dumbbell.units import human

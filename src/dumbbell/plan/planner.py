@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dumbbell import model
+from dumbbell.inventory import Inventory
 from dumbbell.model import KeyPath, Problem, ScenarioCase, ScenarioError, ScenarioFile
 from dumbbell.model.hosts import READ_GAPS
 from dumbbell.model.load import among
 from dumbbell.plan.case import CaseResolver
 from dumbbell.plan.document import Plan, Point
-from dumbbell.plan.inventory import Inventory
 
 
 def plan(scenario_path: Path, inventory: Inventory, profile: str | None = None) -> Plan:
