@@ -86,6 +86,25 @@ def test_path_is_resolved() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("mtus", "packet_bytes", "packets"),
+    [
+        # 250 000 bytes = 27.7 packets of 9014 bytes
+        ("testbed: {mtu: 9000}", 9014, 28),
+        ("testbed: {mtu: 9000}, routers: {mtu: 1500}", 1514, 166),
+        ("senders: {mtu: 9000}", 1514, 166),
+        ("testbed: {mtu: 1280}", 1294, 194),
+    ],
+)
+def test_a_bandwidth_delay_product_counts_the_largest_packets_of_the_path(
+    tmp_path: Path, mtus: str, packet_bytes: int, packets: int
+) -> None:
+    text = re.sub(r"^hosts:\n( .*\n)*", f"hosts: {{{mtus}}}\n", SCENARIO.read_text(), flags=re.MULTILINE)
+    path = only(tmp_path, text).path
+    assert path is not None
+    assert (path.packet_bytes, path.forward.queue.limit_packets) == (packet_bytes, packets)
+
+
 def test_all_that_a_path_can_be_asked_for() -> None:
     forward = (
         "{rate: 100mbit, delay: 10ms, jitter: 1ms, distribution: normal, keep_order: true, duplicate: 1%, "

@@ -46,7 +46,16 @@ from dumbbell.plan.document import (
     State,
     Validity,
 )
-from dumbbell.plan.path import OwnDelay, PlannedPath, Way, change_name, own_delay_problem, resolve_path
+from dumbbell.plan.path import (
+    ETHERNET_BYTES,
+    MTU_BYTES,
+    OwnDelay,
+    PlannedPath,
+    Way,
+    change_name,
+    own_delay_problem,
+    resolve_path,
+)
 from dumbbell.plan.ports import EPHEMERAL, FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports, parse_range
 from dumbbell.plan.schedule import periods_span, steps
 from dumbbell.words import listed
@@ -94,10 +103,10 @@ class CaseResolver:
         self.ephemeral = self._ephemeral()
         self.ports = Ports(self.ephemeral)
         flows = self._flows()
-        path = self._path(flows)
+        hosts = self._hosts(flows)
+        path = self._path(flows, hosts)
         if self.refusals:
             return None
-        hosts = self._hosts(flows)
         if self.inventory.virtual:
             self.refusals += virtual.problems(self.scenario, path, hosts)
         expect = self._expectations(path, flows)
@@ -132,7 +141,7 @@ class CaseResolver:
 
     # path
 
-    def _path(self, flows: Sequence[Flow]) -> PlannedPath | None:
+    def _path(self, flows: Sequence[Flow], hosts: Mapping[str, Host]) -> PlannedPath | None:
         if self.scenario.path is None:
             return None
         if not self.inventory.groups.get("routers"):
@@ -140,7 +149,10 @@ class CaseResolver:
         delays: dict[Way, list[OwnDelay]] = {"forward": [], "reverse": []}
         for flow in flows:
             delays[flow.direction] += flow.own_delays
-        return resolve_path(self.scenario.path, self._refuse, delays)
+        on_it = {host for ends in self.pairs for host in ends} | {*self.inventory.groups.get("routers", [])}
+        mtus = [hosts[host].state.mtu or MTU_BYTES for host in on_it if host in hosts]
+        packet_bytes = min(mtus, default=MTU_BYTES) + ETHERNET_BYTES
+        return resolve_path(self.scenario.path, self._refuse, delays, packet_bytes)
 
     # roles
 

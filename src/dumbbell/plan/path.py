@@ -8,12 +8,16 @@ from functools import partial
 from itertools import pairwise
 from typing import Literal
 
+from pydantic import Field
+
 from dumbbell import model, units
 from dumbbell.model import KeyPath
 from dumbbell.model.flows import Flow
 from dumbbell.plan.part import Part, optional
 
-PACKET_BYTES = 1514  # Ethernet header and 1500 bytes: what the bottleneck's queue counts
+ETHERNET_BYTES = 14  # header of a frame, which the bottleneck's queue counts too
+MTU_BYTES = 1500  # of interfaces of which nobody asks another one
+PACKET_BYTES = ETHERNET_BYTES + MTU_BYTES
 UDP_HEADER_BYTES = 14 + 20 + 8  # of them, around the payload of a datagram over IPv4
 DRAIN_ROUND_TRIPS = 10  # that flows take to end: iperf3's ends tell each other of it in five
 DRAIN_NS = (10**9, 9 * 10**9)  # at the least, for what is sent again; at most: hosts end what takes 10 s
@@ -131,10 +135,14 @@ class Direction(Conditions):
 
 
 class PlannedPath(Part):
-    """Both directions, the round-trip time that they add up to at first, and whether it then varies."""
+    """Both directions, the round-trip time that they add up to at first, and whether it then varies.
+
+    ``packet_bytes`` is the largest frame that all hosts on it may send.
+    """
 
     rtt_ns: int
     jitters: bool
+    packet_bytes: int = Field(default=PACKET_BYTES, exclude_if=lambda bytes_: bytes_ == PACKET_BYTES)
     forward: Direction
     reverse: Direction
 
@@ -174,15 +182,21 @@ def resolve_path(
     asked: model.NetworkPath,
     refuse: Callable[[KeyPath, str], None],
     flows: Mapping[Way, Sequence[OwnDelay]] | None = None,
+    packet_bytes: int = PACKET_BYTES,
 ) -> PlannedPath:
-    """The path as the router is asked for it; what cannot be had is refused at its key."""
+    """The path as the router is asked for it; what cannot be had is refused at its key.
+
+    ``packet_bytes`` is the largest frame of its hosts, by which queues of ``1bdp`` count packets.
+    """
 
     def rtt_ns(at_ns: int) -> int:
         return asked.way("forward").at(at_ns).delay + asked.way("reverse").at(at_ns).delay
 
     def direction(name: Way) -> Direction:
         way, said = asked.way(name), "forward" if asked.reverse is None else name
-        first, *later = _conditions(way, rtt_ns, lambda at, reason: refuse(("path", said, *at), reason))
+        first, *later = _conditions(
+            way, rtt_ns, packet_bytes, lambda at, reason: refuse(("path", said, *at), reason)
+        )
         changes = [
             Change(at_ns=change.at, **dict(state)) for change, state in zip(way.changes, later, strict=True)
         ]
@@ -191,7 +205,9 @@ def resolve_path(
 
     there, back = direction("forward"), direction("reverse")
     jitters = any(way.jitter_us or way.reorder for way in (there, back))
-    return PlannedPath(rtt_ns=rtt_ns(0), jitters=jitters, forward=there, reverse=back)
+    return PlannedPath(
+        rtt_ns=rtt_ns(0), jitters=jitters, packet_bytes=packet_bytes, forward=there, reverse=back
+    )
 
 
 def own_delay_problem(
@@ -212,14 +228,17 @@ def own_delay_problem(
 
 
 def _conditions(
-    asked: model.Direction, rtt_ns: Callable[[int], int], refuse: Callable[[KeyPath, str], None]
+    asked: model.Direction,
+    rtt_ns: Callable[[int], int],
+    packet_bytes: int,
+    refuse: Callable[[KeyPath, str], None],
 ) -> list[Conditions]:
     """A direction at first and after each change. A queue that no change names stays as it was resolved."""
     found: list[Conditions] = []
     for i, (at_ns, state) in enumerate(asked.states):
         if i == 0 or asked.changes[i - 1].queue is not None:
             key: KeyPath = ("changes", i - 1, "queue") if i else ("queue",)
-            queue = _queue(state, rtt_ns(at_ns), partial(refuse, (*key, "limit")))
+            queue = _queue(state, rtt_ns(at_ns), packet_bytes, partial(refuse, (*key, "limit")))
         bursts = state.loss_gemodel
         found.append(
             Conditions(
@@ -239,9 +258,9 @@ def _conditions(
     return found
 
 
-def _queue(asked: model.Direction, rtt_ns: int, refuse: Callable[[str], None]) -> Queue:
+def _queue(asked: model.Direction, rtt_ns: int, packet_bytes: int, refuse: Callable[[str], None]) -> Queue:
     queue = asked.queue
-    limit = {} if queue.limit is None else _limit(queue, queue.limit, asked.rate, rtt_ns, refuse)
+    limit = {} if queue.limit is None else _limit(queue, asked.rate, rtt_ns, packet_bytes, refuse)
     return Queue(
         kind=queue.kind,
         ecn=queue.ecn,
@@ -257,19 +276,20 @@ def _us(ns: int | None) -> int | None:
 
 def _limit(
     queue: model.Queue,
-    limit: units.Limit,
     rate_bps: int,
     rtt_ns: int,
+    packet_bytes: int,
     refuse: Callable[[str], None],
 ) -> dict[str, int]:
-    unit = model.LIMIT_UNIT[queue.kind]
+    limit, unit = queue.limit, model.LIMIT_UNIT[queue.kind]
+    assert limit is not None
     amount = limit.amount
     if limit.unit == "bdp":
         bdp_bytes = amount * rate_bps * rtt_ns / (8 * 10**9)
-        amount = bdp_bytes / PACKET_BYTES if unit == "packets" else bdp_bytes
+        amount = bdp_bytes / packet_bytes if unit == "packets" else bdp_bytes
     resolved = math.ceil(amount)
-    if resolved < (1 if unit == "packets" else PACKET_BYTES):
+    if resolved < (1 if unit == "packets" else packet_bytes):
         refuse(
-            f"{units.render_limit(limit)} is {resolved} {unit}, less than one packet of {PACKET_BYTES} bytes"
+            f"{units.render_limit(limit)} is {resolved} {unit}, less than one packet of {packet_bytes} bytes"
         )
     return {f"limit_{unit}": resolved}

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from IPython.display import HTML
 from plotly.offline import get_plotlyjs
 
 from dumbbell import analysis
-from dumbbell.plan import PACKET_BYTES, Conditions, Flow, Point
+from dumbbell.plan import Conditions, Flow, Point
 from dumbbell.report import figures, html
 from dumbbell.rundir import read_json
 from dumbbell.store.run import COUNTED, IN_MEASUREMENT, Run, dig, goodput_counters, located
@@ -286,7 +287,11 @@ class Report:
     def cwnd(self) -> str:
         """Congestion window over time by flow."""
         path = self.plan.path
-        levels = [(figures.over_time(path, figures.bdp_packets), "1 BDP")] if path else []
+        levels = (
+            [(figures.over_time(path, partial(figures.bdp_packets, path.packet_bytes)), "1 BDP")]
+            if path
+            else []
+        )
         return self._sender_figure(
             "snd_cwnd",
             scale=1,
@@ -311,7 +316,9 @@ class Report:
                     ([(at, ms + own_us / 1000) for at, ms in empty], f"RTT of the empty path{more}")
                 )
             if path.forward.queue.limit_packets:
-                levels.append((figures.over_time(path, _full_ms), "RTT with a full queue"))
+                levels.append(
+                    (figures.over_time(path, partial(_full_ms, path.packet_bytes)), "RTT with a full queue")
+                )
         return self._sender_figure(
             "srtt_us",
             scale=1000,
@@ -541,9 +548,9 @@ class Report:
         )
 
 
-def _full_ms(there: Conditions, rtt_ns: float) -> float:
+def _full_ms(packet_bytes: int, there: Conditions, rtt_ns: float) -> float:
     """Round-trip time when the queue is full."""
-    return rtt_ns / 1e6 + (there.queue.limit_packets or 0) * PACKET_BYTES * 8e3 / there.rate_bps
+    return rtt_ns / 1e6 + (there.queue.limit_packets or 0) * packet_bytes * 8e3 / there.rate_bps
 
 
 def show(figure: go.Figure, caption: str) -> str:

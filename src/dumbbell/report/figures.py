@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from dumbbell.plan import PACKET_BYTES, Conditions, Flow, PlannedPath
+from dumbbell.plan import Conditions, Flow, PlannedPath
 
 # M. Okabe, K. Ito, "Color Universal Design", 2008; yellow is left out: too pale for a line on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -233,9 +233,9 @@ def over_time(path: PlannedPath, value: Callable[[Conditions, float], float]) ->
     ]
 
 
-def bdp_packets(there: Conditions, rtt_ns: float) -> float:
+def bdp_packets(packet_bytes: int, there: Conditions, rtt_ns: float) -> float:
     """Bandwidth-delay product in packets of full size."""
-    return there.rate_bps * rtt_ns / 8e9 / PACKET_BYTES
+    return there.rate_bps * rtt_ns / 8e9 / packet_bytes
 
 
 def lines(
