@@ -9,9 +9,11 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from dumbbell.model import ScenarioError
-from dumbbell.plan import Inventory, InventoryError, Plan, in_real_time, plan
+from dumbbell.plan import Inventory, InventoryError, Plan, clock, in_real_time, plan
 from dumbbell.rundir import RunDir
+from dumbbell.units import parse_duration
 
+_HOUR_NS = 3600 * 10**9
 _NONE = "name a scenario: -e scenario=scenarios/two_flow_fairness.yml"
 _OTHER = {
     True: "the hosts of this inventory live in virtual time (lab_machine: vtime): run playbooks/virtual.yml",
@@ -21,7 +23,8 @@ _OTHER = {
 
 class ActionModule(ActionBase):
     """Arguments: ``scenario`` (a file; '' if the user named none), ``results_dir``, ``profile``, ``point``
-    (an id; by default all), ``virtual`` (whether it is to be run in virtual time).
+    (an id; by default all), ``virtual`` (whether it is to be run in virtual time), ``at_most`` (how much
+    traffic it may take).
 
     Returns what RunDir.facts says of the run and of each point. In check mode it only plans, makes no run
     directory, and returns only the points' plans.
@@ -37,6 +40,7 @@ class ActionModule(ActionBase):
                 "profile": {"type": "str"},
                 "point": {"type": "str"},
                 "virtual": {"type": "bool", "default": False},
+                "at_most": {"type": "str", "default": "24h"},
             }
         )
         assert task_vars is not None
@@ -48,8 +52,15 @@ class ActionModule(ActionBase):
             if inventory.virtual != args["virtual"]:
                 raise InventoryError(_OTHER[inventory.virtual])
             planned = _chosen(plan(scenario, inventory, args["profile"]), args["point"])
-        except (ScenarioError, InventoryError) as error:
+            at_most_ns = parse_duration(args["at_most"])
+        except (ScenarioError, InventoryError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from None
+        if planned.duration_ns > at_most_ns:
+            takes = f"{planned.scenario} takes {clock(planned.duration_ns)} of traffic"
+            hours = -(-planned.duration_ns // _HOUR_NS)
+            raise AnsibleActionFail(
+                f"{takes}, more than {args['at_most']}. If that is meant, allow it: -e run_at_most={hours}h"
+            )
         for warning in planned.warnings:
             self._display.warning(warning)
         if self._task.check_mode:

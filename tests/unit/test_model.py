@@ -499,6 +499,20 @@ def test_utilisation_of_a_rate_that_changes_is_not_that_of_a_whole_life(tmp_path
         assert plan(tmp_path / "x.yml", inventory()).points
 
 
+@pytest.mark.parametrize("word", ["no", "yes", "on", "off"])
+def test_a_boolean_is_no_name(tmp_path: Path, word: str) -> None:
+    asked = GOOD.replace(WHERE, f"{WHERE}    congestion_control: {word}\n", 1)
+    (said,) = problems(tmp_path, asked)
+    assert said.endswith(f"flows.flow1.congestion_control: {word!r} is a boolean of YAML, not a name")
+    (said, *_) = problems(tmp_path, GOOD.replace("  flow1:", f"  {word}:", 1))
+    assert said.endswith(f"{word!r} is a boolean of YAML, not a name")
+
+
+def test_no_nic_is_as_fast(tmp_path: Path) -> None:
+    (said,) = problems(tmp_path, GOOD.replace("rate: 10mbit", "rate: 99999999gbit", 1))
+    assert said.endswith("path.forward.rate: 99999999gbit is more than any NIC can send: at most 1600gbit")
+
+
 def test_the_same_name_twice(tmp_path: Path) -> None:
     flow = GOOD[GOOD.index("  flow1") :]
     assert problems(tmp_path, GOOD + flow) == [

@@ -105,6 +105,14 @@ def test_a_bandwidth_delay_product_counts_the_largest_packets_of_the_path(
     assert (path.packet_bytes, path.forward.queue.limit_packets) == (packet_bytes, packets)
 
 
+def test_pings_alone_are_warned_of(tmp_path: Path) -> None:
+    pings = "flows:\n  echo: {kind: ping, from: 'senders[0]', to: 'receivers[0]'}\n"
+    text = SCENARIO.read_text()
+    (tmp_path / "x.yml").write_text(text[: text.index("flows:")] + pings)
+    warnings = plan(tmp_path / "x.yml", inventory()).warnings
+    assert warnings == ["no flow sends data: pings find an idle path"]
+
+
 def test_all_that_a_path_can_be_asked_for() -> None:
     forward = (
         "{rate: 100mbit, delay: 10ms, jitter: 1ms, distribution: normal, keep_order: true, duplicate: 1%, "

@@ -119,6 +119,14 @@ def test_exclude_and_include(tmp_path: Path) -> None:
     assert found[-1].phase("measurement").flows[1].rate_bps == 5_000_000
 
 
+def test_what_is_excluded_does_not_count(tmp_path: Path) -> None:
+    """Of 12 000 combinations 6 are left."""
+    rates = ", ".join(f"{i}kbit" for i in range(1, 2001))
+    excluded = ", ".join(f"{{a: {i}kbit}}" for i in range(2, 2001))
+    head = f"matrix: {{a: [{rates}], b: [1s, 2s, 3s, 4s, 5s, 6s], exclude: [{excluded}]}}"
+    assert len(points(tmp_path, ("rate: 2mbit", "rate: $a\n    start: $b"), head=head)) == 6
+
+
 def test_a_baseline_is_run_once_for_all_cases_that_it_does_not_depend_on(tmp_path: Path) -> None:
     cc = ("    kind: iperf3_tcp\n", "    kind: iperf3_tcp\n    congestion_control: [cubic, reno]\n")
     rate = ("rate: 2mbit", "rate: [1mbit, 3mbit]")
@@ -278,7 +286,12 @@ profiles:
                 "rate: 2mbit\n    datagram: $a0\n    start: $a1\n    active: $a2\n    idle: $a3\n"
                 "    duration: $a4",
             ),
-            ["x.yml:4:1: matrix: 100000 combinations are more than 10000"],
+            ["x.yml:4:1: matrix: 100000 combinations are more than 10000 points"],
+        ),
+        (
+            "repetitions: 1000\nmatrix: {a: [1mbit, 2mbit, 3mbit, 4mbit, 5mbit, 6mbit], b: [1s, 2s, 3s]}",
+            ("rate: 2mbit", "rate: $a\n    start: $b"),
+            ["x.yml:5:1: matrix: 18 combinations, each 1000 times, are more than 10000 points"],
         ),
         (
             "profiles: {short: {duration: 5}, long: {duration: 9h, flows: {tcp: {start: 10h}}}}",

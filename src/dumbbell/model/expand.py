@@ -18,6 +18,7 @@ from dumbbell.model.tree import Tree
 from dumbbell.words import did_you_mean, known_are
 
 MAX_POINTS = 10_000
+MAX_COMBINATIONS = 1_000_000  # before any is excluded
 MAX_DEPTH = 10  # of values of the matrix that stand for others
 
 _REFERENCE = re.compile(rf"(?:({units.NUMBER}) ?\* ?)?\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -82,20 +83,18 @@ class _Expansion:
         for key, values in _sweeps(self.tree.value, ()):
             self._add(key, str(key[-1]), values, in_place=True)
         self._check_references()
-        points = math.prod(len(axis.values) for axis in self.axes.values())
-        if points > MAX_POINTS:
-            self._refuse(("matrix",), f"{points} combinations are more than {MAX_POINTS}")
+        combinations = math.prod(len(axis.values) for axis in self.axes.values())
+        if combinations > MAX_COMBINATIONS:
+            self._refuse(("matrix",), f"{combinations} combinations are more than {MAX_COMBINATIONS}")
         if self.problems:
             raise ScenarioError(self.problems)
 
-        combinations = [
-            dict(zip(self.axes, labels, strict=True))
-            for labels in itertools.product(*(axis.values for axis in self.axes.values()))
-        ]
-        kept = self._without_excluded(combinations)
-        kept += self._included()
+        kept = [*self._not_excluded(), *self._included()]
         if not kept and not self.problems:
             self._refuse(("matrix", "exclude"), "leaves nothing to run")
+        self._check_number(len(kept))
+        if self.problems:
+            raise ScenarioError(self.problems)
         cases = [self._case(levels) for levels in kept]
         if self.problems:
             raise ScenarioError(self.problems)
@@ -148,15 +147,29 @@ class _Expansion:
 
     # combinations
 
-    def _without_excluded(self, combinations: list[dict[str, str]]) -> list[dict[str, str]]:
-        for i, excluded in enumerate(self.matrix.exclude):
+    def _not_excluded(self) -> Iterator[dict[str, str]]:
+        excluded = []
+        for i, asked in enumerate(self.matrix.exclude):
             labels = {}
-            for name, value in excluded.items():
+            for name, value in asked.items():
                 if self._axis(("matrix", "exclude", i, name), name):
                     labels[name] = text(value)
                     self._label(("matrix", "exclude", i, name), name, labels[name])
-            combinations = [c for c in combinations if not labels or not labels.items() <= c.items()]
-        return combinations
+            if labels:
+                excluded.append(labels.items())
+        for labels_of_all in itertools.product(*(axis.values for axis in self.axes.values())):
+            combination = dict(zip(self.axes, labels_of_all, strict=True))
+            if not any(labels <= combination.items() for labels in excluded):
+                yield combination
+
+    def _check_number(self, combinations: int) -> None:
+        """Of runs: a run's points are kept in memory and numbered."""
+        repetitions = self.tree.value.get("repetitions", 1)
+        repetitions = repetitions if isinstance(repetitions, int) else 1
+        if combinations * repetitions > MAX_POINTS:
+            times = f", each {repetitions} times," if repetitions > 1 else ""
+            key: KeyPath = ("matrix",) if "matrix" in self.tree.value else ("repetitions",)
+            self._refuse(key, f"{combinations} combinations{times} are more than {MAX_POINTS} points")
 
     def _included(self) -> Iterator[dict[str, str]]:
         for i, included in enumerate(self.matrix.include):

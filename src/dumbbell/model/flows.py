@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from dumbbell import units
 from dumbbell.model.atou import MAX_DURATION_NS, AtouReceiver, AtouSender
-from dumbbell.model.quantities import Delay, Duration, Endpoint, Period, Rate, Size, Strict
+from dumbbell.model.quantities import Delay, Duration, Endpoint, NoBoolean, Period, Rate, Size, Strict
 
 # RFC 2474 (class selectors), RFC 2597 (assured forwarding), RFC 3246, RFC 5865, RFC 8622
 DSCP = {
@@ -29,7 +29,7 @@ def _dscp(value: Any) -> Any:
     return value
 
 
-CongestionControl = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$")]
+CongestionControl = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$"), NoBoolean]
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 Dscp = Annotated[
     int,
@@ -131,7 +131,9 @@ class TcpFlow(_Iperf3):
         description="payload that the application writes, all streams together; default: as fast as possible",
     )
     pacing: Rate | None = Field(
-        default=None, description="SO_MAX_PACING_RATE of each stream: the kernel spaces its packets"
+        default=None,
+        description="SO_MAX_PACING_RATE of each stream: the kernel spaces its packets. It counts their "
+        "payload; the `rate` of a path counts whole frames",
     )
     mss: Annotated[int, Field(ge=88, le=9216)] | None = Field(
         default=None, description="TCP_MAXSEG, in bytes; options of a segment are part of it"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dumbbell.model.quantities import Strict
+from dumbbell.model.quantities import NoBoolean, Strict
 
 # Offloads that put packets of a connection together.
 SUPER_PACKETS = ("tso", "gso", "gro", "lro")
@@ -18,7 +18,7 @@ READ_GAPS = ("rapid",)
 GAPS_NEED = {"quickack": True, "tcp_usec_ts": True}  # of the routes at both ends
 TIMESTAMPS = "net.ipv4.tcp_timestamps"  # a sysctl that they need too: 1, or 2 for those without an offset
 
-ModuleName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,56}$")]
+ModuleName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,56}$"), NoBoolean]
 
 
 class HostState(Strict):

@@ -8,6 +8,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from dumbbell import units
 
+FASTEST_BPS = 1_600_000_000_000  # of an Ethernet port, IEEE P802.3dj
+BOOLEANS = ("yes", "no", "on", "off", "true", "false")  # of YAML 1.1: texts to us, and likely not meant so
+
 
 class Strict(BaseModel):
     """Nothing unknown, nothing converted silently, nothing changed afterwards."""
@@ -25,8 +28,26 @@ def _whole_us(ns: int) -> int:
     return ns
 
 
+def _possible(bps: int) -> int:
+    if bps > FASTEST_BPS:
+        fastest = units.render_rate(FASTEST_BPS)
+        raise ValueError(f"{units.render_rate(bps)} is more than any NIC can send: at most {fastest}")
+    return bps
+
+
+def _no_boolean(name: str) -> str:
+    if name.lower() in BOOLEANS:
+        raise ValueError(f"{name!r} is a boolean of YAML, not a name")
+    return name
+
+
+NoBoolean = AfterValidator(_no_boolean)
 Rate = Annotated[
-    int, BeforeValidator(units.parse_rate), Field(gt=0), _text(units.pattern(units.RATE_BPS), "100mbit")
+    int,
+    BeforeValidator(units.parse_rate),
+    Field(gt=0),
+    AfterValidator(_possible),
+    _text(units.pattern(units.RATE_BPS), "100mbit"),
 ]
 Duration = Annotated[int, BeforeValidator(units.parse_duration), _text(units.pattern(units.TIME_NS), "30s")]
 Delay = Annotated[Duration, AfterValidator(_whole_us)]
@@ -38,7 +59,7 @@ Size = Annotated[
 QueueLimit = Annotated[
     units.Limit, BeforeValidator(units.parse_limit), _text(units.pattern(units.LIMIT_UNITS), "1bdp")
 ]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40), NoBoolean]
 Endpoint = Annotated[
     str,
     Field(
@@ -46,4 +67,5 @@ Endpoint = Annotated[
         examples=["senders[0]", "sender1"],
         description="a host, GROUP[INDEX], or a role",
     ),
+    NoBoolean,
 ]

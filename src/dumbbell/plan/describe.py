@@ -49,12 +49,11 @@ def in_real_time(plan: Plan) -> str:
 
 
 def _overview(plan: Plan) -> Iterator[str]:
-    total = sum(point.duration_ns for point in plan.points)
     distinct = len({point.id for point in plan.points})
     count = f"{len(plan.points)} runs of {distinct} points" if len(plan.points) > 1 else "1 point"
     profile = f", profile {plan.profile}" if plan.profile else ""
     yield f"{plan.scenario}{profile}: {plan.title}"
-    yield f"{count}, {clock(total)} of traffic; preparing the hosts comes on top"
+    yield f"{count}, {clock(plan.duration_ns)} of traffic; preparing the hosts comes on top"
     if plan.virtual:
         yield in_real_time(plan)
     yield from (f"warning: {warning}" for warning in plan.warnings)

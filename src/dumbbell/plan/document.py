@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -345,19 +345,25 @@ class Point(Part):
     @property
     def warnings(self) -> list[str]:
         """What is allowed and likely not meant."""
+        return [*self._no_data(), *self._put_together()]
+
+    def _no_data(self) -> Iterator[str]:
+        if not self.phase("measurement").flows:
+            yield "no flow sends data: pings find an idle path"
+
+    def _put_together(self) -> Iterator[str]:
         on: dict[str, list[str]] = {}
         for host, asked in self.hosts.items():
             if names := ", ".join(name for name in SUPER_PACKETS if asked.state.offloads.get(name)):
                 on.setdefault(names, []).append(host)
         states = [state for _, way in self.path.ways for _, state in way.states] if self.path else []
         hurt = dict.fromkeys(name for state in states for name in state.per_packet)
-        if not on or not hurt:
-            return []
-        where = " and ".join(f"{names} of {', '.join(hosts)}" for names, hosts in on.items())
-        return [
-            f"{where} are asked to be on: {', '.join(hurt)} of the path then count what they put together, "
-            "up to 64 kB, as one packet"
-        ]
+        if on and hurt:
+            where = " and ".join(f"{names} of {', '.join(hosts)}" for names, hosts in on.items())
+            yield (
+                f"{where} are asked to be on: {', '.join(hurt)} of the path then count what they put "
+                "together, up to 64 kB, as one packet"
+            )
 
 
 class Plan(Part):
@@ -370,6 +376,11 @@ class Plan(Part):
     seed: int
     virtual: bool | None = optional()  # whether its hosts live in virtual time
     points: list[Point]
+
+    @property
+    def duration_ns(self) -> int:
+        """Length of all phases of all points, without what lies between them."""
+        return sum(point.duration_ns for point in self.points)
 
     @property
     def warnings(self) -> list[str]:

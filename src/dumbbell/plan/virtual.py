@@ -26,8 +26,10 @@ def real_s(point: Point) -> float:
     for phase in point.phases:
         for way, path in point.path.ways if point.path else []:
             flows = [flow for flow in phase.flows if flow.direction == way]
-            asked = sum(flow.duration_ns / 1e9 * (flow.rate_bps or path.rate_bps) for flow in flows)
-            packets = min(asked, phase.duration_ns / 1e9 * path.rate_bps) / 8 / PACKET_BYTES
+            measuring = phase.phase == "measurement"
+            path_bps = path.mean_rate_bps(0, phase.duration_ns) if measuring else path.rate_bps
+            asked = sum(flow.duration_ns / 1e9 * (flow.rate_bps or path_bps) for flow in flows)
+            packets = min(asked, phase.duration_ns / 1e9 * path_bps) / 8 / PACKET_BYTES
             gathered = all(point.hosts[flow.src_host].state.offloads.get("gso") for flow in flows)
             seconds += packets * PACKET_S * (GATHERED if gathered else 1)
         samples = sum(part.sample.anything for part in phase.hosts.values())
