@@ -241,3 +241,18 @@ def test_a_point_or_profile_that_is_not_there(tmp_path: Path, arguments: tuple[s
     assert ("udp_alone load=50mbit" in text) == ("point" in said)
     assert "Traceback" not in text
     assert not results.exists()
+
+
+def test_a_run_of_years_is_asked_about(tmp_path: Path) -> None:
+    text = (REPOSITORY / "scenarios/two_flow_fairness.yml").read_text()
+    scenario = tmp_path / "two_flow_fairness.yml"
+    scenario.write_text(text.replace("duration: 30s\n", "duration: 100000h\n"))
+    results = tmp_path / "results"
+    asked = ("playbooks/run.yml", "-e", f"scenario={scenario}", "-e", f"results_dir={results}")
+    code, said = ansible_playbook(*asked)
+    assert code != 0
+    assert "two_flow_fairness takes 100000 h" in unfolded(said)
+    assert "If that is meant, allow it: -e run_at_most=100001h" in unfolded(said)
+    assert not results.exists()
+    code, said = ansible_playbook(*asked, "--check", "-e", "run_at_most=100001h")
+    assert "takes 100000 h" not in unfolded(said)
