@@ -51,7 +51,7 @@ def test_the_rate_falls_at_its_time_in_the_samples_of_the_bottleneck(changed: Fi
     queue = sampled(changed, "qdisc", "ifb_fwd", "pfifo").rename({"bytes": "total"})
     counted = queue.select(flow=pl.lit("all"), stream=pl.lit("0"), t_ns="t_ns", bytes="total")
     fast, slow = (
-        analysis.mean_goodput(counted, start, end)["all"] for start, end in ((2 * S, 6 * S), (7 * S, 12 * S))
+        analysis.mean_goodput(counted, start, end)["all"] for start, end in ((2 * S, 6 * S), (7 * S, 11 * S))
     )
     assert 0 < slow < 1.02 * 10_000_000 < fast < 1.02 * 20_000_000
 
@@ -60,7 +60,7 @@ def test_the_rate_falls_in_the_goodput(changed: Finished) -> None:
     counted = analysis.counters(changed.tcp_info.filter(phase="measurement"))
     fast, slow = (
         sum(analysis.mean_goodput(counted, start, end).values())
-        for start, end in ((2 * S, 6 * S), (7 * S, 12 * S))
+        for start, end in ((2 * S, 6 * S), (7 * S, 11 * S))
     )
     assert 0 < slow < 10_000_000
     assert slow < fast < 20_000_000

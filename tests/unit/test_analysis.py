@@ -36,9 +36,37 @@ def test_streams_add_up() -> None:
 
 def test_an_interval_without_samples_has_no_rate() -> None:
     rows = counted("f", (0, 0), (1, 1000))
-    assert analysis.mean_goodput(rows, 0, 2 * S) == {}
-    # 95 % covered: the rate is that of the covered part.
-    assert analysis.mean_goodput(rows, 0, round(S / 0.95)) == {"f": 8000}
+    assert analysis.goodput(rows, [0, 2 * S]).is_empty()
+    # Of a series, 95 % covered: the rate is that of the covered part.
+    (rate,) = analysis.goodput(rows, [0, round(S / 0.95)])["goodput_bps"]
+    assert rate == 8000
+
+
+def test_a_mean_is_over_all_of_its_window() -> None:
+    rows = counted("f", (0, 0), (0.91, 1000))
+    assert analysis.mean_goodput(rows, 0, S) == {}
+    assert analysis.mean_goodput(rows, 0, S, within_ns=S // 20) == {}
+    # What samples may leave out counts like the rest.
+    assert analysis.mean_goodput(rows, 0, S, within_ns=S // 10) == {"f": 8000 / 0.91}
+
+
+def test_counters_reach_over_the_life_of_a_flow() -> None:
+    """Of two streams one has ended at 2 s, and of the other nothing is known after 2.5 s."""
+    rows = pl.concat([counted("f", (1, 100), (2, 700)), counted("f", (1, 200), (2.5, 300), stream="1")])
+    ended = pl.DataFrame({"flow": ["f"], "stream": ["0"]})
+    whole = analysis.over_life(rows, ended, {"f": (0, 4 * S)})
+    assert whole.filter(stream="0").select("t_ns", "bytes").rows() == [
+        (0, 0), (S, 100), (2 * S, 700), (4 * S, 700),
+    ]  # fmt: skip
+    assert whole.filter(stream="1").select("t_ns", "bytes").rows() == [(0, 0), (S, 200), (5 * S // 2, 300)]
+
+
+def test_a_stream_that_ended_has_a_final_row_at_the_end_that_counts() -> None:
+    of = {"flow": "a", "stream": "0", "t_ns": 0, "bytes_acked": 1, "bytes_received": 2}
+    rows = [of | {"side": "sender", "final": True}, of | {"side": "receiver", "final": None}]
+    assert analysis.ended(pl.DataFrame(rows)).is_empty()
+    assert analysis.ended(pl.DataFrame(rows[:1])).rows() == [("a", "0")]
+    assert analysis.ended(pl.DataFrame(rows).drop("final")).is_empty()
 
 
 def test_counters_prefer_the_receiver() -> None:

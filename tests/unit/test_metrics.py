@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from synthetic import T0_UNIX_NS
-from test_verdict import edit, edit_spool
+from synthetic import T0_UNIX_NS, write_run
+from test_verdict import edit, edit_rows, edit_spool
 
 from dumbbell import analysis
 from dumbbell.store.collect import collect
@@ -170,11 +170,78 @@ def test_when_iperf3_had_written_all_is_no_completion_time(run_dir: Path) -> Non
     assert (check.kind, check.measured, check.reason) == ("validity", None, reason)
 
 
+def unsampled_from(run_dir: Path, until_s: float, *, ended: bool = False) -> None:
+    """Take away the samples of flow1 after a time; its last row is then that of its end, if it ended."""
+    for host in ("sender1", "receiver1"):
+        until_ns = T0_UNIX_NS["measurement"] + round(until_s * S)
+
+        def kept(row: str, until_ns: int = until_ns) -> str:
+            if not row.startswith("tcp_info,flow=flow1,"):
+                return row
+            at_ns = int(row.rsplit(" ", 1)[1])
+            last = ended and until_ns - at_ns < S // 10
+            row = row.replace(" ", " final=true,", 1) if last else row
+            return row if at_ns <= until_ns else ""
+
+        edit_rows(run_dir, host, "measurement", kept)
+
+
 @pytest.mark.parametrize("metric", ["goodput", "rtt", "retransmits", "time_in_recovery", "jain_index"])
 def test_what_was_not_sampled_throughout_is_not_known(run_dir: Path, metric: str) -> None:
-    for check in measured(run_dir, metric, window_ns=[20 * S, 60 * S]):
-        assert (check.kind, check.measured, check.ok) == ("validity", None, False)
-        assert check.reason.startswith(f"{metric} not known: ")
+    """Also if samples are there for 97 % of a window, and the socket is not known to have ended."""
+    unsampled_from(run_dir, 29.4)
+    check = measured(run_dir, metric, window_ns=[10 * S, 30 * S])[0]
+    assert (check.kind, check.measured, check.ok) == ("validity", None, False)
+    assert check.reason.startswith(f"{metric} not known: ")
+    assert measured(run_dir, metric, window_ns=[10 * S, 29 * S])[0].measured is not None
+
+
+def test_a_flow_that_ended_early_delivered_nothing_after(run_dir: Path) -> None:
+    collect(run_dir, None)
+    received = pl.read_parquet(run_dir / "tcp_info.parquet").filter(
+        (pl.col("phase") == "measurement") & (pl.col("flow") == "flow1") & (pl.col("side") == "receiver")
+    )
+    unsampled_from(run_dir, 27.3, ended=True)  # at 91 %
+    last = int(received.filter(pl.col("t_ns") <= 27.3 * S)["bytes_received"].to_numpy().max())
+    (whole,) = measured(run_dir, "goodput", flows=["flow1"], window_ns=[0, 30 * S])
+    assert whole.measured == pytest.approx(last * 8 / 30)
+    (after,) = measured(run_dir, "goodput", flows=["flow1"], window_ns=[28 * S, 30 * S])
+    assert after.measured == 0
+    (rtt,) = measured(run_dir, "rtt", flows=["flow1"], window_ns=[0, 30 * S])
+    assert (rtt.kind, rtt.measured) == ("validity", None)
+
+
+def test_outside_of_its_life_a_flow_delivers_nothing(run_dir: Path) -> None:
+    """flow2 runs from 5 to 30 s."""
+    (inside,) = measured(run_dir, "goodput", flows=["flow2"], window_ns=[5 * S, 30 * S])
+    (before,) = measured(run_dir, "goodput", flows=["flow2"], window_ns=[0, 5 * S])
+    (longer,) = measured(run_dir, "goodput", flows=["flow2"], window_ns=[0, 50 * S])
+    (after,) = measured(run_dir, "goodput", flows=["flow2"], window_ns=[31 * S, 40 * S])
+    assert (before.measured, after.measured) == (0, 0)
+    assert longer.measured == pytest.approx(inside.measured / 2)
+    # What needs samples of it is of the part of the window in which it runs.
+    for metric in ("rtt", "retransmits", "time_in_recovery"):
+        own, wider = (
+            measured(run_dir, metric, flows=["flow2"], window_ns=[start * S, 30 * S])[0] for start in (5, 0)
+        )
+        assert own.measured == wider.measured is not None
+        (none,) = measured(run_dir, metric, flows=["flow2"], window_ns=[0, 5 * S])
+        assert (none.kind, none.measured) == ("validity", None)
+
+
+def test_datagrams_over_a_window_that_their_life_does_not_fill(tmp_path: Path) -> None:
+    scenario = tmp_path / "late.yml"
+    scenario.write_text(
+        "name: late\ntitle: UDP in 10-20 s of 30\nduration: 30s\n"
+        "path: {forward: {rate: 100mbit, delay: 10ms, queue: {kind: pfifo, limit: 1bdp}}}\n"
+        "flows:\n  late: {kind: udp, from: 'senders[0]', to: 'receivers[0]', rate: 50mbit, start: 10s, "
+        "duration: 10s}\n"
+    )
+    write_run(tmp_path / "run", scenario)
+    for window, mbps in ((0, 5), 0), ((0, 30), 50 / 3), ((10, 20), 50), ((15, 30), 50 / 3):
+        span = [second * S for second in window]
+        (check,) = measured(tmp_path / "run", "goodput", flows=["late"], window_ns=span)
+        assert check.measured == pytest.approx(mbps * 1e6, rel=0.01)
 
 
 def test_percentiles() -> None:

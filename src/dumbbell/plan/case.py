@@ -548,8 +548,6 @@ class CaseResolver:
             self._refuse((*key, "metric"), "the scenario has no path to be utilised")
         elif asked.metric == "utilisation" and len(directions) > 1:
             self._refuse((*key, "metric"), "these flows go both ways: name those of one direction in `flows`")
-        elif asked.metric == "utilisation" and window and path is not None:
-            self._check_rate(key, path, [f for f in flows if f.name in names], window)
         return window and Expectation(
             metric=asked.metric,
             flows=names,
@@ -558,17 +556,6 @@ class CaseResolver:
             min=asked.min,
             max=asked.max,
         )
-
-    def _check_rate(
-        self, key: KeyPath, path: PlannedPath, flows: Sequence[Flow], window: tuple[int, int]
-    ) -> None:
-        """A flow that is known over its life alone cannot be set against a rate that changes meanwhile."""
-        for flow in flows:
-            varies = len({state.rate_bps for _, state in path.way(flow.direction).states}) > 1
-            if varies and flow.kind == "iperf3_udp" and (flow.start_ns, flow.end_ns) != window:
-                life = f"{units.render_duration(flow.start_ns)}-{units.render_duration(flow.end_ns)}"
-                reason = f"the rate of the path changes, and {flow.name} is only known over the window {life}"
-                self._refuse(key, reason)
 
     def _measured(self, metric: str, flows: Sequence[Flow]) -> set[str]:
         """Flows of which a metric is known."""

@@ -88,11 +88,15 @@ class Report:
         return str(self.manifest.get("run", self.dir.name))
 
     @property
-    def plan(self) -> Point:
-        """What was planned for the point that was run, or Missing."""
+    def _opened(self) -> Run:
         if self._run is None:
             raise Missing("This run directory has no readable plan.json to relate samples to.")
-        return self._run.point
+        return self._run
+
+    @property
+    def plan(self) -> Point:
+        """What was planned for the point that was run, or Missing."""
+        return self._opened.point
 
     def table(self, name: str, *columns: str, where: pl.Expr | None = None) -> pl.DataFrame:
         """:meth:`rows`, of which there are some, or Missing."""
@@ -274,13 +278,11 @@ class Report:
         phase, width = self.plan.phase("measurement"), self._bin_ns()
         rates = analysis.goodput(self.counters, analysis.steps(0, phase.duration_ns, width))
         figure = figures.goodput(rates, phase.flows, self.plan.path, self.x_max_s)
-        udp = [flow.name for flow in phase.flows if flow.kind == "iperf3_udp"]
-        absent = f" Not shown, because UDP has no TCP_INFO: {', '.join(udp)}." if udp else ""
         return show(
             figure,
             f"Payload delivered in each {human(width, 'ns')}: growth of <code>bytes_received</code> "
             "(TCP_INFO of the receiver's socket), interpolated at the edges of the intervals. Bytes of a "
-            f"fetch are spread evenly over its time.{absent}",
+            "fetch are spread evenly over its time, those of UDP of iperf3 over each interval of its server.",
         )
 
     @part
@@ -492,7 +494,8 @@ class Report:
     def counters(self) -> pl.DataFrame:
         """Payload bytes delivered so far by each flow, as :func:`analysis.goodput` takes them, or Missing."""
         needed = {"tcp_info": analysis.COUNTED_FROM}
-        counted = goodput_counters({name: self.rows(name, *needed.get(name, ())) for name in COUNTED})
+        tables = {name: self.rows(name, *needed.get(name, ())) for name in COUNTED}
+        counted = goodput_counters(self._opened, tables)
         if counted.is_empty():
             raise Missing("No socket was sampled, so there is no goodput to show.")
         return counted

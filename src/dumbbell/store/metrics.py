@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
 from dumbbell import analysis
 from dumbbell.model import Metric
-from dumbbell.plan import Expectation
-from dumbbell.store.run import IN_MEASUREMENT, Run, goodput_counters, mean_goodputs, ping_replies
+from dumbbell.plan import Expectation, Flow
+from dumbbell.store.run import (
+    IN_MEASUREMENT,
+    Run,
+    goodput_counters,
+    mean_goodput,
+    over_life,
+    ping_replies,
+    within_ns,
+)
 
 UNITS: dict[Metric, str] = {
     "utilisation": "share",
@@ -23,6 +31,8 @@ UNITS: dict[Metric, str] = {
 }
 # What is needed of tcp_info. Of a long run the whole may be larger than memory.
 MEASURED_FROM = (*analysis.COUNTED_FROM, "ca_state", "srtt_us", "total_retrans", "data_segs_out")
+NOT_SAMPLED = "it was not sampled throughout"
+NOT_RUNNING = "it does not run in that time"
 RECOVERY = (3, 4)  # TCP_CA_Recovery, TCP_CA_Loss (include/uapi/linux/tcp.h)
 
 
@@ -35,98 +45,129 @@ class Measured:
     why: str = ""
 
 
-def measure(run: Run, tables: dict[str, pl.DataFrame], bound: Expectation) -> Iterator[Measured]:
-    """What a bound is about, of the tables of all phases: one value for all its flows, or one for each.
+class Metrics:
+    """Metrics of a run, from the tables of all its phases.
 
     ``tables`` are those of :data:`COUNTED`; ``tcp_info`` with as much of :data:`MEASURED_FROM` as it has.
     """
-    rows, counted = tables["tcp_info"].filter(IN_MEASUREMENT), goodput_counters(tables)
-    fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
-    kinds = {flow.name: flow.kind for flow in run.point.phase("measurement").flows}
-    if bound.metric in ("utilisation", "jain_index"):
-        yield _shared(run, counted, bound)
-        return
-    for flow in bound.flows:
-        own = fetched.filter((pl.col("flow") == flow) & pl.col("t_ns").is_between(*bound.window_ns))
+
+    def __init__(self, run: Run, tables: Mapping[str, pl.DataFrame]) -> None:
+        self.run = run
+        self.phase = run.point.phase("measurement")
+        self.flows = {flow.name: flow for flow in self.phase.flows}
+        self.rows = tables["tcp_info"].filter(IN_MEASUREMENT)
+        self.counted = goodput_counters(run, tables)
+        self.fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
+
+    def measure(self, bound: Expectation) -> Iterator[Measured]:
+        """What a bound is about: one value for all its flows, or one for each."""
+        if bound.metric in ("utilisation", "jain_index"):
+            yield self._shared(bound)
+            return
+        for name in bound.flows:
+            if name not in self.flows:
+                yield self._ping_rtt(name, bound)
+            else:
+                yield self._of_flow(self.flows[name], bound)
+
+    def _of_flow(self, flow: Flow, bound: Expectation) -> Measured:
         match bound.metric:
-            case "completion_time" | "retransmits" if kinds.get(flow) == "http":
-                yield _of_fetches(own, flow, bound)
             case "goodput":
-                rate = mean_goodputs(run, counted, bound.window_ns).get(flow)
-                yield Measured(flow, rate, "it was not sampled throughout")
+                rate = mean_goodput(self.run, self.counted, flow, bound.window_ns)
+                return Measured(flow.name, rate, NOT_SAMPLED)
+            case "completion_time" | "retransmits" if flow.kind == "http":
+                return self._of_fetches(flow, bound)
             case "retransmits":
-                yield _retransmits(rows, flow, bound)
+                return self._retransmits(flow, bound)
             case "time_in_recovery":
-                samples = _samples(rows, flow, bound)
+                samples = self._samples(flow, bound)
                 share = None if samples is None else samples["ca_state"].is_in(RECOVERY).mean()
-                yield Measured(flow, _number(share), "it was not sampled throughout")
+                return Measured(flow.name, _number(share), NOT_SAMPLED)
             case "rtt":
-                yield _rtt(run, rows, flow, bound)
+                samples = self._samples(flow, bound)
+                rtts = pl.Series([], dtype=pl.Float64) if samples is None else samples["srtt_us"] * 1000.0
+                return Measured(flow.name, _percentile(rtts, bound), NOT_SAMPLED)
             case _:
-                yield Measured(flow, None, "iperf3 tells when it had written all, not when all had arrived")
+                return Measured(
+                    flow.name, None, "iperf3 tells when it had written all, not when all had arrived"
+                )
+
+    def _shared(self, bound: Expectation) -> Measured:
+        flows = [self.flows[name] for name in bound.flows]
+        subject = "all flows" if set(bound.flows) == set(self.flows) else ", ".join(bound.flows)
+        found = {flow.name: mean_goodput(self.run, self.counted, flow, bound.window_ns) for flow in flows}
+        rates = [rate for rate in found.values() if rate is not None]
+        if absent := [name for name, rate in found.items() if rate is None]:
+            return Measured(subject, None, f"goodput of {', '.join(absent)} was not sampled throughout")
+        if bound.metric == "jain_index":
+            return Measured(subject, analysis.jain_index(rates), "nothing was transferred")
+        if self.run.point.path is None:
+            return Measured(subject, None, "the scenario has no path")
+        way = self.run.point.path.way(flows[0].direction)
+        return Measured(subject, analysis.utilisation(rates, way.mean_rate_bps(*bound.window_ns)))
+
+    def _retransmits(self, flow: Flow, bound: Expectation) -> Measured:
+        start, end = _within_life(flow, bound)
+        if start >= end:
+            return Measured(flow.name, None, NOT_RUNNING)
+        own = self._sender(flow)
+        again, sent = (
+            analysis.mean_goodput(
+                over_life(self.run, analysis.sender_counter(own, column), analysis.ended(own)),
+                start,
+                end,
+                within_ns=within_ns(self.run),
+            ).get(flow.name)
+            for column in ("total_retrans", "data_segs_out")
+        )
+        if again is None or sent is None:
+            return Measured(flow.name, None, NOT_SAMPLED)
+        return Measured(flow.name, again / sent if sent else None, "nothing was sent")
+
+    def _of_fetches(self, flow: Flow, bound: Expectation) -> Measured:
+        begun = (pl.col("flow") == flow.name) & pl.col("t_ns").is_between(*bound.window_ns)
+        done = self.fetched.filter(begun, "done")
+        if bound.metric == "completion_time":
+            value = _percentile(done["completion_ns"], bound)
+            return Measured(flow.name, value, "no fetch that began in the window was done")
+        again, sent = done.select(pl.col("retransmits", "segments").sum()).row(0)
+        return Measured(flow.name, again / sent if sent else None, "the server left no counts")
+
+    def _ping_rtt(self, name: str, bound: Expectation) -> Measured:
+        (host,) = (host for host, ping in self.run.pings("measurement") if ping.name == name)
+        t0, (start, end) = self.run.t0_unix_ns("measurement") or 0, bound.window_ns
+        replies = ping_replies(self.run.raw(host, "measurement", f"ping-{name}.txt"))
+        inside = [reply.rtt_ns for reply in replies if start <= reply.sent_unix_ns - t0 < end]
+        return Measured(
+            name, _percentile(pl.Series(inside, dtype=pl.Float64), bound), "there were no replies"
+        )
+
+    def _sender(self, flow: Flow) -> pl.DataFrame:
+        return self.rows.filter(pl.col("flow") == flow.name, pl.col("side") == "sender")
+
+    def _samples(self, flow: Flow, bound: Expectation) -> pl.DataFrame | None:
+        """A sender's samples within the window, if they reach from its begin to its end.
+
+        As far as the flow lives in it. Connections of fetches come and go, and so do their samples.
+        """
+        start, end = _within_life(flow, bound)
+        own = self._sender(flow).filter(pl.col("t_ns").is_between(start, end))
+        if own.is_empty():
+            return None
+        first, last = own.select(first=pl.col("t_ns").min(), last=pl.col("t_ns").max()).row(0)
+        # A program takes time to begin.
+        late_ns = max(within_ns(self.run), (1 - analysis.MIN_COVER) * (end - start))
+        known = flow.kind == "http" or (first - start <= late_ns and end - last <= within_ns(self.run))
+        return own if known else None
 
 
-def _shared(run: Run, counted: pl.DataFrame, bound: Expectation) -> Measured:
-    flows = {flow.name: flow for flow in run.point.phase("measurement").flows}
-    subject = "all flows" if set(bound.flows) == set(flows) else ", ".join(bound.flows)
-    found = mean_goodputs(run, counted, bound.window_ns)
-    if absent := [name for name in bound.flows if name not in found]:
-        return Measured(subject, None, f"goodput of {', '.join(absent)} was not sampled throughout")
-    rates = [found[name] for name in bound.flows]
-    if bound.metric == "jain_index":
-        return Measured(subject, analysis.jain_index(rates), "nothing was transferred")
-    if run.point.path is None:
-        return Measured(subject, None, "the scenario has no path")
-    way = run.point.path.way(flows[bound.flows[0]].direction)
-    bottleneck_bps = way.mean_rate_bps(*bound.window_ns)
-    return Measured(subject, analysis.utilisation(rates, bottleneck_bps))
+def _within_life(flow: Flow, bound: Expectation) -> tuple[int, int]:
+    """The part of a window in which a flow runs; of none the end is no later than the start."""
+    return max(bound.window_ns[0], flow.start_ns), min(bound.window_ns[1], flow.end_ns)
 
 
-def _retransmits(rows: pl.DataFrame, flow: str, bound: Expectation) -> Measured:
-    own = rows.filter((pl.col("flow") == flow) & (pl.col("side") == "sender"))
-    again, sent = (
-        analysis.mean_goodput(analysis.sender_counter(own, column), *bound.window_ns).get(flow)
-        for column in ("total_retrans", "data_segs_out")
-    )
-    if again is None or sent is None:
-        return Measured(flow, None, "it was not sampled throughout")
-    return Measured(flow, again / sent if sent else None, "nothing was sent")
-
-
-def _of_fetches(fetched: pl.DataFrame, flow: str, bound: Expectation) -> Measured:
-    done = fetched.filter("done")
-    if bound.metric == "completion_time":
-        percentile = 50.0 if bound.percentile is None else bound.percentile
-        value = analysis.percentile(done["completion_ns"], percentile)
-        return Measured(flow, value, "no fetch that began in the window was done")
-    again, sent = done.select(pl.col("retransmits", "segments").sum()).row(0)
-    return Measured(flow, again / sent if sent else None, "the server left no counts")
-
-
-def _rtt(run: Run, rows: pl.DataFrame, flow: str, bound: Expectation) -> Measured:
-    start, end = bound.window_ns
-    percentile = 50.0 if bound.percentile is None else bound.percentile
-    for host, ping in run.pings("measurement"):
-        if ping.name == flow:
-            t0 = run.t0_unix_ns("measurement") or 0
-            replies = ping_replies(run.raw(host, "measurement", f"ping-{flow}.txt"))
-            inside = [reply.rtt_ns for reply in replies if start <= reply.sent_unix_ns - t0 < end]
-            rtts = pl.Series(inside, dtype=pl.Float64)
-            return Measured(flow, analysis.percentile(rtts, percentile), "there were no replies")
-    samples = _samples(rows, flow, bound)
-    rtts = pl.Series([], dtype=pl.Float64) if samples is None else samples["srtt_us"] * 1000.0
-    return Measured(flow, analysis.percentile(rtts, percentile), "it was not sampled throughout")
-
-
-def _samples(rows: pl.DataFrame, flow: str, bound: Expectation) -> pl.DataFrame | None:
-    """A sender's samples within the window, if they cover it."""
-    start, end = bound.window_ns
-    own = rows.filter((pl.col("flow") == flow) & (pl.col("side") == "sender"))
-    own = own.filter(pl.col("t_ns").is_between(start, end))
-    if own.is_empty():
-        return None
-    covered = own.select(pl.col("t_ns").max() - pl.col("t_ns").min()).item()
-    return own if covered >= analysis.MIN_COVER * (end - start) else None
+def _percentile(values: pl.Series, bound: Expectation) -> float | None:
+    return analysis.percentile(values, 50.0 if bound.percentile is None else bound.percentile)
 
 
 def _number(value: object) -> float | None:

@@ -230,10 +230,34 @@ def _ping_lines(path: Path) -> list[tuple[str, str, str, str]]:
         return []
 
 
-def iperf3_received_bytes(report: Any) -> int | None:
-    """Payload bytes that an iperf3 server received, from its intervals: its totals repeat the client's."""
-    sums = [dig(i, "sum", "bytes") for i in dig(report, "intervals") or []]
-    return sum(sums) if sums and all(isinstance(b, int) for b in sums) else None
+def iperf3_intervals(run: Run, flow: Flow) -> list[tuple[int, int, int]]:
+    """Intervals of the server of a UDP flow of iperf3: begin and end since t0, and bytes received.
+
+    None without its report, or where nothing tells when its test began. Its totals repeat what the client
+    says and are not used.
+    """
+    report = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
+    sums = [dig(interval, "sum") for interval in dig(report, "intervals") or []]
+    began_ns = _iperf3_began_ns(run, flow)
+    if began_ns is None or not all({"start", "end", "bytes"} <= (told or {}).keys() for told in sums):
+        return []
+    return [
+        (began_ns + round(told["start"] * 1e9), began_ns + round(told["end"] * 1e9), told["bytes"])
+        for told in sums
+    ]
+
+
+def _iperf3_began_ns(run: Run, flow: Flow) -> int | None:
+    """When the server of a flow began its test: half a round trip before its client had the server's word.
+
+    The agent stops a client that waits for it, seconds before the first data, and goes on with it then.
+    """
+    t0, path = run.t0_unix_ns("measurement"), run.point.path
+    held = run.event("flow_held", flow=flow.name) or {}
+    told = held if held.get("held") else run.event("flow_first_data", flow=flow.name) or {}
+    if t0 is None or not (held.get("held") or isinstance(told.get("error_ns"), int)):
+        return None
+    return int(told["unix_ns"]) - t0 - (path.rtt_ns // 2 if path else 0)
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -247,24 +271,60 @@ COUNTED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "udp": analysis.datagram_counters,
     "http_fetch": analysis.fetch_counters,
 }
+# Samples cover a window if they leave out no more than so many sampling intervals of it.
+WITHIN_SAMPLES = 2
 
 
-def goodput_counters(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Payload bytes delivered so far in the measurement, from all tables of :data:`COUNTED`."""
-    return pl.concat([count(tables[name].filter(IN_MEASUREMENT)) for name, count in COUNTED.items()])
+def goodput_counters(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Payload bytes delivered so far in the measurement, from the start of each flow's life to its end.
 
-
-def mean_goodputs(run: Run, counted: pl.DataFrame, window_ns: tuple[int, int]) -> dict[str, float]:
-    """Mean goodput by flow over a window; a UDP flow of iperf3 is taken over its whole life,
-    from its server.
+    From all tables of :data:`COUNTED`, and of UDP flows of iperf3 from their servers' intervals.
     """
-    rates = analysis.mean_goodput(counted, *window_ns)
-    for flow in run.point.phase("measurement").flows:
-        if flow.kind == "iperf3_udp":
-            report = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
-            if (received := iperf3_received_bytes(report)) is not None:
-                rates[flow.name] = received * 8e9 / flow.duration_ns
-    return rates
+    rows = {name: tables[name].filter(IN_MEASUREMENT) for name in COUNTED}
+    flows = run.point.phase("measurement").flows
+    intervals = [
+        analysis.interval_counters(flow.name, iperf3_intervals(run, flow), (flow.start_ns, flow.end_ns))
+        for flow in flows
+        if flow.kind == "iperf3_udp"
+    ]
+    counted = pl.concat([*(count(rows[name]) for name, count in COUNTED.items()), *intervals])
+    counted_all = [flow.name for flow in flows if _counted_all(run, flow)]
+    ends = pl.concat([analysis.ended(rows["tcp_info"]), pl.DataFrame({"flow": counted_all, "stream": "0"})])
+    return over_life(run, counted, ends)
+
+
+def _counted_all(run: Run, flow: Flow) -> bool:
+    """Whether the receiving end of a flow of the agents has said that nothing more will come."""
+    result = read_json(run.raw(flow.dst_host, "measurement", f"{flow.kind}-{flow.name}-receiver.json"))
+    return (flow.kind == "http" and result is not None) or (
+        flow.kind == "udp" and bool(dig(result, "end_seen"))
+    )
+
+
+def over_life(run: Run, counted: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+    """:func:`analysis.over_life` of the measurement's flows."""
+    flows = run.point.phase("measurement").flows
+    return analysis.over_life(counted, ends, {flow.name: (flow.start_ns, flow.end_ns) for flow in flows})
+
+
+def within_ns(run: Run) -> int:
+    """How much of a window samples may leave out."""
+    return WITHIN_SAMPLES * run.point.phase("measurement").sampling_interval_ns
+
+
+def mean_goodput(run: Run, counted: pl.DataFrame, flow: Flow, window_ns: tuple[int, int]) -> float | None:
+    """Mean goodput of a flow over a window, of :func:`goodput_counters`; None where they do not tell it.
+
+    Before its start a flow has delivered nothing; after its end it delivers what is still on its way.
+    """
+    own = counted.filter(pl.col("flow") == flow.name)
+    last_ns: int | None = own["t_ns"].max()  # type: ignore[assignment]
+    start = max(window_ns[0], flow.start_ns)
+    end = min(window_ns[1], max(flow.end_ns, last_ns or 0))
+    if start >= end:
+        return 0.0
+    rate = analysis.mean_goodput(own, start, end, within_ns=within_ns(run)).get(flow.name)
+    return None if rate is None else rate * (end - start) / (window_ns[1] - window_ns[0])
 
 
 def congestion_controls(run: Run, tables: Mapping[str, pl.DataFrame], flow: Flow) -> set[str]:
@@ -289,13 +349,12 @@ def start_error_ns(run: Run, flow: Flow) -> int | None:
 
 def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """A row for each flow of each phase: what was planned, and what became of it."""
-    counted, fetched = goodput_counters(tables), analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
+    counted = goodput_counters(run, tables)
+    fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
     rows = []
     for phase, flow in _flows(run.point.phases):
         measuring = phase.phase == "measurement"
-        goodput = (
-            mean_goodputs(run, counted, (flow.start_ns, flow.end_ns)).get(flow.name) if measuring else None
-        )
+        goodput = mean_goodput(run, counted, flow, (flow.start_ns, flow.end_ns)) if measuring else None
         controls = congestion_controls(run, tables, flow) if flow.congestion_control else set()
         own = fetched.filter(pl.col("flow") == flow.name)
         rows.append(

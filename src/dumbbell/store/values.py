@@ -10,7 +10,7 @@ import polars as pl
 
 from dumbbell.plan import Expectation, Point
 from dumbbell.rundir import point_folders, read_json
-from dumbbell.store.metrics import MEASURED_FROM, UNITS, measure
+from dumbbell.store.metrics import MEASURED_FROM, UNITS, Metrics
 from dumbbell.store.run import COUNTED, Run, dig, point_dirs
 
 VALUES = {
@@ -78,8 +78,9 @@ def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
     if lost := COUNTED.keys() - tables:
         raise ValueError(f"{run_dir} has no {', '.join(sorted(lost))}.parquet")
     point = run.point
+    metrics = Metrics(run, tables)
     for bound in _bounds(point):
-        for found in measure(run, tables, bound):
+        for found in metrics.measure(bound):
             if found.value is not None:
                 numbers = (bound.metric, found.subject, UNITS[bound.metric], found.value)
                 yield (run.id, point.id, point.label or "-", point.repetition, verdict["state"], *numbers)

@@ -26,7 +26,7 @@ from dumbbell.store.flows import (
     unsampled_share,
     why_no_start,
 )
-from dumbbell.store.metrics import UNITS, measure
+from dumbbell.store.metrics import UNITS, Metrics
 from dumbbell.store.path import (
     TC_ROUNDING_US,
     agrees,
@@ -880,9 +880,10 @@ class _Judge:
     # expectations
 
     def expectations(self) -> None:
+        metrics = Metrics(self.run, self.tables)
         for bound in self.point.expect:
             unit, name = UNITS[bound.metric], bound.metric
-            for measured in measure(self.run, self.tables, bound):
+            for measured in metrics.measure(bound):
                 value, kind, reason = measured.value, "expect", ""
                 if value is None:
                     # What cannot be measured has not been missed: the run is invalid, not failed.
