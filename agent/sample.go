@@ -56,14 +56,21 @@ type sampler struct {
 	journal *Journal
 	spool   *spool.Writer
 	sources sample.Sources
-	flows   *tcpinfo.Flows     // one of the sources; nil if no flow is sampled
-	ports   []*tcpinfo.Sockets // among the sources: of flows that are known by a port
-	trace   *trace.Source      // one of the sources; nil if nothing is traced
+	flows   *tcpinfo.Flows // one of the sources; nil if no flow is sampled
+	ending  []ending       // those of the sources that follow sockets to their end
+	trace   *trace.Source  // one of the sources; nil if nothing is traced
 	self    sample.Series
 
 	counters    *ebpf.Counters // of the flows; nil if there are none
 	connections []connection   // of the flows
 	reported    time.Time
+}
+
+// An ending source has a last row of each socket, once the kernel has told its end.
+type ending interface {
+	sample.Finisher
+	Open() int // sockets that were sampled and have not ended
+	FinalsLost() int64
 }
 
 // A connection is followed for its variables by the names of RFC 4898.
@@ -90,7 +97,7 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 				return nil, errors.Join(fmt.Errorf("sampling %s: %w", name, err), s.close())
 			}
 			s.sources = append(s.sources, sockets)
-			s.ports = append(s.ports, sockets)
+			s.ending = append(s.ending, sockets)
 			continue
 		}
 		follow := func(tags sample.Tags, tuple tcpinfo.Tuple) {
@@ -116,6 +123,7 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 			return nil, errors.Join(fmt.Errorf("looking for sockets that are left of earlier runs: %w", err), s.flows.Close())
 		}
 		s.flows.Observe = s.observe
+		s.ending = append(s.ending, s.flows)
 		s.sources = append(s.sources, s.flows)
 	}
 	for _, e := range ends {
@@ -306,26 +314,22 @@ func (s *sampler) run(ctx context.Context, t0 time.Time) error {
 
 // finals gathers the final totals of sockets that end with their processes.
 func (s *sampler) finals(ctx context.Context) error {
-	if s.flows == nil && len(s.ports) == 0 {
+	if len(s.ending) == 0 {
 		return nil
 	}
-	open, lost := 0, int64(0)
-	for _, p := range s.ports {
-		if err := s.spool.Add(p.Finish); err != nil {
-			return err
-		}
-		lost += p.FinalsLost()
-	}
-	if s.flows != nil {
-		for giveUp := time.Now().Add(endWait); ; {
-			if err := s.spool.Add(s.flows.Finish); err != nil {
+	var open int
+	var lost int64
+	for giveUp := time.Now().Add(endWait); ; {
+		open, lost = 0, 0
+		for _, e := range s.ending {
+			if err := s.spool.Add(e.Finish); err != nil {
 				return err
 			}
-			if open = s.flows.Open(); open == 0 || time.Now().After(giveUp) || sleepUntil(ctx, time.Now().Add(endPoll)) != nil {
-				break
-			}
+			open, lost = open+e.Open(), lost+e.FinalsLost()
 		}
-		lost += s.flows.FinalsLost()
+		if open == 0 || time.Now().After(giveUp) || sleepUntil(ctx, time.Now().Add(endPoll)) != nil {
+			break
+		}
 	}
 	s.journal.Event("finals", "", Attributes{"open": open, "lost": lost})
 	return nil

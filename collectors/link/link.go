@@ -53,10 +53,7 @@ func (s *Source) Close() error { return s.netlink.Close() }
 func (s *Source) Sample(rows *sample.Rows) error {
 	request := make([]byte, messageLength)
 	binary.NativeEndian.PutUint32(request[8:], 1<<(attrLink64-1))
-	replies, err := s.netlink.Execute(netlink.Message{
-		Header: netlink.Header{Type: getStats, Flags: netlink.Request | netlink.Dump},
-		Data:   request,
-	})
+	replies, err := sample.Dump(s.netlink, getStats, request)
 	now := time.Now()
 	if err != nil {
 		return fmt.Errorf("reading counters of interfaces: %w", err)

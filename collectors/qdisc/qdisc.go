@@ -120,10 +120,7 @@ func (c *Conn) List() ([]Stats, error) {
 func (c *Conn) dump(kind netlink.HeaderType, device uint32) error {
 	request := make([]byte, messageLength)
 	binary.NativeEndian.PutUint32(request[4:], device)
-	replies, err := c.netlink.Execute(netlink.Message{
-		Header: netlink.Header{Type: kind, Flags: netlink.Request | netlink.Dump},
-		Data:   request,
-	})
+	replies, err := sample.Dump(c.netlink, kind, request)
 	if err != nil {
 		return err
 	}

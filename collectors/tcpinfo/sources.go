@@ -249,7 +249,7 @@ func (f *Flows) Open() (open int) {
 	return open
 }
 
-// FinalsLost counts the times at which ends of sockets could not be received.
+// FinalsLost counts the sockets of this host whose end could not be received.
 func (f *Flows) FinalsLost() int64 { return f.destroyed.Lost() }
 
 // Sockets samples the TCP sockets of any program that pass a filter. Each has
@@ -355,7 +355,10 @@ func (s *Sockets) takeEnds() (err error) {
 	return err
 }
 
-// FinalsLost counts the times at which ends of sockets could not be received.
+// Open is how many sockets have been sampled whose end is not known.
+func (s *Sockets) Open() int { return len(s.numbers) }
+
+// FinalsLost counts the sockets of this host whose end could not be received.
 func (s *Sockets) FinalsLost() int64 { return s.destroyed.Lost() }
 
 func (s *Sockets) dumped() { s.write(&s.socket, false) }
