@@ -53,6 +53,8 @@ func main() {
 		os.Exit(mainUDPSend(ctx, args[1:]))
 	case len(args) >= 1 && args[0] == "udp-receive":
 		os.Exit(mainUDPReceive(ctx, args[1:]))
+	case len(args) > 2 && args[0] == "supervise": // by the agent itself
+		os.Exit(mainSupervise(ctx, args[1:]))
 	case len(args) > 1 && args[0] == "probe":
 		os.Exit(mainProbe(args[1:]))
 	case len(args) == 1 && args[0] == "trace":

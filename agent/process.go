@@ -76,6 +76,10 @@ type process struct {
 
 func (r *run) newProcess(ctx context.Context, a Action) (*process, error) {
 	args, output := commandLine(r.plan, a, r.t0)
+	users := a.Argv != nil // a command of the user's
+	if users {
+		args = supervised(args)
+	}
 	f, err := os.Create(filepath.Join(r.dir, output))
 	if err != nil {
 		return nil, fmt.Errorf("preparing %s: %w", a.Kind, err)
@@ -90,6 +94,10 @@ func (r *run) newProcess(ctx context.Context, a Action) (*process, error) {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:   true,            // a terminal's Ctrl-C must reach the agent alone
 		Pdeathsig: syscall.SIGKILL, // nothing may outlive an agent that is killed
+	}
+	if users { // the supervisor ends it, which may take as long
+		p.cmd.WaitDelay += killDelay
+		p.cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
 	}
 	p.cmd.Cancel = func() error {
 		pid := p.cmd.Process.Pid

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -111,5 +112,115 @@ func TestProcessOutlivesThreads(t *testing.T) {
 	}
 	if said := p.cmd.ProcessState.String(); said != "signal: terminated" && said != "exit status 1" { // by cancel
 		t.Errorf("the process ended: %s", said)
+	}
+}
+
+// stubborn is a command that leaves its session, ignores SIGTERM and has a
+// child of its own. Their numbers are in a file, and one more line once it is
+// complete.
+const stubborn = `setsid sh -c 'trap "" TERM; sleep 1000 & echo $$ $! >pids; echo >>pids; wait' & `
+
+// stubbornPlan has a flow of a second in a phase of a minute.
+func stubbornPlan(t *testing.T, command string) *Plan {
+	plan := plainPlan(t)
+	plan.Duration = time.Minute
+	plan.Own().Actions[0].Argv = []string{"sh", "-c", command}
+	return plan
+}
+
+func (a *agent) stubborn() (pids []int) {
+	a.t.Helper()
+	var b []byte
+	a.await("the command's child", func() bool {
+		b, _ = os.ReadFile(filepath.Join(a.dir, "pids"))
+		return strings.Count(string(b), "\n") == 2
+	})
+	for _, word := range strings.Fields(string(b)) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		a.t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+		if !lives(pid) {
+			a.t.Fatalf("process %d has ended too early", pid)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func lives(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(b), ") Z ")
+}
+
+// TestNothingOutlivesACommand: when its time is over all processes have ended
+// that came of it, while the phase goes on.
+func TestNothingOutlivesACommand(t *testing.T) {
+	for name, command := range map[string]string{"it waits": stubborn + "wait", "it ends before": stubborn} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := startAgent(t, stubbornPlan(t, command))
+			t0 := a.start(4 * time.Second)
+			pids := a.stubborn()
+			over := time.Unix(0, t0).Add(time.Second)
+			a.await("end of all processes", func() bool { return !slices.ContainsFunc(pids, lives) })
+			if d := time.Since(over); d < 0 || d > killDelay+5*time.Second { // tests share a machine
+				t.Errorf("they ended %v after the command's time", d)
+			}
+			if s := a.status(); s.State != "running" {
+				t.Errorf("status %+v", s)
+			}
+			if exits := a.events("process_exit"); len(exits) > 0 {
+				t.Errorf("%+v", exits)
+			}
+		})
+	}
+}
+
+// TestNothingOutlivesAnAgent that is killed or told to end.
+func TestNothingOutlivesAnAgent(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			plan := stubbornPlan(t, stubborn+"wait")
+			plan.Flows[0].Duration = plan.Duration
+			a := startAgent(t, plan)
+			a.start(4 * time.Second)
+			pids := a.stubborn()
+			if err := a.cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			<-a.exited
+			for deadline := time.Now().Add(10 * time.Second); slices.ContainsFunc(pids, lives); time.Sleep(5 * time.Millisecond) {
+				if signal == syscall.SIGTERM || time.Now().After(deadline) { // the agent has waited for them
+					t.Fatalf("of %d some are left", pids)
+				}
+			}
+		})
+	}
+}
+
+// TestCommandThatIsKilled: its end is told as that of a process of the agent's own.
+func TestCommandThatIsKilled(t *testing.T) {
+	t.Parallel()
+	plan := stubbornPlan(t, "kill -KILL $$")
+	plan.Duration = 2 * time.Second
+	a := startAgent(t, plan)
+	a.start(4 * time.Second)
+	a.end("failed", 1, "command_client flow1: exit status 137: signal: killed")
+}
+
+// TestSupervisorIsNotPreferred: a command has the niceness that the agent was
+// started with, and not its own.
+func TestSupervisorIsNotPreferred(t *testing.T) {
+	t.Parallel()
+	plan := stubbornPlan(t, "nice")
+	plan.Duration = 2 * time.Second
+	a := startAgent(t, plan)
+	a.start(4 * time.Second)
+	a.end("done", 0)
+	if b, err := os.ReadFile(filepath.Join(a.dir, "command-flow1-client.txt")); err != nil || strings.TrimSpace(string(b)) != fmt.Sprint(niceness()) {
+		t.Errorf("niceness %q, %v", b, err)
 	}
 }

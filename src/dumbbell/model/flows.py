@@ -293,7 +293,8 @@ class CommandFlow(BaseFlow):
     """A program of yours: a client on `from`, a server on `to` if it needs one.
 
     In their words `{src}`, `{dst}`, `{server_port}` and `{client_port}` stand for addresses and ports that no
-    other flow has. They run as the agent's user, without a shell.
+    other flow has. They run as the agent's user, without a shell. When the time of one is over, all processes
+    that it has started end.
     """
 
     kind: Literal["command"]
