@@ -90,31 +90,59 @@ def planned(suite: Suite, inventory: Inventory) -> list[Plan]:
     return plans
 
 
-def run_suite(suite: Suite, inventory_path: Path, results: Path) -> Iterator[Outcome]:
+class Budget:
+    """Time that there is from now on, or None for as much as it takes."""
+
+    def __init__(self, limit_ns: int | None) -> None:
+        self._limit_ns, self._began = limit_ns, time.monotonic()
+
+    def refuses(self, wanted: Plan) -> str:
+        """Why a plan is not begun: it would not end within what is left. Empty if it would."""
+        if self._limit_ns is None:
+            return ""
+        left_ns = self._limit_ns - (time.monotonic() - self._began) * 1e9
+        if (takes_ns := real_ns(wanted)) <= left_ns:
+            return ""
+        left = f"{_about(max(0, left_ns))} are left of the budget of {_about(self._limit_ns)}"
+        return f"it takes about {_about(takes_ns)}, and {left}"
+
+
+def run_suite(
+    suite: Suite, inventory_path: Path, results: Path, budget: Budget | None = None
+) -> Iterator[Outcome]:
     """Run what has no result yet, entry by entry; in virtual time side by side.
 
-    What would not end within the budget from now is not begun. ScenarioError or InventoryError before
+    What would not end within the budget (by default the suite's, from now) is not begun. An entry that
+    cannot be run, for whatever reason, keeps no other from being run. ScenarioError or InventoryError before
     anything is run.
     """
     inventory = Inventory.read(inventory_path)
     plans = planned(suite, inventory)
-    began = time.monotonic()
+    budget = budget or Budget(suite.budget)
 
-    def outcome(entry: Entry, wanted: Plan) -> Outcome:
+    def run(entry: Entry, wanted: Plan) -> Outcome:
         begun = find_run(results, wanted)
         if begun is None or not _ended(begun):
-            if suite.budget is not None:
-                left_ns = suite.budget - (time.monotonic() - began) * 1e9
-                if (takes_ns := real_ns(wanted)) > left_ns:
-                    left = f"{_about(max(0, left_ns))} are left of the budget of {_about(suite.budget)}"
-                    return Outcome(entry, NOT_RUN, (f"it takes about {_about(takes_ns)}, and {left}",), None)
+            if why := budget.refuses(wanted):
+                return Outcome(entry, NOT_RUN, (why,), None)
             run_entry(entry, inventory_path, results, virtual=inventory.virtual, begun=begun)
-        return _outcome(entry, begun or find_run(results, wanted))
+        return outcome_of(entry, begun or find_run(results, wanted))
+
+    def outcome(entry: Entry, wanted: Plan) -> Outcome:
+        try:
+            return run(entry, wanted)
+        except Exception as error:  # whatever it is, the others are run
+            return Outcome(entry, "aborted", (told_of(error),), None)
 
     # The first makes what the worlds of all others begin with.
     yield outcome(suite.runs[0], plans[0])
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if inventory.virtual else 1) as at_once:
         yield from at_once.map(outcome, suite.runs[1:], plans[1:])
+
+
+def told_of(error: Exception) -> str:
+    """An error that nothing was prepared for, as a reason."""
+    return f"{type(error).__name__}: {error}"
 
 
 def in_turn(
@@ -211,11 +239,13 @@ def run_entry(
             raise
 
 
-def _outcome(entry: Entry, run: RunDir | None) -> Outcome:
+def outcome_of(entry: Entry, run: RunDir | None) -> Outcome:
+    """What became of the run of an entry, None if it did not begin."""
     if run is None:
         return Outcome(entry, "aborted", ("it did not begin",), None)
-    verdict = _verdict(run) or {"state": "aborted", "reasons": ["it has no verdict"]}
-    return Outcome(entry, verdict["state"], tuple(verdict["reasons"]), run.dir)
+    verdict = _verdict(run)
+    reasons = verdict.get("reasons", ["it has no verdict"])
+    return Outcome(entry, verdict.get("state", "aborted"), tuple(reasons), run.dir)
 
 
 def _verdict(run: RunDir) -> dict[str, Any]:

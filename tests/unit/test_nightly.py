@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from datetime import date
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -15,17 +17,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from stand_in import Playbook
 from synthetic import write_run
 
 from dumbbell.model import ScenarioError
 from dumbbell.nightly import page, tell
+from dumbbell.nightly.again import Remeasured
 from dumbbell.nightly.changes import changes, confirmed, fresh
-from dumbbell.nightly.history import History, Series
-from dumbbell.nightly.night import Acknowledgement, Finding, NightError, judge, run_night, summary
+from dumbbell.nightly.history import History, Key, Series
+from dumbbell.nightly.judge import Acknowledgement, Finding, NotMeasured, judge
+from dumbbell.nightly.night import NightError, run_night, summary
 from dumbbell.plan import Inventory, plan
+from dumbbell.rundir import STAMP, abort
 from dumbbell.store.collect import collect
 from dumbbell.store.values import VALUES
-from dumbbell.suite import Entry, Suite, load
+from dumbbell.suite import Budget, Entry, Outcome, Suite, load
 from playbooks import REPOSITORY
 
 LEAST = 0.02
@@ -405,13 +411,191 @@ def test_the_page_shows_a_boundary_between_testbeds(nights: Nights, tmp_path: Pa
     assert "Another testbed since 2026-01-04: sender1 kernel 6.12 to 6.18" in text
 
 
-def test_a_home_may_be_given_from_the_checkout_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = REPOSITORY / "scenarios" / "two_flow_fairness.yml"
-    run_dir = tmp_path / "home" / "nights" / night(1) / f"{night(1)}_two_flow_fairness"
-    write_run(run_dir, scenario)
-    (run_dir / "plan.json").write_bytes(plan(scenario, Inventory.read(INVENTORY)).to_json())
-    verdict = collect(run_dir, None)  # nothing of the night is left to run
+@pytest.fixture
+def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playbook:
+    return Playbook.install(tmp_path / "bin", monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables and verdict of a point of FAIRNESS in the lab."""
+    run_dir = tmp_path_factory.mktemp("measured") / "run"
+    write_run(run_dir, FAIRNESS)
+    collect(run_dir, None)
+    (run_dir / "plan.json").write_bytes(plan(FAIRNESS, Inventory.read(INVENTORY)).to_json())
+    return run_dir
+
+
+FAIRNESS = REPOSITORY / "scenarios" / "two_flow_fairness.yml"
+ONE_RUN = Suite(name="x", title="y", runs=[Entry(scenario=str(FAIRNESS))])
+
+
+def begun_ago(**ago: float) -> str:
+    return f"{datetime.now(UTC) - timedelta(**ago):{STAMP}}"
+
+
+def names(path: Path) -> list[str]:
+    return sorted(one.name for one in path.iterdir())
+
+
+def test_a_home_may_be_given_from_the_checkout_on(
+    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = tmp_path / "home" / "nights" / begun_ago(hours=1) / f"{night(1)}_two_flow_fairness"
+    shutil.copytree(measured, run_dir)  # nothing of the night is left to run
     monkeypatch.chdir(tmp_path)
-    suite = Suite(name="x", title="y", runs=[Entry(scenario=str(scenario))])
-    (told,) = summary(run_night(suite, INVENTORY, Path("home")))["runs"]
-    assert (told["directory"], told["state"]) == (run_dir.name, verdict.state)
+    (told,) = summary(run_night(ONE_RUN, INVENTORY, Path("home")))["runs"]
+    assert (told["directory"], told["state"]) == (run_dir.name, "passed")
+
+
+def test_a_night_ends_whatever_becomes_of_one_of_its_runs(
+    measured: Path, playbook: Playbook, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.yml"
+    other.write_text(FAIRNESS.read_text().replace("name: two_flow_fairness", "name: other"))
+    (measured_other := tmp_path / "measured").mkdir()
+    wanted = plan(other, Inventory.read(INVENTORY)).to_json().decode()
+    suite = Suite(name="x", title="y", runs=[Entry(scenario=str(path)) for path in (other, FAIRNESS)])
+    shutil.copytree(measured, measured_other, dirs_exist_ok=True)
+    (measured_other / "udp.parquet").write_text("")
+    playbook.leaves("other", {"plan.json": wanted}, copy=measured_other)
+    playbook.leaves("two_flow_fairness", {}, copy=measured)
+    ran = run_night(suite, INVENTORY, tmp_path / "home")
+    assert [outcome.state for outcome in ran.outcomes] == ["invalid", "passed"]
+    assert "has no numbers: " in ran.outcomes[0].reasons[-1]
+    assert ran.status == 2
+    assert (ran.dir / "night.json").exists()
+    with closing(History(tmp_path / "home" / "history.sqlite")) as history:
+        assert {series.scenario for series in history.series()} == {"two_flow_fairness"}
+    assert not (tmp_path / "home" / "under_way").exists()
+
+
+@pytest.mark.parametrize("content", ["", "5", "[]", '{"points": 1}', '{"state": "passed", "reasons": 3}'])
+def test_a_night_ends_whatever_a_verdict_says(
+    measured: Path, playbook: Playbook, tmp_path: Path, content: str
+) -> None:
+    playbook.leaves("two_flow_fairness", {"verdict.json": content}, copy=measured)
+    ran = run_night(ONE_RUN, INVENTORY, tmp_path / "home")
+    assert [outcome.state for outcome in ran.outcomes] == ["aborted"]
+    assert ran.status == 2
+
+
+def test_a_night_that_was_broken_off_goes_on_only_for_a_while(
+    measured: Path, playbook: Playbook, tmp_path: Path
+) -> None:
+    old, recent = begun_ago(days=9), begun_ago(hours=19)
+    nights_dir = tmp_path / "nights"
+    for name in (old, recent):
+        (nights_dir / name).mkdir(parents=True)
+    playbook.leaves("two_flow_fairness", {}, copy=measured)
+    assert run_night(ONE_RUN, INVENTORY, tmp_path).id == recent
+    (run,) = json.loads((nights_dir / old / "night.json").read_text())["runs"]
+    assert (run["state"], run["reasons"]) == ("not run", ["the night was broken off"])
+    assert names(nights_dir) == [old, recent]
+
+
+def test_a_night_is_new_where_the_last_was_broken_off_long_ago(
+    measured: Path, playbook: Playbook, tmp_path: Path
+) -> None:
+    old = begun_ago(hours=21)
+    shutil.copytree(measured, tmp_path / "nights" / old / f"{old}_two_flow_fairness")
+    playbook.leaves("two_flow_fairness", {}, copy=measured)
+    ran = run_night(ONE_RUN, INVENTORY, tmp_path)
+    assert ran.id > begun_ago(minutes=10)
+    assert playbook.left == 0
+    (run,) = json.loads((tmp_path / "nights" / old / "night.json").read_text())["runs"]
+    assert (run["state"], run["directory"]) == ("passed", f"{old}_two_flow_fairness")
+
+
+@pytest.mark.parametrize("damage", ["aborted", "without a table", "with a broken plan"])
+def test_a_point_keeps_no_other_of_its_sweep_from_being_recorded(
+    measured: Path, playbook: Playbook, tmp_path: Path, damage: str
+) -> None:
+    sweep = tmp_path / "sweep.yml"
+    sweep.write_text(FAIRNESS.read_text().replace("name: two_flow_fairness", "name: sweep\nrepetitions: 2"))
+    points = plan(sweep, Inventory.read(INVENTORY))
+    shutil.copytree(measured, first := tmp_path / "made" / "points" / "001")
+    shutil.copytree(measured, second := tmp_path / "made" / "points" / "002")
+    if damage == "aborted":
+        abort(second, ["no host"])
+        (second / "tcp_info.parquet").unlink()
+    elif damage == "without a table":
+        (second / "udp.parquet").unlink()
+    else:
+        (second / "plan.json").write_text("{")
+    state = "aborted" if damage == "aborted" else "passed"
+    files = {"plan.json": points.to_json().decode()}
+    files["verdict.json"] = json.dumps({"state": state, "reasons": ["why"], "points": []})
+    playbook.leaves("sweep", files, copy=first.parents[1])
+    suite = Suite(name="x", title="y", runs=[Entry(scenario=str(sweep))])
+    ran = run_night(suite, INVENTORY, tmp_path / "home")
+    assert [outcome.state for outcome in ran.outcomes] == ["aborted" if damage == "aborted" else "invalid"]
+    with closing(History(tmp_path / "home" / "history.sqlite")) as history:
+        goodputs = [series for series in history.series() if series.key.metric == "goodput"]
+    assert [series.nights for series in goodputs] == [(ran.id,), (ran.id,)]
+
+
+def test_what_is_no_number_is_not_kept(nights: Nights) -> None:
+    nights.history.add(night(1), KERNEL, "x", rows("run", float("nan"), float("inf"), 5.0))
+    assert [series.medians for series in nights.history.series()] == [(5.0,)]
+
+
+def of_a_run(run_dir: Path) -> Series:
+    key = Key("testbed", plan(FAIRNESS, Inventory.read(INVENTORY)).points[0].id, "goodput", "flow1")
+    return Series(key, "two_flow_fairness", "-", "bps", (night(1),), (1.0,), (str(run_dir),))
+
+
+def test_points_are_measured_again_within_the_budget(
+    measured: Path, playbook: Playbook, tmp_path: Path
+) -> None:
+    wanted = plan(FAIRNESS, Inventory.read(INVENTORY))
+    outcome = Outcome(ONE_RUN.runs[0], "passed", (), tmp_path / "run")
+
+    def again(limit_ns: int | None) -> Remeasured:
+        return Remeasured(INVENTORY, tmp_path, [(outcome, wanted)], Budget(limit_ns))
+
+    with pytest.raises(
+        NotMeasured, match=r"it takes about 2 min, and \d+ \w+ are left of the budget of 1 min"
+    ):
+        again(60 * 10**9)(of_a_run(tmp_path / "run"))
+    with pytest.raises(NotMeasured, match="no longer in the suite"):
+        again(None)(of_a_run(tmp_path / "another"))
+    assert playbook.asked == []
+    for _ in range(3):
+        playbook.leaves("two_flow_fairness", {}, copy=measured)
+    with pytest.raises(NotMeasured, match="not valid"):
+        again(None)(of_a_run(tmp_path / "run"))
+    assert len(playbook.asked) == 8
+    point = wanted.points[0].id
+    assert {asked["point"] for asked in playbook.asked} == {point}
+    assert {asked["results_dir"] for asked in playbook.asked} == {str(tmp_path / "again" / point)}
+
+
+def test_what_was_not_measured_again_is_not_confirmed_and_does_not_end(nights: Nights) -> None:
+    def refused(_: Series) -> Sequence[float]:
+        raise NotMeasured("no time")
+
+    measure = nights.again
+    for _ in range(8):
+        nights.passes()
+    nights.level, nights.again = 90.0, refused  # type: ignore[method-assign]
+    told = [finding for _ in range(3) for finding in nights.passes()]
+    assert {(finding.state, finding.reason) for finding in told} == {
+        ("not confirmed", "it was not measured again: no time")
+    }
+    nights.again = measure  # type: ignore[method-assign]
+    assert states(nights.passes()) == ["new"]
+    nights.level, nights.again = 100.0, refused  # type: ignore[method-assign]
+    (finding,) = nights.passes()
+    assert (finding.state, finding.reason) == ("open", "it was not measured again: no time")
+
+
+def test_a_series_that_cannot_be_judged_keeps_no_other_from_it(nights: Nights) -> None:
+    def broken(_: Series) -> Sequence[float]:
+        raise OSError("disk")
+
+    nights.again = broken  # type: ignore[method-assign]
+    for level in (100.0,) * 8 + (90.0,) * 3:
+        nights.level = level
+        told = nights.passes()
+    assert [(finding.state, finding.reason) for finding in told] == [("not confirmed", "OSError: disk")]

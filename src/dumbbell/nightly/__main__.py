@@ -18,7 +18,8 @@ from dumbbell.model.load import reasons
 from dumbbell.model.tree import read
 from dumbbell.nightly import page, tell
 from dumbbell.nightly.history import History
-from dumbbell.nightly.night import Acknowledgement, NightError, run_night, summary
+from dumbbell.nightly.judge import Acknowledgement
+from dumbbell.nightly.night import NightError, run_night, summary
 from dumbbell.plan import InventoryError
 from dumbbell.rundir import write_json
 from dumbbell.store.influx import InfluxError, InfluxTarget

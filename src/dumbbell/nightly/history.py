@@ -13,6 +13,7 @@ from statistics import median
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.store.run import point_dirs
 from dumbbell.store.values import conditions, values
 
 _SCHEMA = """
@@ -85,24 +86,38 @@ class History:
         """Nothing more is asked."""
         self._db.close()
 
-    def record(self, night: str, run_dir: Path) -> None:
-        """Keep the numbers of a run's valid points. What is there of it already is replaced."""
+    def record(self, night: str, run_dir: Path) -> list[str]:
+        """Keep the numbers of a run's valid points. What is there of it already is replaced.
+
+        Returns why those of a point cannot be had; the others are kept.
+        """
         found = conditions(run_dir)
         scenario = found.get("scenario", "-")
         testbed = {name: value for name, value in found.items() if name not in _NOT_OF_THE_TESTBED}
-        self.add(night, testbed, scenario, values(run_dir).with_columns(run=pl.lit(str(run_dir))))
+        problems = []
+        for folder in point_dirs(run_dir):
+            try:
+                rows = values(folder).with_columns(run=pl.lit(str(run_dir)))
+            except Exception as error:  # one point's files, in whatever state
+                problems.append(f"{folder.name} has no numbers: {type(error).__name__}: {error}")
+            else:
+                self.add(night, testbed, scenario, rows)
+        return problems
 
     def add(self, night: str, testbed: Mapping[str, str], scenario: str, rows: pl.DataFrame) -> None:
         """Keep valid ones of rows of :func:`values`, measured on a testbed, which is told by name."""
         text = json.dumps(testbed, sort_keys=True)
         fingerprint = hashlib.sha256(text.encode()).hexdigest()[:12]
         columns = ("id", "point", "metric", "subject", "unit", "run", "repetition", "value")
-        valid = rows.filter(pl.col("verdict").is_in(analysis.VALID)).select(columns)
+        valid = pl.col("verdict").is_in(analysis.VALID) & pl.col("value").is_finite()
         with self._db:
             self._db.execute("INSERT OR IGNORE INTO testbed VALUES (?, ?)", (fingerprint, text))
             self._db.executemany(
                 f"INSERT OR REPLACE INTO value VALUES ({', '.join('?' * 11)})",
-                [(night, fingerprint, scenario, *row) for row in valid.iter_rows()],
+                [
+                    (night, fingerprint, scenario, *row)
+                    for row in rows.filter(valid).select(columns).iter_rows()
+                ],
             )
 
     def series(self) -> list[Series]:

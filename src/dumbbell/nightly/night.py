@@ -2,71 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from statistics import median
-from typing import Any, Literal
+from typing import Any
 
-import polars as pl
 from filelock import FileLock, Timeout
 
-from dumbbell import analysis
-from dumbbell.model.quantities import Strict
-from dumbbell.nightly.changes import AGAIN, confirmed, fresh
-from dumbbell.nightly.history import Alarm, History, Key, Series
-from dumbbell.plan import Inventory
+from dumbbell.nightly.again import Remeasured
+from dumbbell.nightly.history import History
+from dumbbell.nightly.judge import Acknowledgement, Finding, judge
+from dumbbell.plan import Inventory, Plan
 from dumbbell.rundir import STAMP, time_of, write_json
-from dumbbell.store.values import VALUES, values
-from dumbbell.suite import NO_STATEMENT, NOT_RUN, STATUS, Entry, Outcome, Suite, planned, run_entry, run_suite
+from dumbbell.store.run import point_dirs
+from dumbbell.suite import (
+    NO_STATEMENT,
+    NOT_RUN,
+    STATUS,
+    Budget,
+    Outcome,
+    Suite,
+    find_run,
+    outcome_of,
+    planned,
+    run_suite,
+    told_of,
+)
 
 REGRESSION = 1
 _DONE = "night.json"
 _UNDER_WAY = "under_way"  # is there from the beginning of a night to its end
-# Metrics of which more is worse; of the others less is.
-WORSE_IF_MORE = ("retransmits", "time_in_recovery", "rtt", "completion_time")
-
-State = Literal["new", "open", "acknowledged", "recovered", "not confirmed"]
+GOES_ON = timedelta(hours=20)  # a night that was broken off: so long that the next does not begin with it
 
 
 class NightError(Exception):
     """Why a night cannot begin."""
-
-
-class Acknowledgement(Strict):
-    """A regression that is known: no alarm until it expires."""
-
-    point: str
-    metric: str
-    subject: str | None = None
-    since: date
-    reason: str
-    expires: date
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A series that is not what it was, or is so again."""
-
-    series: Series
-    state: State
-    worse: bool
-    since: str
-    before: float
-    after: float
-    reason: str = ""
-
-    @property
-    def effect(self) -> float | None:
-        """Relative to before; None if that was 0."""
-        return self.after / self.before - 1 if self.before else None
-
-    @property
-    def alarm(self) -> bool:
-        """Whether it is a regression that nobody has acknowledged."""
-        return self.worse and self.state in ("new", "open")
 
 
 @dataclass(frozen=True)
@@ -89,223 +61,74 @@ class Night:
         return max(worst, default=NO_STATEMENT)
 
 
-Again = Callable[[Series], Sequence[float]]
-
-
 def run_night(
     suite: Suite, inventory: Path, home: Path, acknowledged: Sequence[Acknowledgement] = ()
 ) -> Night:
     """Run a suite, and judge what it measured by all nights before.
 
-    ``home`` has ``history.sqlite`` and a directory for each night. One that was broken off goes on.
+    ``home`` has ``history.sqlite`` and a directory for each night. One that was broken off less than
+    :data:`GOES_ON` ago goes on; what is left of an older one is not run.
     NightError if another is under way; ScenarioError or InventoryError if nothing can be planned.
     """
     home = home.resolve()  # as run directories are
     with _alone(home):
-        planned(suite, Inventory.read(inventory))  # before there is a night to go on with
+        plans = planned(suite, Inventory.read(inventory))  # before there is a night to go on with
         (home / _UNDER_WAY).touch()
-        folder = _folder(home)
+        folder, left = _folders(home, datetime.now(UTC))
+        for earlier in left:
+            _end(_broken_off(suite, plans, earlier))
+        budget = Budget(suite.budget)
         with closing(History(home / "history.sqlite")) as history:
-            outcomes = []
-            for outcome in run_suite(suite, inventory, folder):
-                outcomes.append(outcome)
-                _record(history, folder, outcome)
-            measured = _Again(inventory, folder, outcomes)
+            outcomes = [
+                _recorded(history, folder, outcome) for outcome in run_suite(suite, inventory, folder, budget)
+            ]
+            measured = Remeasured(inventory, folder, zip(outcomes, plans, strict=True), budget)
             findings = list(
                 judge(history, folder.name, suite.least_change, acknowledged, measured, exact=measured.exact)
             )
         night = Night(folder.name, folder, suite, outcomes, findings)
-        write_json(folder / _DONE, summary(night))
+        _end(night)
         (home / _UNDER_WAY).unlink()
         return night
 
 
-def judge(
-    history: History,
-    night: str,
-    least: float,
-    acknowledged: Sequence[Acknowledgement],
-    again: Again,
-    *,
-    exact: bool = False,
-) -> Iterator[Finding]:
-    """What of the series of a night is not as before; alarms are raised and closed in the history.
-
-    ``again`` measures the point of a series some times more, for what it says to be confirmed. ``exact``
-    values are those of virtual time.
-    """
-    alarms: dict[Key, list[Alarm]] = {}
-    for alarm in history.alarms():
-        alarms.setdefault(alarm.key, []).append(alarm)
-    for series in history.series():
-        if series.nights[-1] != night:
-            continue
-        known = [
-            alarm if alarm.closed else _follow(alarm, series, least, again)
-            for alarm in alarms.get(series.key, [])
-        ]
-        told = [alarm for alarm in known if alarm.closed is None or night in (alarm.opened, alarm.closed)]
-        if all(alarm.how != "recovered" for alarm in told):
-            change, sure = _new(series, known, least, again, exact=exact)
-            if change is not None and sure:
-                told.append(change)
-            elif change is not None:
-                yield _finding(series, change, "not confirmed")
-        left = list(acknowledged)
-        for alarm in told:
-            history.keep(alarm)
-            state = _state(alarm, night)
-            why = next((a for a in left if state != "recovered" and _matches(a, series, alarm)), None)
-            if why is None:
-                yield _finding(series, alarm, state)
-            else:
-                left.remove(why)  # a change that comes later, beside it, is another
-                yield _finding(series, alarm, "acknowledged", why.reason)
+def _end(night: Night) -> None:
+    write_json(night.dir / _DONE, summary(night))
 
 
-def _state(alarm: Alarm, night: str) -> State:
-    if alarm.opened == night:
-        return "new"
-    return "open" if alarm.closed is None else "recovered"
+def _broken_off(suite: Suite, plans: Sequence[Plan], folder: Path) -> Night:
+    """A night that is too old to go on: what became of the runs that it has."""
+    outcomes = []
+    for entry, wanted in zip(suite.runs, plans, strict=True):
+        run = find_run(folder, wanted)
+        never = Outcome(entry, NOT_RUN, ("the night was broken off",), None)
+        outcomes.append(never if run is None else outcome_of(entry, run))
+    return Night(folder.name, folder, suite, outcomes, [])
 
 
-def _new(
-    series: Series, known: Sequence[Alarm], least: float, again: Again, *, exact: bool
-) -> tuple[Alarm | None, bool]:
-    """A change that is news, and whether it was confirmed; beside open alarms only one that is worse."""
-    still = [alarm for alarm in known if alarm.closed is None]
-    expected = levelled(settled(series, known), still, exact=exact)
-    change = fresh(expected.medians, least, exact=exact)
-    if change is None:
-        return None, False
-    more = change.after > change.before
-    alarm = Alarm(series.key, expected.nights[change.index], series.nights[-1], change.before, change.after)
-    if any(_excess(of, of.after, change.after) <= least * abs(of.after) for of in still):
-        return None, False
-    sure = confirmed(expected.medians, change, again(series), least, exact=exact)
-    if not worse(series.key.metric, more):
-        alarm = replace(alarm, closed=series.nights[-1], how="accepted")
-    return alarm, sure
+def _recorded(history: History, folder: Path, outcome: Outcome) -> Outcome:
+    """Keep the numbers of a run. If they cannot be had that is what became of it."""
+    run = outcome.run_dir
+    if run is None or not any((point / "verdict.json").exists() for point in point_dirs(run)):
+        return outcome
+    try:
+        problems = history.record(folder.name, run)
+    except Exception as error:  # whatever it is, the night goes on
+        problems = [told_of(error)]
+    if not problems:
+        return outcome
+    state = outcome.state if STATUS.get(outcome.state) is None else "invalid"
+    return replace(outcome, state=state, reasons=(*outcome.reasons, *problems))
 
 
-def worse(metric: str, more: bool) -> bool:
-    """Whether a change of a metric, to more or to less, is for the worse."""
-    return more == (metric in WORSE_IF_MORE)
-
-
-def settled(series: Series, known: Sequence[Alarm]) -> Series:
-    """The nights that say what is to be expected: since the last accepted change, without undone ones."""
-    accepted = [alarm.since for alarm in known if alarm.how == "accepted"]
-    gaps = [(alarm.since, alarm.closed) for alarm in known if alarm.how == "recovered" and alarm.closed]
-    kept = [
-        i
-        for i, night in enumerate(series.nights)
-        if night >= max(accepted, default="") and not any(a <= night < b for a, b in gaps)
-    ]
-    return replace(
-        series,
-        nights=tuple(series.nights[i] for i in kept),
-        medians=tuple(series.medians[i] for i in kept),
-        runs=tuple(series.runs[i] for i in kept),
-    )
-
-
-def levelled(series: Series, still: Sequence[Alarm], *, exact: bool) -> Series:
-    """The nights as if they had always been what they are since the open alarms, which is expected now.
-
-    Without the nights before an alarm where they cannot tell: from 0, and of ``exact`` values no noise.
-    """
-    nights, medians, runs = list(series.nights), list(series.medians), list(series.runs)
-    for alarm in still:
-        before = sum(night < alarm.since for night in nights)
-        if alarm.before and not exact:
-            medians[:before] = [value * alarm.after / alarm.before for value in medians[:before]]
-        else:
-            del nights[:before], medians[:before], runs[:before]
-    return replace(series, nights=tuple(nights), medians=tuple(medians), runs=tuple(runs))
-
-
-def _excess(alarm: Alarm, level: float, value: float) -> float:
-    """How far a value is beyond a level, in the direction of an alarm."""
-    return value - level if alarm.after > alarm.before else level - value
-
-
-def _follow(alarm: Alarm, series: Series, least: float, again: Again) -> Alarm:
-    """An open alarm, closed if the level before is back, or better."""
-    last = series.medians[-1]
-    if _excess(alarm, (alarm.before + alarm.after) / 2, last) > 0:
-        return alarm
-    level = median([last, *again(series)])
-    if _excess(alarm, alarm.before, level) <= least * abs(alarm.before or alarm.after):
-        return replace(alarm, closed=series.nights[-1], how="recovered")
-    return alarm
-
-
-def _finding(series: Series, alarm: Alarm, state: State, reason: str = "") -> Finding:
-    more = alarm.after > alarm.before
-    return Finding(
-        series, state, worse(series.key.metric, more), alarm.since, alarm.before, alarm.after, reason
-    )
-
-
-def _matches(known: Acknowledgement, series: Series, alarm: Alarm) -> bool:
-    night = time_of(series.nights[-1]).date()
-    since = time_of(alarm.since).date()
-    return (
-        (known.point, known.metric) == (series.key.point, series.key.metric)
-        and known.subject in (None, series.key.subject)
-        and known.since <= since
-        and night <= known.expires
-    )
-
-
-class _Again:
-    """Measures points again, each once a night, for all of its series."""
-
-    def __init__(self, inventory: Path, folder: Path, outcomes: Sequence[Outcome]) -> None:
-        self._inventory, self._folder = inventory, folder
-        self.exact = Inventory.read(inventory).virtual
-        self._entries = {
-            str(outcome.run_dir): outcome.entry for outcome in outcomes if outcome.run_dir is not None
-        }
-        self._found: dict[str, pl.DataFrame] = {}
-
-    def __call__(self, series: Series) -> list[float]:
-        point = series.key.point
-        if point not in self._found:
-            self._found[point] = self._measure(self._entries[series.runs[-1]], point)
-        rows = self._found[point]
-        return rows.filter(metric=series.key.metric, subject=series.key.subject)["value"].to_list()
-
-    def _measure(self, entry: Entry, point: str) -> pl.DataFrame:
-        results = self._folder / "again" / point
-        tables: list[pl.DataFrame] = []
-        wanted = 1 if self.exact else AGAIN
-        for _ in range(wanted):
-            run_entry(entry, self._inventory, results, virtual=self.exact, point=point)
-            tables = [
-                values(run).filter(pl.col("verdict").is_in(analysis.VALID))
-                for run in sorted(results.glob("[0-9]*"))
-                if (run / "verdict.json").exists()
-            ]
-            if sum(table["repetition"].n_unique() for table in tables) >= wanted:
-                break
-        return pl.concat(tables) if tables else pl.DataFrame(schema=VALUES)
-
-
-def _record(history: History, folder: Path, outcome: Outcome) -> None:
-    if outcome.run_dir is not None and outcome.state != "aborted":
-        history.record(folder.name, outcome.run_dir)
-
-
-def _folder(home: Path) -> Path:
-    """That of the night which was broken off, or of a new one."""
-    nights = sorted((home / "nights").glob("[0-9]*Z"))
-    if nights and not (nights[-1] / _DONE).exists():
-        return nights[-1]
-    folder = home / "nights" / f"{datetime.now(UTC):{STAMP}}"
+def _folders(home: Path, now: datetime) -> tuple[Path, list[Path]]:
+    """That of the night which was broken off of late, or of a new one; and those too old to go on."""
+    left = [path for path in sorted((home / "nights").glob("[0-9]*Z")) if not (path / _DONE).exists()]
+    if left and now - time_of(left[-1].name) < GOES_ON:
+        return left[-1], left[:-1]
+    folder = home / "nights" / f"{now:{STAMP}}"
     folder.mkdir(parents=True)
-    return folder
+    return folder, left
 
 
 @contextmanager

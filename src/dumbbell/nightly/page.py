@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from dumbbell import analysis
 from dumbbell.nightly.history import Alarm, History, Series
-from dumbbell.nightly.night import settled
+from dumbbell.nightly.judge import settled
 from dumbbell.report import html
 from dumbbell.rundir import read_json
 from dumbbell.units import human
