@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -9,10 +10,15 @@ from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import PATH_TRIM_US, REPOSITORY, RUN_ID, T0_UNIX_NS, write_run, write_spool
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import PATH_TRIM_US, REPOSITORY, RUN_ID, T0_UNIX_NS, ping_text, write_run, write_spool
 
+from dumbbell.plan.document import PingAction
+from dumbbell.plan.path import Conditions, GilbertElliott, Queue
 from dumbbell.rundir import read_json, read_jsonl, write_json
 from dumbbell.store.collect import collect
+from dumbbell.store.path import lost_chances, most_lost
 from dumbbell.store.run import Run
 from dumbbell.store.values import values
 
@@ -220,6 +226,39 @@ def flow1(**options: Any) -> Callable[[Path], None]:
     )
 
 
+def unanswered(count: int, ping: str = "calibration/ping-sender1-receiver1.txt") -> Callable[[Path], None]:
+    """So many of the echo requests, from the tenth on, had no reply."""
+
+    def change(run_dir: Path) -> None:
+        file = run_dir / "raw/sender1" / ping
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join(lines[:10] + lines[10 + count :]))
+
+    return change
+
+
+def lossy(**loss: Any) -> Callable[[Path], None]:
+    """The path is asked, and was seen, to lose packets forward."""
+    return together(
+        lambda run_dir: edit(
+            run_dir / "plan.json", lambda plan: plan["points"][0]["path"]["forward"].update(loss)
+        ),
+        state("router", lambda s: s["path"]["forward"].update(loss)),
+    )
+
+
+def pinged(run_dir: Path) -> None:
+    """A ping runs beside the flows, ten times a second."""
+    action = {"at_ns": 0, "kind": "ping", "name": "rtt", "dst": "198.18.2.11", "count": 300}
+    action["interval_ns"] = 100_000_000
+    edit(
+        run_dir / "plan.json",
+        lambda plan: plan["points"][0]["phases"][1]["hosts"]["sender1"]["actions"].append(action),
+    )
+    replies = ping_text(PingAction.model_validate(action), 31.0, T0_UNIX_NS["measurement"])
+    (run_dir / "raw/sender1/measurement/ping-rtt.txt").write_text(replies)
+
+
 def option(**options: Any) -> Callable[[Path], None]:
     """The same, of a flow whose sockets had other options, as iperf3 found them."""
 
@@ -377,6 +416,22 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
     "no ping": (
         removed("raw/sender2/calibration/ping-sender2-receiver2.txt"),
         "sender2-receiver2: idle RTT not known: 0 of 50 echo replies",
+    ),
+    "an echo was lost on a path that loses nothing": (
+        unanswered(1),
+        "sender1-receiver1: idle RTT not known: 49 of 50 echo replies, of which 50 had to come",
+    ),
+    "more echoes were lost than the path is asked to": (
+        together(lossy(loss=0.02), unanswered(11)),
+        "sender1-receiver1: idle RTT not known: 39 of 50 echo replies, of which 44 had to come",
+    ),
+    "a ping beside the flows had few replies": (
+        together(pinged, unanswered(80, "measurement/ping-rtt.txt")),
+        "rtt: share of its echo requests that were answered is 73.3 %, asked at least 75 %",
+    ),
+    "a ping beside the flows left nothing": (
+        together(pinged, removed("raw/sender1/measurement/ping-rtt.txt")),
+        "rtt: share of its echo requests that were answered is 0, asked at least 75 %",
     ),
     "the rate is off": (narrow, "sender1-receiver1: rate of the bottleneck is 90"),
     "behind the bottleneck it is slower": (
@@ -617,6 +672,67 @@ def test_each_validity_check_can_fail(run_dir: Path, damage: Callable[[Path], No
     verdict = collect(run_dir, None)
     assert verdict.state == "invalid"
     assert any(said.startswith(reason) for said in verdict.reasons), verdict.reasons
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [{"loss": 0.02}, {"loss_gemodel": {"p": 0.01, "r": 0.3, "loss_bad": 1.0, "loss_good": 0.0}}],
+    ids=["random", "in bursts"],
+)
+def test_echoes_may_be_lost_where_loss_is_asked(run_dir: Path, loss: dict[str, Any]) -> None:
+    together(lossy(**loss), unanswered(4))(run_dir)
+    assert not [r for r in collect(run_dir, None).reasons if "idle RTT" in r]
+
+
+@pytest.mark.parametrize("loss", [0, 0.5])
+def test_pings_beside_flows_may_lose_some(run_dir: Path, loss: float) -> None:
+    together(lossy(loss=loss), pinged, unanswered(70 if loss == 0 else 180, "measurement/ping-rtt.txt"))(
+        run_dir
+    )
+    (check,) = (check for check in collect(run_dir, None).checks if check.name == "ping replies")
+    assert (check.requested, check.ok) == (0.75 * (1 - loss), True)
+
+
+def conditions(loss: float, corrupt: float, bursts: tuple[float, float, float, float]) -> Conditions:
+    names = ("p", "r", "loss_bad", "loss_good")
+    return Conditions(
+        rate_bps=1_000_000,
+        delay_us=0,
+        loss=loss,
+        corrupt=corrupt,
+        loss_gemodel=GilbertElliott(**dict(zip(names, bursts, strict=True))),
+        queue=Queue(kind="pfifo", limit_packets=10),
+    )
+
+
+SHARE = st.floats(0, 1)
+
+
+@given(SHARE, SHARE, st.tuples(SHARE, st.floats(0.01, 1), SHARE, SHARE), st.integers(1, 60))
+def test_what_a_path_loses_on_average(
+    loss: float, corrupt: float, bursts: tuple[float, float, float, float], packets: int
+) -> None:
+    way = conditions(loss, corrupt, bursts)
+    chances = lost_chances(way, packets)
+    assert sum(chances) == pytest.approx(1)
+    mean = sum(number * chance for number, chance in enumerate(chances))
+    assert mean == pytest.approx(packets * (1 - way.arriving), abs=1e-9)
+
+
+@given(st.integers(1, 60), SHARE)
+def test_what_a_path_loses_at_random_is_binomial(packets: int, loss: float) -> None:
+    chances = lost_chances(conditions(loss, 0, (0, 1, 1, 0)), packets)
+    expected = [math.comb(packets, k) * loss**k * (1 - loss) ** (packets - k) for k in range(packets + 1)]
+    assert chances == pytest.approx(expected, abs=1e-9)
+
+
+def test_bursts_may_take_more_than_single_losses() -> None:
+    single, bursts = (conditions(0.02, 0, (0, 1, 1, 0)), conditions(0, 0, (0.002, 0.098, 1, 0)))
+    assert single.arriving == pytest.approx(bursts.arriving)
+    assert most_lost([single], 50) == 6
+    assert most_lost([bursts], 50) > 20
+    assert most_lost([single, single], 50) == 9
+    assert most_lost([conditions(0, 0, (0, 1, 1, 0))], 50) == 0
 
 
 def test_kernel_modules_and_qdisc_as_asked(run_dir: Path) -> None:
@@ -873,7 +989,7 @@ CHANGING_INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         "far tcp: idle RTT is 20.1 ms, asked 50 ms ± 5 ms",
     ),
     "few answers": (
-        answers("plain", lambda rtts: rtts[:25]),
+        answers("plain", lambda rtts: rtts[:50]),
         "far tcp: idle RTT not known: too few packets of the probes of its delay came through",
     ),
     "no probe of TCP": (removed(TCP_PROBE.format("delayed")), "far tcp: idle RTT not known: too few packets"),
@@ -882,7 +998,7 @@ CHANGING_INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         "datagrams udp: idle RTT is 20.1 ms, asked 40 ms ± 4 ms",
     ),
     "few datagrams": (
-        datagrams("delayed", received_packets=20, lost_packets=31),
+        datagrams("delayed", received_packets=50, lost_packets=1),
         "datagrams udp: idle RTT not known: too few packets of the probes of its delay came through",
     ),
     "no probe of UDP": (removed(UDP_PROBE.format("plain")), "datagrams udp: idle RTT not known: too few"),

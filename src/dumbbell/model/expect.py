@@ -54,6 +54,11 @@ class Validity(Strict):
         description="of the measurement's time, in which a core of a host had less than 1 % left",
         json_schema_extra={"default": "10%"},
     )
+    ping_replies: Ratio = Field(
+        default=0.75,
+        description="least share of a ping's replies, of those that asked loss leaves; full queues drop some",
+        json_schema_extra={"default": "75%"},
+    )
 
 
 class BaseExpectation(Strict):

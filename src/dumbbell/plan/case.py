@@ -132,6 +132,7 @@ class CaseResolver:
                 unexpected_drops=validity.unexpected_drops,
                 missed_samples=validity.missed_samples,
                 cpu_saturated=validity.cpu_saturated,
+                ping_replies=validity.ping_replies,
             ),
             expect=expect,
         )

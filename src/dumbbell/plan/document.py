@@ -296,6 +296,7 @@ class Validity(Part):
     unexpected_drops: float
     missed_samples: float
     cpu_saturated: float = 0.1  # of plans that are older than it
+    ping_replies: float = 0.75  # likewise
 
 
 class Expectation(Part):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, Literal
 
 import polars as pl
@@ -21,6 +21,7 @@ from dumbbell.plan import (
     Way,
     probe_name,
 )
+from dumbbell.plan.path import Conditions, GilbertElliott
 from dumbbell.rundir import read_json
 from dumbbell.store.run import Run, dig
 
@@ -28,6 +29,8 @@ TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut 
 # What is lost in reading back, by the unit at the end of a name: a rate is kept in bytes, a share in 32 bits.
 RESOLUTION = {"us": TC_ROUNDING_US, "bps": 8}
 LEAST_SHARE = 2**-32
+
+RARELY = 10_000  # a good run in so many is found to have lost too many packets
 
 NETEM_SHARES = ("loss", "duplicate", "corrupt", "reorder")
 GEMODEL = ("p", "r", "loss_bad", "loss_good")
@@ -101,23 +104,70 @@ def blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> fl
     return bits * 1e9 / (last - first) / way.arriving if last > first and way.arriving else None
 
 
+def lost_chances(way: Conditions, packets: int) -> list[float]:
+    """How likely a direction, as it is asked, loses none of so many packets, one, two ... all of them.
+
+    Of losses in bursts, the chain of netem is followed from packet to packet; it may begin in either state.
+    """
+    bursts = way.loss_gemodel or GilbertElliott(p=0, r=1, loss_bad=0, loss_good=0)
+    passes = (1 - way.loss) * (1 - (way.corrupt or 0))
+    loses = [1 - passes * (1 - loss) for loss in (bursts.loss_good, bursts.loss_bad)]
+    leaves = (bursts.p, bursts.r)
+    bad = bursts.p / (bursts.p + bursts.r) if bursts.p else 0
+    chances = [[1 - bad, *[0.0] * packets], [bad, *[0.0] * packets]]  # by state, by number lost so far
+    for _ in range(packets):
+        after = [
+            [one * (1 - lose) + before * lose for before, one in pairwise([0.0, *chance])]
+            for chance, lose in zip(chances, loses, strict=True)
+        ]
+        chances = [
+            [
+                stay * (1 - leaves[state]) + come * leaves[1 - state]
+                for stay, come in zip(after[state], after[1 - state], strict=True)
+            ]
+            for state in (0, 1)
+        ]
+    return [good + bad for good, bad in zip(*chances, strict=True)]
+
+
+def most_lost(ways: Sequence[Conditions], packets: int) -> int:
+    """How many of so many packets may be lost by what is asked of the directions that they take.
+
+    More are lost in one of :data:`RARELY` runs.
+    """
+    chances = [1.0]
+    for way in ways:
+        own = lost_chances(way, packets)
+        chances = [
+            sum(chances[i] * own[n - i] for i in range(max(0, n - packets), min(n, len(chances) - 1) + 1))
+            for n in range(len(chances) + packets)
+        ]
+    more = 0.0
+    for number in reversed(range(len(chances))):
+        more += chances[number]
+        if more > 1 / RARELY:
+            return min(number, packets)
+    return 0
+
+
 def probe_ns(
     run: Run, flow: Flow, protocol: Literal["tcp", "udp"], probe: Probe, *, median: bool
 ) -> float | None:
     """What the quickest packet of a probe took, or half of them; there and back over TCP, one way over UDP.
 
-    None if fewer than half came through.
+    None if fewer came through than the path that is asked lets through.
     """
-    name = probe_name(flow, probe)
+    name, path = probe_name(flow, probe), run.point.path
+    assert path is not None
     if protocol == "tcp":
         found = read_json(run.raw(flow.client_host, "calibration", f"tcp-ping-{name}.json"))
         rtts, sent = dig(found, "rtts_ns"), dig(found, "sent")
-        if not rtts or not sent or len(rtts) < sent / 2:
+        if not rtts or not sent or sent - len(rtts) > most_lost([path.forward, path.reverse], sent):
             return None
         return float(statistics.median(rtts) if median else min(rtts))
     found = read_json(run.raw(flow.dst_host, "calibration", f"udp-{name}-receiver.json"))
     received, lost = dig(found, "received_packets"), dig(found, "lost_packets")
-    if not received or lost is None or received < lost:
+    if not received or lost is None or lost > most_lost([path.way(flow.direction)], received + lost):
         return None
     delay = dig(found, "delay_p50_ns" if median else "delay_min_ns")
     return None if delay is None else float(delay)

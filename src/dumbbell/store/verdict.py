@@ -35,6 +35,7 @@ from dumbbell.store.path import (
     dropped_share,
     has_delay_line,
     holds,
+    most_lost,
     probe_ns,
     served_bps,
 )
@@ -44,6 +45,7 @@ from dumbbell.store.run import (
     congestion_controls,
     dig,
     ping_duplicates,
+    ping_replies,
     ping_rtts_ns,
     start_error_ns,
 )
@@ -111,6 +113,7 @@ def judge(
         judge.path(run.point.path)
     judge.clocks()
     judge.flows()
+    judge.pings()
     judge.samples()
     judge.finals()
     judge.cpus()
@@ -382,9 +385,10 @@ class _Judge:
             if not any(way.duplicate for _, way in path.ways):
                 duplicates = ping_duplicates(output)
                 self.same("idle RTT, duplicates", ping.name, 0, duplicates, what="duplicate echo replies")
-            missing = f"{len(rtts)} of {ping.count - 1} echo replies"
+            least = max(1, ping.count - 1 - most_lost([path.forward, path.reverse], ping.count - 1))
+            missing = f"{len(rtts)} of {ping.count - 1} echo replies, of which {least} had to come"
             quickest, median = None, None
-            if len(rtts) >= (ping.count - 1) / 2:
+            if len(rtts) >= least:
                 quickest, median = min(rtts), round(statistics.median(rtts))
             self.idle_rtts_ns[ping.name] = median if path.jitters else quickest
             self.close(
@@ -543,6 +547,23 @@ class _Judge:
                     self.sampled(flow, side, rows, flow.end_ns)
             if flow.pacing_bps is not None:
                 self.pacing(flow, flow.pacing_bps, tcp_info)
+
+    def pings(self) -> None:
+        """A ping beside the flows had enough replies for its RTTs to be those of the path.
+
+        Full queues drop echoes too, and nobody asked how many; what the path is asked to lose comes on top.
+        """
+        path = self.point.path
+        arriving = [min(state.arriving for _, state in way.states) for _, way in path.ways] if path else []
+        least = self.point.validity.ping_replies * math.prod(arriving)
+        for host, ping in self.run.pings("measurement"):
+            share = len(ping_replies(self.run.raw(host, "measurement", f"ping-{ping.name}.txt"))) / ping.count
+            what = "share of its echo requests that were answered"
+            reason = f"{what} is {human(share, 'share')}, asked at least {human(least, 'share')}"
+            ok = share >= least
+            self._add(
+                "ping replies", ping.name, least, share, unit="share", ok=ok, reason="" if ok else reason
+            )
 
     def atou(self, flow: Flow, tcp_info: pl.DataFrame) -> None:
         """Both ends had what they were asked, and came to the end that was planned; all of it was told."""
