@@ -43,21 +43,21 @@ func (c Clock) At(unixNs int64) time.Time {
 // Now is time.Now whose wall time and monotonic time are of the same moment.
 // time.Now reads one clock after the other, and may be kept waiting between.
 func Now() time.Time {
-	now, _ := Closest(time.Now)
+	now, _ := closest(50*time.Microsecond, time.Now) // two system calls of a User-Mode Linux host
 	return now
 }
-
-const (
-	readings = 10 // of clocks, at most
-
-	// closeEnough is how long two clocks take to read when nothing interrupts it.
-	closeEnough = time.Microsecond
-)
 
 // Closest reads clocks several times and returns the reading that took the
 // least time, and that time: the thread may be kept waiting between one clock
 // and the next, so they are as far apart as that at most.
 func Closest[T any](read func() T) (best T, took time.Duration) {
+	return closest(time.Microsecond, read) // what clocks take to read when nothing interrupts it
+}
+
+const readings = 10 // of clocks, at most
+
+// closest takes the first reading that took no more time than is enough.
+func closest[T any](enough time.Duration, read func() T) (best T, took time.Duration) {
 	began := time.Now()
 	for i := range readings {
 		before := time.Since(began)
@@ -65,7 +65,7 @@ func Closest[T any](read func() T) (best T, took time.Duration) {
 		if d := time.Since(began) - before; i == 0 || d < took {
 			best, took = reading, d
 		}
-		if took <= closeEnough {
+		if took <= enough {
 			break
 		}
 	}
