@@ -49,7 +49,8 @@ def test_nobody_else_can_read_it_and_no_copy_is_left(
     home = tmp_path / "run/raw/sender1"
     assert (home / "measurement/events.jsonl").read_text() == "{}\n"
     archive = home / "measurement.tgz"
-    assert tarfile.open(archive).getnames() == [".", "./events.jsonl"]
+    with tarfile.open(archive) as opened:
+        assert opened.getnames() == [".", "./events.jsonl"]
     assert (archive.stat().st_size % (1 << 20) == 0) == bool(more)
     assert not (tmp_path / "fetch.r1").exists()
     assert not Path("/tmp/r1.tgz").exists()

@@ -1,0 +1,45 @@
+"""The path's own delay is measured as often as it has to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from playbooks import ansible_playbook
+
+HOSTS = "all: {children: {senders: {hosts: {sender1: }}, routers: }}\n"
+# Each time it measures the next of these round trips, in ms.
+PING = """\
+#!/bin/sh
+echo "64 bytes from $7: icmp_seq=1 ttl=63 time=$(sed -n "1p" {rtts}) ms"
+sed -i 1d {rtts}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rtts_ms", "subtracted_us"),
+    [
+        pytest.param(["20.1"], 0, id="a path that is as asked"),
+        pytest.param(["20.9", "20.0"], 450, id="a path that is longer than asked"),
+        pytest.param(["21.6", "19.0", "19.9"], 300, id="a host that was busy at first"),
+    ],
+)
+def test_it_stops_when_the_round_trip_is_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rtts_ms: list[str], subtracted_us: int
+) -> None:
+    hosts, ping, rtts = tmp_path / "hosts.yml", tmp_path / "bin/ping", tmp_path / "rtts"
+    hosts.write_text(HOSTS)
+    ping.parent.mkdir()
+    ping.write_text(PING.format(rtts=rtts))
+    ping.chmod(0o755)
+    rtts.write_text("\n".join([*rtts_ms, *["20.0"] * 3]) + "\n")
+    monkeypatch.setenv("PATH", str(ping.parent), prepend=":")
+    code, said = ansible_playbook(
+        *("-i", hosts, "tests/integration/playbooks/path.yml"),
+        *("-e", "ansible_connection=local", "-e", "ansible_python_interpreter=/usr/bin/python3"),
+        *("-e", "__run_peer=198.18.2.21", "-e", "rtt_ns=20000000"),
+    )
+    assert code == 0, said
+    assert rtts.read_text() == "20.0\n" * 3, said  # none was measured beyond those
+    assert f"subtracted: {subtracted_us}" in said
