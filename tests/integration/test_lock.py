@@ -13,7 +13,7 @@ testbed:
   vars: {ansible_connection: local, experiment_interfaces: {}, influxdb_url: null}
   children:
     senders: {hosts: {sender1: }}
-    receivers: {hosts: {receiver1: }}
+    routers: {hosts: {router: {experiment_interfaces: {left: {device: none1}, right: {device: none2}}}}}
     archives:
 """
 AGENT = """\
@@ -44,3 +44,17 @@ def test_hosts_are_given_back_when_judging_fails(said: Path, tmp_path: Path) -> 
     words = said.read_text().split()
     assert words[-2:] == ["unlock", "unlock"], text
     assert words.count("lock") == 4  # of each host, before the first point and in it
+    assert "none1" not in text  # no path was asked for, and none is given back
+
+
+def test_a_router_whose_path_cannot_be_given_back_is_given_back_itself(said: Path, tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    code, text = ansible_playbook(
+        *("-i", tmp_path / "hosts.yml", "tests/integration/playbooks/points.yml"),
+        *("-e", f"run_dir={tmp_path / 'none'}", "-e", "ansible_python_interpreter=/usr/bin/python3"),
+        *("-e", '{"path": {"rtt_ns": 1}}'),
+    )
+    assert code != 0
+    assert "this host has no interface none1" in text.partition("[path : Emulate each direction")[2]
+    words = said.read_text().split()
+    assert words[-3:] == ["lock", "unlock", "unlock"], text

@@ -79,3 +79,41 @@ def test_the_module_of_a_host_s_qdisc_is_loaded_by_its_name(
     names = {"hostvars": {"a": inventory}, "inventory_hostname": "a", "__run_state": asked}
     rendered: Any = NativeEnvironment().from_string(template).render(names)
     assert rendered == loaded
+
+
+INVENTORY = {"nic_mtu": 9000, "nic_txqueuelen": 500, "nic_offloads": {"gro": True, "tso": True}}
+
+
+@pytest.mark.parametrize(
+    ("inventory", "asked", "expected"),
+    [
+        ({}, {}, (1500, 1000, {})),
+        (INVENTORY, {}, (9000, 500, {"gro": True, "tso": True})),
+        (
+            INVENTORY,
+            {"mtu": 1400, "txqueuelen": 0, "offloads": {"gro": False}},
+            (1400, 0, {"gro": False, "tso": True}),
+        ),
+    ],
+)
+def test_interfaces_of_a_run_are_those_of_the_inventory_but_for_what_is_asked(
+    inventory: dict[str, Any], asked: dict[str, Any], expected: tuple[int, int, dict[str, bool]]
+) -> None:
+    """So that provisioning after a run that asked for nothing has nothing to change."""
+    (template,) = (
+        task["vars"]
+        for task in YAML(typ="safe").load(ROLES[0].parent / "run/tasks/state.yml")
+        if "nic_mtu" in task.get("vars", {})
+    )
+    environment = NativeEnvironment()
+    environment.filters["combine"] = lambda first, second: {**first, **second}
+    names = {
+        "hostvars": {"a": inventory},
+        "inventory_hostname": "a",
+        "__run_state": {"mtu": None, "txqueuelen": None, "offloads": {}} | asked,
+    }
+    found = tuple(
+        environment.from_string(template[f"nic_{name}"]).render(names)
+        for name in ("mtu", "txqueuelen", "offloads")
+    )
+    assert found == expected
