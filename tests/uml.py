@@ -23,6 +23,7 @@ from playbooks import REPOSITORY, ansible_playbook
 
 KERNELS = REPOSITORY / ".build" / "kernels"
 BUILD = REPOSITORY / "roles" / "modules" / "files" / "build.sh"
+PRELOAD = REPOSITORY / "roles" / "lab" / "files" / "xstate.c"
 BUILD_S = 3600
 DEBUG = "lab-debug"  # the kernel that looks for mistakes of modules: KASAN, lockdep, kmemleak
 TROUBLE = re.compile(r"WARNING:|BUG:|Oops|Call Trace:")
@@ -82,6 +83,8 @@ def own_kernel(name: str = "lab") -> Kernel:
         (part / "lib").mkdir()
         (part / "usr/lib/uml/modules").rename(part / "lib" / "modules")
         subprocess.run(["depmod", "--basedir", part, release], check=True)
+        library = part / "usr/bin" / PRELOAD.with_suffix(".so").name
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", library, PRELOAD], check=True)
         part.rename(root)
     return Kernel(root / "usr/bin/linux.uml", root / "lib" / "modules" / release, release)
 
@@ -137,7 +140,12 @@ def run(
     ]
     with (work / "console.log").open("wb") as console:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=console,
+            env=os.environ | {"LD_PRELOAD": str(own.image.with_name("xstate.so"))},
+            start_new_session=True,
         )
         try:
             process.wait(timeout_s)

@@ -33,6 +33,7 @@ _MCONSOLE_REPLY_S = 5.0
 _RUNNING = re.compile(r"^Pid: [0-9]+, comm: (\S+)", re.MULTILINE)
 _UMID = "kernel"  # directory of its sockets, in its own
 _OWN = Path("/proc/self/cwd")  # its own directory, as its kernel has it
+_PRELOAD = "xstate.so"  # library beside its kernel, roles/lab/files/xstate.c
 _LINKS = "links"  # directory, in its own, of links to those it is given
 _SEED_DIGITS = 31  # what its kernel takes
 
@@ -95,6 +96,7 @@ def run(world: World) -> Ended:
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=console,
+            env=_environment(world),
             start_new_session=True,
         )
         try:
@@ -167,6 +169,11 @@ def _on(core: int) -> list[str]:
     # Where its memory lies tells how much it has.
     memory = ["setarch", "--addr-no-randomize"]
     return ["setpriv", "--pdeathsig", "KILL", *memory, "taskset", "--cpu-list", str(core)]
+
+
+def _environment(world: World) -> dict[str, str]:
+    preload = world.kernel.with_name(_PRELOAD)
+    return dict(os.environ) | ({"LD_PRELOAD": str(preload)} if preload.exists() else {})
 
 
 def _command_line(world: World) -> list[str]:

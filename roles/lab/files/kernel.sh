@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes what a lab host boots, $2, of a kernel's Debian package, $1: a file, or a name for apt-get.
 #   $2/linux        what the machine starts: a program (User-Mode Linux), or an image with $2/initrd (qemu)
+#   $2/xstate.so    a library that the program has to load before others
 #   $2/modules.img  a file system, /lib/modules/RELEASE of the host
 #   $2/release      what `uname -r` will say there
 set -eu
@@ -22,6 +23,7 @@ dpkg-deb --extract "$deb" "$part/root"
 
 if [ -e "$part/root/usr/bin/linux.uml" ]; then
     mv "$part/root/usr/bin/linux.uml" "$part/linux"
+    gcc -shared -fPIC -O2 -o "$part/xstate.so" "$(dirname "$0")/xstate.c"
     modules=$part/root/usr/lib/uml/modules
 else
     mv "$part"/root/boot/vmlinuz-* "$part/linux"
