@@ -9,6 +9,7 @@ import (
 	"net"
 	nethttp "net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 
 	"dumbbell/collectors/sample"
 	"dumbbell/collectors/tcpinfo"
+	"dumbbell/traffic/guard"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,12 +27,27 @@ import (
 // body is what bodies are made of.
 var body [64 << 10]byte
 
+const (
+	// requestBytes is the longest request that is read: the client's has some 100 bytes.
+	requestBytes = 4 << 10
+
+	// requestTime is how long a request may take once its first byte has come, or
+	// its connection if it is the first. It holds retransmissions on a path that
+	// loses much.
+	requestTime = time.Minute
+
+	// silentMax is how many connections may be there that have not asked for a
+	// fetch yet. The client has one at a time.
+	silentMax = 64
+)
+
 // atOnce is how many pieces are handed to the kernel in one call.
 const atOnce = 1024
 
 // A ServerConfig describes the end of a flow that sends the bodies.
 type ServerConfig struct {
 	Config
+	Client netip.Addr   // nobody else may connect; invalid: anybody
 	Report func(Served) // called by the connections, which may be several
 }
 
@@ -46,8 +63,8 @@ type Served struct {
 // A ServerResult counts what came.
 type ServerResult struct {
 	Served      int64 `json:"served"`
-	Connections int64 `json:"connections"`
-	Foreign     int64 `json:"foreign"` // connections that asked for something else
+	Connections int64 `json:"connections"` // that asked for a fetch
+	Foreign     int64 `json:"foreign"`     // that did not, or later for something else; they are in no other count
 }
 
 // A Server is the end of a flow that sends the bodies.
@@ -57,6 +74,9 @@ type Server struct {
 	listener *net.TCPListener
 
 	served, connections, foreign atomic.Int64
+
+	mu     sync.Mutex
+	silent []*net.TCPConn // that have not asked for a fetch yet, the oldest first
 }
 
 // NewServer listens.
@@ -64,8 +84,9 @@ func NewServer(config ServerConfig) (*Server, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	listen := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) error {
-		return config.setCongestionControl(raw)
+	port := guard.Port{Local: config.Server, Peer: config.Client}
+	listen := net.ListenConfig{KeepAlive: -1, Control: func(network, address string, raw syscall.RawConn) error {
+		return errors.Join(port.Control(network, address, raw), config.setCongestionControl(raw))
 	}}
 	listen.SetMultipathTCP(false)
 	listener, err := listen.Listen(context.Background(), "tcp", config.Server.String())
@@ -93,7 +114,7 @@ func (s *Server) Run(ctx context.Context) (ServerResult, error) {
 	for failure == nil {
 		conn, err := s.listener.AcceptTCP()
 		if err == nil {
-			s.connections.Add(1)
+			s.admit(conn)
 			all.Go(func() { s.serve(ctx, conn) })
 		} else if ctx.Err() == nil {
 			failure = err
@@ -105,33 +126,99 @@ func (s *Server) Run(ctx context.Context) (ServerResult, error) {
 	return ServerResult{s.served.Load(), s.connections.Load(), s.foreign.Load()}, failure
 }
 
-// serve answers what comes over a connection. Only when the client asks for
-// more or closes, all of the body before has arrived, and the kernel's counts of
-// it are complete.
+// admit takes a connection that has not asked yet. If there are too many of
+// them, the oldest is ended: the flow's own client asks at once.
+func (s *Server) admit(conn *net.TCPConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.silent) == silentMax {
+		refuse(s.silent[0])
+		s.silent = s.silent[1:]
+	}
+	s.silent = append(s.silent, conn)
+}
+
+// spoke forgets that a connection has not asked yet.
+func (s *Server) spoke(conn *net.TCPConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.silent, conn); i >= 0 {
+		s.silent = slices.Delete(s.silent, i, i+1)
+	}
+}
+
+// refuse ends a connection at once: nothing of it stays, not even in TIME_WAIT.
+func refuse(conn *net.TCPConn) {
+	conn.SetLinger(0)
+	conn.Close()
+}
+
+// serve answers what comes over a connection, which is the flow's own once it
+// has asked for a fetch. Only when the client asks for more or closes, all of
+// the body before has arrived, and the kernel's counts of it are complete.
 func (s *Server) serve(ctx context.Context, conn *net.TCPConn) {
 	defer conn.Close()
-	s.config.Sockets.Add(conn)
-	defer s.config.Sockets.Remove(conn)
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
 	defer stop()
-	reader := bufio.NewReader(conn)
+	limited := io.LimitedReader{R: conn}
+	reader := bufio.NewReader(&limited)
 	for before := (*Served)(nil); ; {
-		request, err := nethttp.ReadRequest(reader)
-		if before != nil {
+		limited.N = requestBytes
+		var err error
+		if before != nil { // the client may think before it asks again
+			_, err = reader.Peek(1)
+		}
+		var request *nethttp.Request
+		var number int
+		if err == nil {
+			request, number, err = s.read(ctx, conn, reader)
+		}
+		foreign := before == nil && err != nil || errors.Is(err, errForeign)
+		switch {
+		case foreign:
+			s.foreign.Add(1)
+			if before != nil {
+				s.report(conn, before, nil)
+			}
+			refuse(conn)
+		case before != nil:
 			s.report(conn, before, err)
+		default:
+			s.connections.Add(1)
+			s.config.Sockets.Add(conn)
+			defer s.config.Sockets.Remove(conn)
 		}
 		if err != nil {
-			return
-		}
-		text, own := strings.CutPrefix(request.RequestURI, s.config.Path)
-		number, notNumber := strconv.Atoi(text)
-		if !own || notNumber != nil {
-			s.foreign.Add(1)
 			return
 		}
 		before = &Served{Number: number, Begin: time.Now()}
 		before.SentBytes, before.Err = s.answer(conn, request.Close)
 	}
+}
+
+var errForeign = errors.New("no fetch of this flow")
+
+// read reads a request for a fetch.
+func (s *Server) read(ctx context.Context, conn *net.TCPConn, reader *bufio.Reader) (*nethttp.Request, int, error) {
+	conn.SetReadDeadline(time.Now().Add(requestTime))
+	if ctx.Err() != nil { // else its own deadline comes later, and holds
+		return nil, 0, ctx.Err()
+	}
+	request, err := nethttp.ReadRequest(reader)
+	s.spoke(conn)
+	if err != nil {
+		return nil, 0, err
+	}
+	text, own := strings.CutPrefix(request.RequestURI, s.config.Path)
+	number, err := strconv.Atoi(text)
+	if !own || err != nil {
+		return nil, 0, fmt.Errorf("asked for %.100q: %w", request.RequestURI, errForeign)
+	}
+	conn.SetReadDeadline(time.Time{})
+	if ctx.Err() != nil {
+		return nil, 0, ctx.Err()
+	}
+	return request, number, nil
 }
 
 // answer sends a body, and the end of the connection if it was the last.
