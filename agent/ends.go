@@ -117,6 +117,7 @@ func newUDPReceiver(plan *Plan, f *Flow) (*end, error) {
 	e := newEnd(f, "udp", "receiver")
 	receiver, err := udp.NewReceiver(udp.ReceiverConfig{
 		Listen:   netip.AddrPortFrom(f.Dst, f.ServerPort),
+		From:     netip.AddrPortFrom(f.Src, f.ClientPort),
 		Token:    f.token(plan),
 		Interval: plan.SamplingInterval,
 		Report:   func(r udp.ReceivedReport) { e.reports <- r },
@@ -147,7 +148,7 @@ func (f *Flow) schedule() udp.Schedule {
 func newHTTPServer(plan *Plan, f *Flow) (*end, error) {
 	e := newEnd(f, "http_fetch", "sender")
 	server, err := http.NewServer(http.ServerConfig{
-		Config: e.http(plan),
+		Config: e.http(plan), Client: f.Dst,
 		Report: func(s http.Served) { e.reports <- s },
 	})
 	if err != nil {

@@ -122,6 +122,7 @@ type Action struct {
 	Commands [][]string    `json:"commands,omitempty"` // of tc, word by word; only path has them
 	Dst      netip.Addr    `json:"dst,omitzero"`
 	DstPort  uint16        `json:"dst_port,omitempty"` // only tcp_ping and tcp_listen have it
+	Src      netip.Addr    `json:"src,omitzero"`       // only tcp_listen has it: who may connect; absent: anybody
 	Count    int           `json:"count,omitempty"`
 	Interval time.Duration `json:"interval_ns,omitempty"`
 }
@@ -144,9 +145,12 @@ func (f *Flow) NDT() bool { return f.Kind == "ndt7_download" || f.Kind == "ndt7_
 // UDP reports whether the flow is UDP and not TCP.
 func (f *Flow) UDP() bool { return f.Kind == "iperf3_udp" || f.Kind == "udp" || f.Kind == "atou" }
 
-// Ends are the hosts of the flow's server, which waits to be asked, and client.
+// serverSends reports whether it is the server, which waits to be asked, that sends the data.
+func (f *Flow) serverSends() bool { return f.Kind == "http" || f.Kind == "ndt7_download" }
+
+// Ends are the hosts of the flow's server and client.
 func (f *Flow) Ends() (server, client string) {
-	if f.Kind == "http" || f.Kind == "ndt7_download" {
+	if f.serverSends() {
 		return f.SrcHost, f.DstHost
 	}
 	return f.DstHost, f.SrcHost
@@ -357,6 +361,7 @@ func (p *Plan) check() error {
 			require(a.Flow == "" && len(a.Argv) == 0, key, "a %s has neither flow nor argv", a.Kind)
 			require(fileName.MatchString(a.Name), key+".name", "%q is not a name of letters, digits, _ . and -", a.Name)
 			require(a.Dst.IsValid(), key+".dst", "missing")
+			require(a.Kind == "tcp_listen" || !a.Src.IsValid(), key+".src", "only a tcp_listen has one")
 			require(a.Kind == "tcp_listen" || a.Count > 0, key+".count", "must be positive, is %d", a.Count)
 			require(a.Kind == "tcp_listen" || a.Interval > 0, key+".interval_ns", "must be positive, is %d", a.Interval)
 		default:

@@ -84,7 +84,7 @@ func TestCommandLines(t *testing.T) {
 		}
 	}
 	args, output := commandLine(plan, plan.Hosts["receiver1"].Actions[0], time.Time{})
-	if got := strings.Join(args, " ") + " > " + output; got != "iperf3 -s -1 -p 5201 -J > iperf3-flow1-server.json" {
+	if got := strings.Join(args, " ") + " > " + output; got != "iperf3 -s -1 -B 198.18.2.11 -p 5201 -J > iperf3-flow1-server.json" {
 		t.Errorf("server is %s", got)
 	}
 	args, output = commandLine(plan, plan.Hosts["receiver1"].Actions[4], time.Time{})

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"dumbbell/traffic/guard"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -32,7 +34,7 @@ func commandLine(p *Plan, a Action, t0 time.Time) (args []string, output string)
 	switch a.Kind {
 	case "iperf3_server":
 		f := p.Flow(a.Flow)
-		return []string{"iperf3", "-s", "-1", "-p", strconv.Itoa(int(f.ServerPort)), "-J"},
+		return []string{"iperf3", "-s", "-1", "-B", f.Dst.String(), "-p", strconv.Itoa(int(f.ServerPort)), "-J"},
 			"iperf3-" + f.Name + "-server.json"
 	case "iperf3_client":
 		f := p.Flow(a.Flow)
@@ -72,6 +74,7 @@ type process struct {
 	cmd    *exec.Cmd
 	output *os.File
 	stderr tail
+	guard  *guard.Tool // of its port; nil if it serves nobody
 }
 
 func (r *run) newProcess(ctx context.Context, a Action) (*process, error) {
@@ -111,8 +114,16 @@ func (r *run) newProcess(ctx context.Context, a Action) (*process, error) {
 // follows, up to wait, is in the same goroutine: Pdeathsig is sent when the
 // thread ends that has started the process, so the thread is kept until then.
 func (p *process) start() error {
+	start := p.cmd.Start
+	if port, serves := p.run.plan.port(p.action); serves {
+		p.cmd.Env = append(p.cmd.Env, guard.Environment)
+		start = func() (err error) {
+			p.guard, err = port.Start(p.cmd.Start)
+			return err
+		}
+	}
 	runtime.LockOSThread()
-	if err := p.cmd.Start(); err != nil {
+	if err := start(); err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("starting %s: %w", p.action.Kind, err)
 	}
@@ -136,6 +147,9 @@ func (p *process) close() { p.output.Close() }
 func (p *process) wait() error {
 	err := p.cmd.Wait()
 	runtime.UnlockOSThread()
+	if p.guard != nil {
+		p.run.strangers.let(p.action, p.guard.Close())
+	}
 	if errors.Is(p.ctx.Err(), context.Canceled) {
 		return nil
 	}

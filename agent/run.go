@@ -47,6 +47,8 @@ type run struct {
 	journal *Journal
 	t0      time.Time // with Go's monotonic reading
 
+	strangers strangers // at this host's ports
+
 	mu       sync.Mutex
 	failures []error
 }
@@ -185,6 +187,8 @@ func (r *run) execute(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
+	r.strangers.count(r.plan)
+	defer r.strangers.close()
 	ends, err := openEnds(r.plan)
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.plan.Host, err)
@@ -321,6 +325,7 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 	r.fail(samples.finish(ctx))
 	sleepUntil(ctx, r.t0.Add(max(r.plan.Duration, r.plan.Own().RestoreAt)))
 	r.fail(r.restorePath())
+	r.strangers.report(r.journal)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return errors.Join(r.failures...)

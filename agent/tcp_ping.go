@@ -88,7 +88,10 @@ func (r *run) runTCPListen(ctx context.Context, a Action) error {
 	if sleepUntil(ctx, r.t0.Add(a.At)) != nil {
 		return nil
 	}
-	listener, err := net.Listen("tcp", netip.AddrPortFrom(a.Dst, a.DstPort).String())
+	port, _ := r.plan.port(a)
+	listen := net.ListenConfig{Control: port.Control}
+	listen.SetMultipathTCP(false) // it takes no filter
+	listener, err := listen.Listen(ctx, "tcp", port.Local.String())
 	if err != nil {
 		return fmt.Errorf("%s: %w", a, err)
 	}

@@ -288,6 +288,8 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, rows: It
         if action.kind == "capture":
             counts = {"name": action.name, "packets": 9_500, "dropped": 0}
             events.append({"unix_ns": end, "event": "capture"} | counts)
+    none = {"unix_ns": end, "event": "strangers", "packets": 0, "first": "", "open": []}
+    events += [none] if own.waits else []
     watched = {"steps": 0, "largest_step_ns": 0, "drift_ns": 12_000}
     events.append({"unix_ns": end, "event": "clock_watched"} | watched)
     events.append({"unix_ns": end + 1_000_000, "event": "done"})

@@ -834,9 +834,9 @@ def test_each_delay_is_measured_by_two_probes_before_the_path_is_filled(tmp_path
     listens = [a for a in calibration.hosts["receiver1"].actions if isinstance(a, TcpListenAction)]
     pings = [a for a in calibration.hosts["sender1"].actions if isinstance(a, TcpPingAction)]
     assert [(a.name, a.dst_port) for a in pings] == [("a.delayed", 5201), ("a.plain", 5203)]
-    assert [(a.name, a.dst_port, a.at_ns) for a in listens] == [
-        ("a.delayed", 5201, -5 * S),
-        ("a.plain", 5203, -5 * S),
+    assert [(a.name, a.dst_port, a.at_ns, a.src) for a in listens] == [
+        ("a.delayed", 5201, -5 * S, "198.18.1.11"),
+        ("a.plain", 5203, -5 * S, "198.18.1.11"),
     ]
     delayed, plain, load = calibration.flows
     assert [f.name for f in calibration.flows] == ["b.delayed", "b.plain", "calibration_rate"]
@@ -844,8 +844,8 @@ def test_each_delay_is_measured_by_two_probes_before_the_path_is_filled(tmp_path
     # Asked by the client, wherever the data comes from.
     (web, other) = [a for a in calibration.hosts["receiver1"].actions if isinstance(a, TcpPingAction)]
     assert (web.name, web.dst, web.dst_port, other.dst_port) == ("c.delayed", "198.18.1.11", 5201, 5202)
-    answered = [a.dst_port for a in calibration.hosts["sender1"].actions if isinstance(a, TcpListenAction)]
-    assert answered == [5201, 5202]
+    answered = [a for a in calibration.hosts["sender1"].actions if isinstance(a, TcpListenAction)]
+    assert [(a.dst_port, a.src) for a in answered] == [(5201, "198.18.2.11"), (5202, "198.18.2.11")]
     # In turns, and a step after the other.
     assert pings[0].at_ns < pings[1].at_ns < pings[0].at_ns + pings[0].count * pings[0].interval_ns
     assert pings[1].at_ns + pings[1].count * pings[1].interval_ns < delayed.start_ns < plain.start_ns

@@ -356,6 +356,19 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         removed("raw/receiver1/calibration/status.json"),
         "receiver1 calibration: the agent left no status of calibration",
     ),
+    "strangers were not counted": (
+        events("receiver1", "strangers", event="x"),
+        "receiver1 measurement: packets of strangers to its ports not known: the agent did not count them",
+    ),
+    "strangers could not be counted": (
+        events("receiver1", "strangers", packets=None, reason="socket: operation not permitted"),
+        "receiver1 measurement: packets of strangers to its ports not known: socket: operation not permitted",
+    ),
+    "strangers found a port open": (
+        events("receiver1", "strangers", packets=3, first="TCP from 1.2.3.4:5", open=["flow1: why"]),
+        "receiver1 measurement: 3 packets of strangers came, the first TCP from 1.2.3.4:5, "
+        "and a port was open to them: flow1: why",
+    ),
     "congestion control fell back": (
         events("sender2", "flow_congestion_control", name="reno"),
         "flow2: congestion control: asked cubic, found cubic, reno",
@@ -743,6 +756,24 @@ def test_kernel_modules_and_qdisc_as_asked(run_dir: Path) -> None:
     found = {check.name: check.measured for check in verdict.checks if check.subject.startswith("sender1")}
     assert wanted.items() <= found.items()
     assert found["module tcp_cubic"] == {"hystart": "1", "fast": "1"}
+
+
+def test_strangers_that_were_kept_out_are_counted(run_dir: Path) -> None:
+    came = {"packets": 10_000, "first": "TCP from 198.18.1.12:40000 to 198.18.2.11:5201"}
+    events("receiver1", "strangers", **came)(run_dir)
+    events("receiver2", "strangers", open=["flow2: why"])(run_dir)  # to which nobody came
+    edit(
+        run_dir / "raw/receiver1/calibration/udp-calibration_rate-receiver.json",
+        lambda told: told.update(foreign_packets=5),
+    )
+    verdict = collect(run_dir, None)
+    assert verdict.state == "passed"
+    found = {c.subject: c.measured for c in verdict.checks if c.name == "strangers"}
+    assert found == {
+        "receiver1 calibration": 5,
+        "receiver1 measurement": 10_000,
+        "receiver2 measurement": 0,
+    }
 
 
 @pytest.mark.parametrize("found", [{}, {"qdisc": "mq", "qdisc_leaves": ["fq_codel"]}])

@@ -31,6 +31,7 @@ const (
 // A ReceiverConfig describes the receiving end of a flow.
 type ReceiverConfig struct {
 	Listen   netip.AddrPort
+	From     netip.AddrPort // of the sender: the kernel keeps all others' datagrams away; invalid: anybody's are looked at
 	Token    uint64
 	Interval time.Duration        // of reports
 	Report   func(ReceivedReport) // called at multiples of the interval of the wall clock, once data has come; may be nil
@@ -120,6 +121,11 @@ func NewReceiver(config ReceiverConfig) (_ *Receiver, err error) {
 	}
 	if err := unix.Bind(r.fd, socket.Sockaddr(config.Listen)); err != nil {
 		return nil, fmt.Errorf("binding to %v: %w", config.Listen, err)
+	}
+	if config.From.IsValid() {
+		if err := unix.Connect(r.fd, socket.Sockaddr(config.From)); err != nil {
+			return nil, fmt.Errorf("connecting to %v: %w", config.From, err)
+		}
 	}
 	r.messages = make([]socket.Message, receiveMessageCount)
 	buffers := make([]byte, receiveMessageCount<<16) // GRO fills up to 64 kB

@@ -103,7 +103,12 @@ class Calibration:
                     interval_ns=PING_INTERVAL_NS,
                 )
                 listen = TcpListenAction(
-                    at_ns=-SERVER_LEAD_NS, kind="tcp_listen", name=name, dst=flow.server, dst_port=port
+                    at_ns=-SERVER_LEAD_NS,
+                    kind="tcp_listen",
+                    name=name,
+                    dst=flow.server,
+                    dst_port=port,
+                    src=flow.client,
                 )
                 self.actions += [(flow.client_host, ping), (flow.server_host, listen)]
             if "udp" in flow.protocols:

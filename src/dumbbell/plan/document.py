@@ -105,6 +105,11 @@ class Flow(Part):
         return self.src if self.kind in SERVER_SENDS else self.dst
 
     @property
+    def client(self) -> str:
+        """Address of the host that begins."""
+        return self.dst if self.kind in SERVER_SENDS else self.src
+
+    @property
     def ports(self) -> tuple[int, int]:
         """Ports at ``src`` and at ``dst``; 0 is any, another for each connection."""
         ends = (self.client_port, self.server_port)
@@ -204,6 +209,7 @@ class TcpListenAction(Part):
     name: str
     dst: str
     dst_port: int
+    src: str | None = optional()  # who may ask; of plans that do not say it, anybody
 
 
 class PathAction(Part):
@@ -272,6 +278,12 @@ class PhaseHost(Part):
         makes = ("udp_receive", "udp_send", "http_server", "http_client")
         own = any(action.kind in makes for action in self.actions)
         return own or self.sample.anything
+
+    @property
+    def waits(self) -> bool:
+        """Whether a port of the host waits for others in this phase."""
+        servers = ("iperf3_server", "udp_receive", "http_server", "atou_serve", "command_server")
+        return any(action.kind in (*servers, "tcp_listen") for action in self.actions)
 
 
 class Phase(Part):

@@ -116,6 +116,14 @@ class Run:
                 return t0
         return None
 
+    def foreign(self, flow: Flow, phase: Phase) -> int:
+        """What a flow's server got that was not its client's, and counted apart."""
+        side = "sender" if flow.kind == "http" else "receiver"
+        path = self.raw(flow.server_host, phase.phase, f"{flow.kind}-{flow.name}-{side}.json")
+        told = read_jsonl(path) if flow.kind in ("http", "udp", "atou") else []
+        counts = [line.get(key) for line in told for key in ("foreign", "foreign_packets")]
+        return sum(count for count in counts if isinstance(count, int))
+
     def pings(self, phase: Literal["calibration", "measurement"]) -> Iterator[tuple[str, PingAction]]:
         """Every ping of a phase and the host that sends it."""
         for host, part in self.point.phase(phase).hosts.items():

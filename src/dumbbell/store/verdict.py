@@ -112,6 +112,7 @@ def judge(
     if run.point.path is not None:
         judge.path(run.point.path)
     judge.clocks()
+    judge.strangers()
     judge.flows()
     judge.pings()
     judge.samples()
@@ -291,6 +292,36 @@ class _Judge:
                     unit="ns",
                     what="largest step of the clock",
                     missing="the agent did not watch it to the end",
+                )
+
+    def strangers(self) -> None:
+        """Who has no part in the plan was kept from the ports of hosts, or told from a flow's own client.
+
+        As many as may have come: they are in no number of a flow.
+        """
+        for phase in self.point.phases:
+            for host, part in phase.hosts.items():
+                if not part.waits:
+                    continue
+                event = self.run.event("strangers", host=host, phase=phase.phase)
+                packets, opened = dig(event, "packets"), dig(event, "open")
+                reason = ""
+                if packets is None:
+                    why = dig(event, "reason") or "the agent did not count them"
+                    reason = f"packets of strangers to its ports not known: {why}"
+                elif packets and opened:
+                    came = f"{human(packets)} packets of strangers came, the first {dig(event, 'first')}"
+                    reason = f"{came}, and a port was open to them: {'; '.join(opened)}"
+                told_apart = sum(
+                    self.run.foreign(flow, phase) for flow in phase.flows if flow.server_host == host
+                )
+                self._add(
+                    "strangers",
+                    f"{host} {phase.phase}",
+                    "kept out",
+                    None if packets is None else packets + told_apart,
+                    ok=not reason,
+                    reason=reason,
                 )
 
     # path
