@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,6 +95,67 @@ func TestLastStatusCannotBeWritten(t *testing.T) {
 	a.await("end", func() bool { return hasEnded(a) })
 	if s, code := a.status(), a.cmd.ProcessState.ExitCode(); s.State != "running" || code != 1 {
 		t.Errorf("status %+v and exit code %d", s, code)
+	}
+}
+
+// TestIperf3CannotWriteItsReport, of which it says nothing.
+func TestIperf3CannotWriteItsReport(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	plan := loopbackPlan(t)
+	f := &plan.Flows[0]
+	f.SrcHost = "there"
+	own := HostPlan{Actions: plan.Own().Actions[:1]}
+	plan.Hosts["here"] = own
+	dir := t.TempDir()
+	writePlan(t, dir, plan)
+	a, _ := launchTraced(t, dir, "-P", filepath.Join(dir, "iperf3-flow1-server.json"), "-e", "trace=write", "-e", "inject=write:error=ENOSPC")
+	a.start(4 * time.Second)
+	a.await("the server", func() bool { return a.status().State == "running" && len(a.events("flow_launched")) > 0 })
+	client := exec.Command("sh", "-c", "for i in $(seq 100); do iperf3 -c 127.0.0.1 -p $0 -t 1 -b 1M && exit; sleep 0.1; done", fmt.Sprint(f.ServerPort))
+	if out, err := client.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	a.end("failed", 1, "iperf3_server flow1: its report is not whole")
+}
+
+// TestLockCannotBeWritten: who has the host still has it.
+func TestLockCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock.json")
+	until := time.Now().Add(time.Minute).UnixNano()
+	if err := takeHost(path, Hold{RunID: "mine", Owner: "me@here", UntilUnixNs: until}); err != nil {
+		t.Fatal(err)
+	}
+	keep := exec.Command("strace", "-f", "-qq", "-o", "/dev/null", "-P", path, "-e", "trace=pwrite64", "-e", "inject=pwrite64:error=ENOSPC",
+		os.Args[0], "lock", "--file", path, "--run", "mine", "--owner", "me@here", "--for", "1h")
+	keep.Env = append(os.Environ(), "DUMBBELL_TEST_AS_AGENT=1")
+	if out, err := keep.CombinedOutput(); err == nil || !strings.Contains(string(out), "no space left on device") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := takeHost(path, Hold{RunID: "other", UntilUnixNs: until}); err == nil || !strings.Contains(err.Error(), "me@here") {
+		t.Errorf("another run is refused with %v", err)
+	}
+}
+
+// TestResultCannotBeEncoded: that is said.
+func TestResultCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	clock, err := sample.NewClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	journal, err := OpenJournal(dir, version, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer journal.Close()
+	r := &run{dir: dir, plan: loopbackPlan(t), clock: clock, journal: journal, t0: time.Now()}
+	e := newEnd(&r.plan.Flows[0], "udp", "sender")
+	e.execute = func(context.Context, time.Time) (any, error) { return math.NaN(), nil }
+	if err := r.runEnd(t.Context(), Action{Kind: "udp_send", Flow: "flow1"}, e, nil); err == nil || !strings.Contains(err.Error(), "NaN") {
+		t.Errorf("%v", err)
 	}
 }
 

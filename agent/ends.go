@@ -207,10 +207,12 @@ func (r *run) runEnd(ctx context.Context, a Action, e *end, rows *spool.Writer) 
 	close(e.reports)
 	close(e.started)
 	err = errors.Join(err, <-written)
-	if b, encodeErr := json.Marshal(result); encodeErr == nil {
+	b, encodeErr := json.Marshal(result)
+	if encodeErr == nil {
 		path := filepath.Join(r.dir, e.flow.program()+"-"+a.Flow+"-"+e.side+".json")
-		err = errors.Join(err, os.WriteFile(path, append(b, '\n'), 0o644))
+		encodeErr = os.WriteFile(path, append(b, '\n'), 0o644)
 	}
+	err = errors.Join(err, encodeErr)
 	if err != nil {
 		return fmt.Errorf("%s: %w", a, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,29 +67,26 @@ func withHold(path string, change func(Hold) (Hold, error)) error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("locking %s: %w", path, err)
 	}
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
-	}
 	var hold Hold
-	if json.Unmarshal(b, &hold) != nil {
+	if json.NewDecoder(f).Decode(&hold) != nil {
 		hold = Hold{}
 	}
 	if hold, err = change(hold); err != nil {
 		return err
 	}
-	if b, err = json.Marshal(hold); err != nil {
+	b, err := json.Marshal(hold)
+	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.Truncate(0), writeAt(f, append(b, '\n')), ownedLikeDirectory(f, path)); err != nil {
+	b = append(b, '\n')
+	_, err = f.WriteAt(b, 0)
+	if err == nil { // whoever ends here leaves what was there before behind what is there now
+		err = f.Truncate(int64(len(b)))
+	}
+	if err = errors.Join(err, ownedLikeDirectory(f, path)); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
-}
-
-func writeAt(f *os.File, b []byte) error {
-	_, err := f.WriteAt(b, 0)
-	return err
 }
 
 // ownedLikeDirectory lets the agent's user change a lock that root has made.

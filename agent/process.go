@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,8 +143,8 @@ func (p *process) close() { p.output.Close() }
 
 // wait waits for a started process. That it failed is recorded as an event and
 // returned as an error; that it was ended because the run is aborted is
-// neither. "iperf3 -J" (3.12) exits with 0 even if it could not connect, so an
-// error in its report counts as well.
+// neither. "iperf3 -J" (3.12) exits with 0 even if it could not connect or write
+// its report, so an error in its report counts as well, or a report without end.
 func (p *process) wait() error {
 	err := p.cmd.Wait()
 	runtime.UnlockOSThread()
@@ -153,12 +154,17 @@ func (p *process) wait() error {
 	if errors.Is(p.ctx.Err(), context.Canceled) {
 		return nil
 	}
-	message := p.reportedError()
+	end, readErr := p.outputEnd()
+	message := reportedError(end)
 	switch {
 	case errors.Is(p.ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("ended by the agent, %v after the end of the phase", gracePeriod)
 	case err == nil && message != "":
 		err = errors.New("its report has an error")
+	case err == nil && readErr != nil:
+		err = readErr
+	case err == nil && strings.HasPrefix(p.action.Kind, "iperf3_") && !bytes.HasSuffix(bytes.TrimSpace(end), []byte("}")):
+		err = errors.New("its report is not whole")
 	case err == nil:
 		return nil
 	}
@@ -171,23 +177,27 @@ func (p *process) wait() error {
 // reportError is the last member of a report of "iperf3 -J" that has one.
 var reportError = regexp.MustCompile(`"error":\s*("(?:[^"\\]|\\.)*")\s*}\s*$`)
 
-// reportedError is the error at the end of the process's report, which may be
-// too long to be read as a whole, or empty.
-func (p *process) reportedError() string {
+// reportedError is the error at the end of a report, or empty.
+func reportedError(end []byte) (text string) {
+	if found := reportError.FindSubmatch(end); found == nil || json.Unmarshal(found[1], &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// outputEnd is the end of the process's output, which may be too long to be
+// read as a whole.
+func (p *process) outputEnd() ([]byte, error) {
 	end := make([]byte, 4096)
 	size, err := p.output.Seek(0, io.SeekEnd)
 	if err != nil {
-		return ""
+		return nil, err
 	}
 	n, err := p.output.ReadAt(end, max(0, size-int64(len(end))))
 	if err != nil && err != io.EOF {
-		return ""
+		return nil, err
 	}
-	var text string
-	if found := reportError.FindSubmatch(end[:n]); found != nil && json.Unmarshal(found[1], &text) == nil {
-		return text
-	}
-	return ""
+	return end[:n], nil
 }
 
 // A tail keeps the end of what is written to it.

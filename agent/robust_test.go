@@ -65,6 +65,7 @@ func TestLockThatHoldsNothing(t *testing.T) {
 		"another boot": fmt.Sprintf(`{"run_id": "old", "until_unix_ns": %d, "boot_id": "other"}`, later),
 		"cut short":    `{"run_id": "old", "unti`,
 		"empty":        "",
+		"free":         `{"run_id": "", "until_unix_ns": 0}` + "\n" + `old"}`, // behind it, what was there before
 	} {
 		path := filepath.Join(t.TempDir(), "lock.json")
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
