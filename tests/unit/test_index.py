@@ -71,6 +71,61 @@ def test_the_curve_has_every_run_and_leaves_out_what_is_no_result(results: Path)
     assert "2026-01-02 00:00:00: invalid, -" in curve
 
 
+def manifest(folder: Path, machine: str, *, virtual: bool = False, hosts: int = 2) -> None:
+    """What a manifest says of where its run was."""
+    found = {
+        f"host{i}": {"groups": ["testbed"], "hardware": {"machine": machine, "carried by": folder.name}}
+        for i in range(hosts)
+    }
+    told = {"hosts": found, "digests": {"tcp_info": "aa"} if virtual else None}
+    (folder / "manifest.json").write_text(json.dumps(told))
+
+
+def overview(page: str) -> list[list[str]]:
+    """Cells of the table of all scenarios, as text; a curve is the number of its marks."""
+    table = page.partition("<h2")[0].partition("<table")[2]
+    found = re.findall("<tr>(<td>.*?)</tr>", table)
+    cells = [re.findall("<td>(.*?)</td>", row) for row in found]
+    return [
+        [str(len(re.findall("<title>", c))) if "<svg" in c else re.sub("<.*?>", "", c) for c in row]
+        for row in cells
+    ]
+
+
+def test_a_testbed_has_a_curve_of_its_own(results: Path) -> None:
+    for day, (machine, virtual, hosts, share) in enumerate(
+        [
+            ("Vendor R650", False, 2, 0.9),
+            ("UML", False, 2, 0.5),
+            ("UML", True, 2, 0.7),
+            ("UML", False, 2, 0.6),
+            ("Vendor R650", False, 3, 0.8),
+            ("Vendor R650", False, 2, 0.95),
+        ],
+        1,
+    ):
+        point(run := results / f"2026010{day}T000000Z_x", "passed", share, 1e6)
+        manifest(run, machine, virtual=virtual, hosts=hosts)
+    page = render_index(results).read_text()
+    assert [[cells[i] for i in (0, 1, 2, 6, 7, 8, 9)] for cells in overview(page)] == [
+        ["x", "Vendor R650, 2 hosts", "2", "2", "90 %", "95 %", "95 %"],
+        ["x", "Vendor R650, 3 hosts", "1", "1", "80 %", "80 %", "80 %"],
+        ["x", "UML, 2 hosts", "2", "2", "50 %", "60 %", "60 %"],
+        ["x", "virtual time, 2 hosts", "1", "1", "70 %", "70 %", "70 %"],
+    ]
+    assert [cells[1] for cells in rows(page, "x")][:3] == [
+        *("Vendor R650, 2 hosts", "Vendor R650, 3 hosts", "UML, 2 hosts")
+    ]
+
+
+def test_a_sweep_is_where_its_points_were(results: Path) -> None:
+    run = results / "20260101T000000Z_x"
+    point(run / "points" / "001", "aborted", 0.5, 1e6)
+    point(run / "points" / "002", "passed", 0.5, 1e6)
+    manifest(run / "points" / "002", "UML", virtual=True)
+    assert Listed(run).testbed.name == "virtual time, 2 hosts"
+
+
 def test_a_run_of_several_points_has_the_numbers_of_the_valid_ones(results: Path) -> None:
     run = results / "20260101T000000Z_x"
     for number, (state, share) in enumerate([("passed", 0.5), ("invalid", 0.1), ("failed", 0.6)], 1):

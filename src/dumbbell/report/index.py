@@ -6,6 +6,7 @@ whose run has not ended, is listed as what it is.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from functools import cached_property
 from html import escape
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 from urllib.parse import quote
 
 import polars as pl
@@ -51,6 +53,16 @@ class _Verdict(BaseModel):
     reasons: list[str] = []
     checks: list[_Check] = []
     points: list[_Point] = []
+
+
+class Testbed(NamedTuple):
+    """Where a run was: what people call it, and what tells it from others."""
+
+    name: str
+    hosts: str
+
+
+UNKNOWN = Testbed("unknown", "")
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,20 @@ class Listed:
         else:
             folders = point_folders(self.dir) or [self.dir]
         return [(folder, _verdict(folder)) for folder in folders]
+
+    @cached_property
+    def testbed(self) -> Testbed:
+        """Hosts, their roles and machines, and whether time was virtual, as its first manifest says."""
+        manifests = (read_json(folder / "manifest.json") for folder, _ in self._points)
+        manifest = next((found for found in manifests if isinstance(dig(found, "hosts"), dict)), None)
+        if manifest is None:
+            return UNKNOWN
+        hosts = {
+            host: [str(_machine(state)), dig(state, "groups")] for host, state in manifest["hosts"].items()
+        }
+        machines = ", ".join(sorted({machine for machine, _ in hosts.values()}))
+        kind = "virtual time" if manifest.get("digests") else machines
+        return Testbed(f"{kind}, {len(hosts)} hosts", json.dumps(hosts, sort_keys=True))
 
     @cached_property
     def point_states(self) -> list[str | None]:
@@ -175,6 +201,10 @@ def _verdict(folder: Path) -> _Verdict | None:
         return None
 
 
+def _machine(state: object) -> object:
+    return dig(state, "hardware", "machine") or dig(state, "hardware", "processor") or "machines unknown"
+
+
 def _states(folder: Path) -> list[Event]:
     events = [event for event in read_jsonl(folder / "events.jsonl") if event.get("event") == "state"]
     return [event for event in events if event.get("state") and isinstance(event.get("unix_ns"), int)]
@@ -201,6 +231,7 @@ def _body(results_dir: Path) -> str:
         scenarios.setdefault(run.scenario, []).append(run)
     head = (
         "scenario",
+        "testbed",
         "runs",
         "last run",
         "state",
@@ -210,7 +241,10 @@ def _body(results_dir: Path) -> str:
         "most",
         "last",
     )
-    overview = html.table(head, (_overview(name, own) for name, own in scenarios.items()))
+    overview = html.table(
+        head,
+        (_overview(name, *of) for name, own in scenarios.items() for of in _testbeds(own).items()),
+    )
     sections = "".join(_section(name, own) for name, own in scenarios.items())
     return (
         f'{html.assets()}<h1>Runs</h1><p class="meta"><span>runs <b>{len(runs)}</b></span>'
@@ -218,7 +252,8 @@ def _body(results_dir: Path) -> str:
         f'<span><span class="mono">{escape(results_dir.resolve().name)}</span></span></p>'
         f"{overview if runs else '<p class=missing>There is no run in this directory yet.</p>'}"
         '<p class="note">Times are UTC. Numbers are of valid points only, from the least to the most. '
-        "A curve joins the medians of the runs, equally far apart, between the least and the most of these. "
+        "A testbed, by its hosts, their roles and machines, has curves of its own. A curve joins the medians "
+        "of the runs, equally far apart, between the least and the most of these. "
         "● has passed; ○ has not, and its median is of the points that are valid; ✕ has no valid point. "
         f"A run without a verdict has the last state that its controller wrote down.</p>{sections}"
     )
@@ -245,8 +280,16 @@ def _name(metric: str) -> str:
     return escape(NAMES.get(metric, metric.replace("_", " ")))
 
 
-def _overview(scenario: str, runs: Sequence[Listed]) -> str:
-    """A row of the table of scenarios, with the metric that its newest results name first."""
+def _testbeds(runs: Iterable[Listed]) -> dict[Testbed, list[Listed]]:
+    """Runs of a scenario by where they were, that of the newest first."""
+    found: dict[Testbed, list[Listed]] = {}
+    for run in runs:
+        found.setdefault(run.testbed, []).append(run)
+    return found
+
+
+def _overview(scenario: str, testbed: Testbed, runs: Sequence[Listed]) -> str:
+    """A row of the table of scenarios: a testbed, with the metric that its newest results name first."""
     metrics = _metrics(runs)
     cells = ["-"] * 5
     if metrics:
@@ -256,14 +299,18 @@ def _overview(scenario: str, runs: Sequence[Listed]) -> str:
         curve = _curve(list(reversed(runs)), (name, unit))
         cells = [_name(name), curve, *(human(number, unit) for number in numbers)]
     link = f'<a href="#{quote(scenario)}">{escape(scenario)}</a>'
-    return html.row([link, str(len(runs)), _time(runs[0]), html.word(escape(runs[0].state)), *cells])
+    return html.row(
+        [link, escape(testbed.name), str(len(runs)), _time(runs[0]), html.word(escape(runs[0].state)), *cells]
+    )
 
 
 def _section(scenario: str, runs: Sequence[Listed]) -> str:
     metrics = _metrics(runs)
-    head = ("run", "state", "passed", *(_name(name) for name, _ in metrics), "why", "")
+    several = len(_testbeds(runs)) > 1
+    names = (_name(name) for name, _ in metrics)
+    head = ("run", *(["testbed"] if several else []), "state", "passed", *names, "why", "")
     title = next((title for run in runs if (title := run.title)), "")
-    rows = [_row(run, metrics) for run in runs]
+    rows = [_row(run, metrics, several=several) for run in runs]
     older = rows[NEWEST:]
     return (
         f'<h2 id="{escape(scenario)}">{escape(scenario)}</h2><p>{escape(title)}</p>'
@@ -276,12 +323,13 @@ def _section(scenario: str, runs: Sequence[Listed]) -> str:
     )
 
 
-def _row(run: Listed, metrics: Iterable[tuple[str, str]]) -> str:
+def _row(run: Listed, metrics: Iterable[tuple[str, str]], *, several: bool) -> str:
     passed = run.point_states.count("passed")
     report = "report" if run.report.endswith("report.html") else "files"
     return html.row(
         [
             f'<span title="{escape(run.dir.name)}">{_time(run)}</span>',
+            *([escape(run.testbed.name)] if several else []),
             html.word(escape(run.state)),
             f"{passed} of {len(run.point_states)}",
             *(_range(run.numbers.get(metric, ()), metric[1]) for metric in metrics),
