@@ -227,6 +227,19 @@ def test_settings_that_differ_are_said(collected: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_settings_of_pings_that_differ_are_said(collected: Path, tmp_path: Path) -> None:
+    def pinging(interval_ns: int) -> Callable[[dict[str, Any]], None]:
+        ping = {"at_ns": 0, "kind": "ping", "name": "probe", "dst": "198.18.2.11", "count": 10}
+        action = ping | {"interval_ns": interval_ns}
+        return lambda point: point["phases"][1]["hosts"]["sender1"]["actions"].append(action)
+
+    slow = changed(collected, tmp_path / "slow", pinging(10**9))
+    fast = changed(collected, tmp_path / "fast", pinging(10**8))
+    assert Comparison([slow], [fast], ("slow", "fast")).notes() == [
+        "interval of ping probe: 1s in slow, 100ms in fast"
+    ]
+
+
 def test_the_side_that_lacks_valid_runs_is_named_with_the_reason(collected: Path, tmp_path: Path) -> None:
     invalid = tmp_path / "20260101T000000Z_x"
     shutil.copytree(collected, invalid)

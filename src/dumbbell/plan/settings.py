@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dumbbell.plan.document import Point
+from dumbbell.plan.document import PingAction, Point
 from dumbbell.units import render_duration, render_rate
 
 RENDER: dict[str, Callable[[int], str]] = {  # by the endings of names
@@ -17,15 +17,19 @@ NOT_OF_TCP = {"name", "server_port", "client_port"}  # of a flow
 
 
 def settings(point: Point) -> dict[tuple[str, str], str]:
-    """Every setting of a point by the host, flow or path that it is of and its name; empty ones are absent.
+    """Every setting of a point by the host, flow, ping or path that it is of, and its name; none are empty.
 
     Not the kernels of hosts: what runs there is known better than what was asked for.
     """
-    found = {("measurement", "duration"): render_duration(point.phase("measurement").duration_ns)}
+    measurement = point.phase("measurement")
+    found = {("measurement", "duration"): render_duration(measurement.duration_ns)}
     trees = {"path": point.path.model_dump() if point.path else {}}
     trees |= {name: host.state.model_dump(exclude={"kernel"}) for name, host in point.hosts.items()}
-    for flow in point.phase("measurement").flows:
+    for flow in measurement.flows:
         trees[f"flow {flow.name}"] = flow.model_dump(exclude=NOT_OF_TCP)
+    for host, part in measurement.hosts.items():
+        for ping in (action for action in part.actions if isinstance(action, PingAction)):
+            trees[f"ping {ping.name}"] = {"from": host} | ping.model_dump(exclude={"name", "kind"})
     for subject, tree in trees.items():
         found |= {(subject, name): text for name, text in _leaves(tree)}
     return found
