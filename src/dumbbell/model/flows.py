@@ -294,7 +294,7 @@ class CommandFlow(BaseFlow):
 
     In their words `{src}`, `{dst}`, `{server_port}` and `{client_port}` stand for addresses and ports that no
     other flow has. They run as the agent's user, without a shell. When the time of one is over, all processes
-    that it has started end.
+    that it has started end. To `{server_port}` of the server packets from `{src}` come alone.
     """
 
     kind: Literal["command"]
