@@ -60,7 +60,8 @@ class World:
     seed: str = ""  # of its kernel's random numbers
     memory: str = "4G"
     turn_s: float = 10  # of CPU time in which a task computes without a system call: its turn is ended
-    stall_s: float = 300  # of real time in which none of its own passes and nothing is said: it is ended
+    stall_s: float = 300  # of CPU time in which none of its own passes and nothing is said: it is ended;
+    # or of real time in which it takes no CPU time
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,8 @@ def _command_line(world: World) -> list[str]:
 def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
     """Wait until it ends; the reason to end it before, and how many turns were ended."""
     console = world.dir / "console.log"
-    began = moved = time.monotonic()
-    before = (0.0, 0)
+    began = moved = worked = time.monotonic()
+    cpu_s, moved_cpu_s, before = 0.0, 0.0, (0.0, 0)
     turns = _Turns(kernel.pid, world.turn_s)
     times = world.dir / "time.csv"
     times.write_text("real_s,virtual_s,turns_ended\n")
@@ -210,16 +211,20 @@ def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
             kernel.wait(_LOOK_S)
             return "", turns.ended
         turns.look()
+        if (had_s := _world_s(kernel.pid)) > cpu_s:
+            cpu_s, worked = had_s, time.monotonic()
         # Of two tasks of its controller much may be done in no time.
         if (now := (virtual_s(world), console.stat().st_size)) != before:
-            before, moved = now, time.monotonic()
+            before, moved, moved_cpu_s = now, time.monotonic(), cpu_s
             with times.open("a") as file:
                 file.write(f"{moved - began:.1f},{now[0]:.2f},{turns.ended}\n")
-        elif time.monotonic() > moved + world.stall_s:
+        # A busy machine gives it little CPU time; a world that waits for ever takes none.
+        elif max(cpu_s - moved_cpu_s, time.monotonic() - worked) > world.stall_s:
             # The path of a socket is short, that of a world is not.
             mconsole = Path("/proc", str(kernel.pid), "cwd", _UMID, "mconsole")
             running = _running(console, mconsole) or "nothing known"
-            reason = f"virtual time stood at {now[0]:.0f} s for {world.stall_s:.0f} s; what ran: {running}"
+            stood_s = time.monotonic() - moved
+            reason = f"virtual time stood at {now[0]:.0f} s for {stood_s:.0f} s; what ran: {running}"
             return reason, turns.ended
 
 
@@ -254,6 +259,16 @@ class _Turns:
                     task.send_signal(signal.SIGUSR2)
                     self.ended += 1
                     return
+
+
+def _world_s(kernel: int) -> float:
+    """CPU time that a kernel and all its tasks have had, also those that have ended; 0 if it has ended."""
+    with suppress(psutil.Error):
+        process = psutil.Process(kernel)
+        ended = process.cpu_times()
+        tasks = sum(map(_cpu_s, process.children()))
+        return float(_cpu_s(process) + ended.children_user + ended.children_system + tasks)
+    return 0.0
 
 
 def _cpu_s(process: psutil.Process) -> float:
