@@ -29,6 +29,12 @@ report.header()
 # %%
 report.facts()
 
+# %% [markdown]
+# ## Flows
+
+# %%
+report.all_flows()
+
 # %%
 report.fetches()
 

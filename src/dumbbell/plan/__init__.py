@@ -5,7 +5,7 @@ The contract is ``docs/data-model.md``. The same scenario, seed and inventory gi
 
 from dumbbell.inventory import Inventory, InventoryError
 from dumbbell.plan.calibration import Probe, probe_name, rate_name
-from dumbbell.plan.describe import clock, describe, in_real_time
+from dumbbell.plan.describe import clock, describe, in_real_time, in_words
 from dumbbell.plan.document import (
     Expectation,
     Flow,
@@ -54,6 +54,7 @@ __all__ = [
     "clock",
     "describe",
     "in_real_time",
+    "in_words",
     "plan",
     "point_label",
     "probe_name",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dumbbell.inventory import InventoryError
@@ -71,7 +71,8 @@ def _detail(point: Point) -> Iterator[str]:
         for name, way in point.path.ways:
             for at_ns, conditions in way.states:
                 since = f"from {at_ns / 1e9:g} s: " if at_ns else ""
-                yield f"    {name} {since}{_conditions(conditions)}"
+                told = conditions.model_dump(include=set(Conditions.model_fields))
+                yield f"    {name} {since}{in_words(told)}"
     for phase in point.phases:
         yield f"  {phase.phase}: {clock(phase.duration_ns)}"
         yield from _gantt(phase)
@@ -88,14 +89,16 @@ def _detail(point: Point) -> Iterator[str]:
                 )
 
 
-def _conditions(conditions: Conditions) -> str:
-    asked = conditions.model_dump(include=set(Conditions.model_fields), exclude_none=True)
-    queue = asked.pop("queue")
-    first = f"{human(asked.pop('rate_bps'), 'bps')}, {human(asked.pop('delay_us') * 1000, 'ns')}"
-    others = [_asked(key, value) for key, value in asked.items() if value]
-    return ", ".join(
-        [first, *others, queue.pop("kind"), *(_asked(key, value) for key, value in queue.items())]
-    )
+def in_words(asked: Mapping[str, Any]) -> str:
+    """All that a direction of the path is asked to be, but what it becomes later."""
+    asked = {key: value for key, value in asked.items() if value and key not in ("at_ns", "changes")}
+    queue = {key: value for key, value in asked.pop("queue").items() if value is not None}
+    first = [human(asked.pop("rate_bps"), "bps"), human(asked.pop("delay_us", 0) * 1000, "ns")]
+    own_us = sorted({flow["delay_us"] for flow in asked.pop("flows", [])})
+    others = [_asked(key, value) for key, value in asked.items()]
+    own = ["own delays " + " and ".join(human(us * 1000, "ns") for us in own_us)] if own_us else []
+    kind, limits = queue.pop("kind"), [_asked(key, value) for key, value in queue.items()]
+    return ", ".join([*first, *others, *own, kind, *limits])
 
 
 def _asked(key: str, value: Any) -> str:

@@ -22,7 +22,7 @@ from IPython.display import HTML
 from plotly.offline import get_plotlyjs
 
 from dumbbell import analysis
-from dumbbell.plan import Conditions, Flow, Point
+from dumbbell.plan import Conditions, Flow, Point, in_words
 from dumbbell.report import figures, html
 from dumbbell.rundir import read_json
 from dumbbell.store.run import COUNTED, IN_MEASUREMENT, Run, dig, goodput_counters, located
@@ -35,6 +35,7 @@ VARIABLES = (
     *("CongestionSignals", "FastRetran", "Timeouts", "SubsequentTimeouts", "DupAcksIn", "SegsRetrans"),
     *("SendStall", "OtherReductions", "MaxCwnd", "MinRTT", "MaxRTT"),
 )
+CARDS = 4  # most of flows
 CONNECTIONS = 8  # most columns of their table
 
 # File name under which the toolbar saves a figure: that of the run and of the part that shows it.
@@ -146,7 +147,7 @@ class Report:
             f"<h1>{escape(title)}</h1>"
             f'<p class="meta">{"".join(f"<span>{m}</span>" for m in meta)}</p>'
             f"{html.verdict_box(state, self._why(state))}"
-            f'<div class="cards">{"".join(self._cards())}</div>'
+            f'<div class="cards">{"".join(self._cards())}</div>{self._left_out()}'
         )
 
     def _why(self, state: str) -> str:
@@ -183,13 +184,53 @@ class Report:
             flows = self.table("flows").filter(pl.col("phase") == "measurement")
         except Missing:
             return
-        for flow in flows.head(4).iter_rows(named=True):
+        for flow in flows.head(CARDS).iter_rows(named=True):
             what = flow["congestion_control_measured"] or flow["congestion_control"] or "UDP"
             span = f"{flow['start_ns'] / 1e9:g} to {(flow['start_ns'] + flow['duration_ns']) / 1e9:g} s"
             name, value = f"Goodput {escape(flow['name'])}", human(flow["goodput_bps"], "bps")
             if flow["kind"] == "http":
                 name, value = f"Median fetch {escape(flow['name'])}", human(flow["completion_p50_ns"], "ns")
             yield card(name, value, f"{what}, {span}")
+
+    def _left_out(self) -> str:
+        """How many flows have no card."""
+        try:
+            more = self.table("flows").filter(pl.col("phase") == "measurement").height - CARDS
+        except Missing:
+            return ""
+        return f'<p class="note">{more} more flows are in the table of flows.</p>' if more > 0 else ""
+
+    @part
+    def all_flows(self) -> str:
+        """All flows in the plan's order: how much they delivered, sent again and lost."""
+        flows = self.table("flows").filter(pl.col("phase") == "measurement")
+        rows = []
+        for flow in flows.iter_rows(named=True):
+            end_ns = flow["start_ns"] + flow["duration_ns"]
+            cells = (
+                flow["name"],
+                flow["kind"],
+                flow["congestion_control_measured"] or flow["congestion_control"] or "-",
+                f"{flow['src_host']} to {flow['dst_host']}",
+                f"{flow['start_ns'] / 1e9:g} to {end_ns / 1e9:g} s",
+                human(flow["start_error_ns"], "ns"),
+                human(flow["goodput_bps"], "bps"),
+                human(flow.get("retransmitted_segments")),
+                human(flow.get("retransmits"), "share"),
+                human(flow.get("lost_packets")),
+                human(flow.get("loss"), "share"),
+            )
+            rows.append(html.row(escape(cell) for cell in cells))
+        head = (
+            *("flow", "kind", "congestion control", "data", "time", "start error", "goodput"),
+            *("segments again", "share", "datagrams lost", "share"),
+        )
+        return (
+            f"{html.table(head, rows)}"
+            '<p class="note">Segments sent again are <code>total_retrans</code> of the sender, of all with '
+            "data; datagrams are lost if they did not arrive, of all that were sent. - is what is not "
+            "known, or of the other protocol.</p>"
+        )
 
     # asked and measured
 
@@ -456,7 +497,10 @@ class Report:
     def graded(self, names: Iterable[str]) -> dict[tuple[str, str], dict[str, tuple[Any, str]]]:
         """Value and grade of variables of RFC 4898 that could be told, by flow and stream of each sender."""
         found: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {}
-        rows = self.table("web100").filter(pl.col("side") == "sender").sort("flow", "stream")
+        flows = self.plan.phase("measurement").flows
+        place = pl.col("flow").replace_strict({flow.name: i for i, flow in enumerate(flows)}, default=None)
+        stream = pl.col("stream").cast(pl.Int64, strict=False)
+        rows = self.table("web100").filter(pl.col("side") == "sender").sort(place, "flow", stream)
         for row in rows.iter_rows(named=True):
             told = {name: (row[name], row["grade"]) for name in names if row.get(name) is not None}
             found.setdefault((row["flow"], row["stream"]), {}).update(told)
@@ -585,7 +629,7 @@ def _row(check: dict[str, Any]) -> str:
     if check["kind"] == "expect" and isinstance(asked, dict):
         asked = _bounds(check)
     if check["name"] == "path":
-        asked = _path_in_words(asked)
+        asked = in_words(asked) if isinstance(asked, dict) else asked
     if not check["ok"] and check["measured"] is None:
         measured = check["reason"]
     if check["requested"] == check["measured"] and isinstance(check["measured"], dict):
@@ -598,15 +642,6 @@ def _row(check: dict[str, Any]) -> str:
         tolerance,
         ok=check["ok"],
     )
-
-
-def _path_in_words(asked: dict[str, Any]) -> str:
-    limits = [
-        f"{value} {key.removeprefix('limit_')}" for key, value in asked["queue"].items() if key != "kind"
-    ]
-    rate, delay = human(asked["rate_bps"], "bps"), human(asked["delay_us"] * 1000, "ns")
-    queue = " of ".join([asked["queue"]["kind"], *limits[:1]])
-    return f"{rate}, {delay}, loss {human(asked['loss'], 'share')}, {queue}"
 
 
 def _bounds(check: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from dumbbell import REPOSITORY
 from dumbbell.rundir import read_json, read_jsonl, write_json
 from dumbbell.store import spool
 from dumbbell.store.atou import parse_trace
+from dumbbell.store.flows import with_losses
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.store.run import Run, dig, flows_table
 from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
@@ -45,7 +46,8 @@ def collect(
     checks = judge(run, tables, stored, list(dict.fromkeys([*known, *troubles, *unread])))
     verdict = Verdict.of(checks)
 
-    for name, table in (tables | traces | {"flows": flows_table(run, tables)}).items():
+    flows = with_losses(flows_table(run, tables), run, tables)
+    for name, table in (tables | traces | {"flows": flows}).items():
         table.write_parquet(run_dir / f"{name}.parquet")
     _merge_events(run)
     write_json(run_dir / "manifest.json", _manifest(run, tables, stored, checks))
