@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dumbbell import analysis
@@ -74,6 +74,7 @@ def test_exact_values_are_compared_by_repetition(
         assert row["differ"] is differs
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([5.0, 6.0])), min_size=1), st.randoms())
 def test_order_and_number_of_exact_values_do_not_matter(of: list[tuple[int, float]], random: Random) -> None:
     more = of + random.choices(of, k=3)
@@ -188,6 +189,8 @@ def test_of_two_runs_in_virtual_time_the_samples_that_differ_are_said(
         "-, repetition 1, in virtual time: samples that differ: tcp_info"
     ]
     assert Comparison([one], [collected]).notes() == []
+    assert Comparison([other, one], [same]).notes() == Comparison([one], [other]).notes()
+    assert Comparison([one, same], [same]).notes() == Comparison([one], [same]).notes()
 
 
 def test_other_kernels_are_said(collected: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dumbbell.store.run import ping_duplicates, ping_replies, ping_rtts_ns
@@ -26,6 +26,7 @@ def test_a_reply_that_comes_again_is_no_other_reply(tmp_path: Path) -> None:
     assert (ping_replies(missing), ping_rtts_ns(missing), ping_duplicates(missing)) == ([], [], 0)
 
 
+@settings(deadline=None)
 @given(
     first=st.integers(1, 2**16 - 1),
     steps=st.lists(st.tuples(st.integers(-500, 2**15 - 1), st.integers(0, 2)), max_size=60),

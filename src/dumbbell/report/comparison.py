@@ -83,8 +83,13 @@ class _Side:
         return {name: ", ".join(sorted(of)) for name, of in found.items()}
 
     @cached_property
-    def digests(self) -> dict[tuple[str, int], dict[str, str]]:
-        return {key: told for folder in self.valid for key, told in digests(folder).items()}
+    def digests(self) -> dict[tuple[str, int], dict[str, set[str]]]:
+        """Of each point and repetition that was run in virtual time all digests of each table."""
+        found: dict[tuple[str, int], dict[str, set[str]]] = {}
+        for key, told in (of for folder in self.valid for of in digests(folder).items()):
+            for table, digest in told.items():
+                found.setdefault(key, {}).setdefault(table, set()).add(digest)
+        return found
 
 
 class Comparison:
