@@ -22,11 +22,21 @@ from ansible.module_utils import dumbbell_link as link
 from ansible.module_utils import dumbbell_sysctl as sysctl
 
 PLACE = Path("/var/lib/dumbbell/baseline")
+GRUB = Path("/etc/default")  # where the settings of its menu are
+DKMS = Path("/var/lib/dkms")  # a directory for each module and version that is registered
 
 Command = list[str]
 Qdiscs = list[dict[str, Any]]
 Execute = Callable[[Command], tuple[int, str, str]]
 
+# What is there or not, by the command that removes it.
+UNMAKE = {
+    "directory": ["rmdir"],  # but not with what is in it by then
+    "tree": ["rm", "-r"],
+    "user": ["userdel"],
+    "package": ["apt-get", "--yes", "purge"],
+    "dkms": ["dkms", "remove", "--all"],
+}
 # Modules that the kernel loads by itself for a path, a congestion control or a look at sockets.
 LOADED = re.compile(r"(sch|cls|act|em|tcp)_\w+|ifb|(inet|udp|tcp|unix|netlink)_diag")
 WRITE = re.compile(r"echo (?P<value>\S+) >(?P<file>/\S+)")
@@ -111,10 +121,12 @@ def read(setting: Setting, execute: Execute) -> Any:  # noqa: PLR0911
             return sorted(name for name in (line.split()[0] for line in lines) if LOADED.fullmatch(name))
         case "file":
             return _stat(Path(subject))
-        case "directory":
-            return True if Path(subject).is_dir() else None
-        case "user":
-            return True if execute(["id", "--user", subject])[0] == 0 else None
+        case _ if kind in UNMAKE:
+            return _is_made(setting, execute) or None
+        case "kernel":
+            return execute(["uname", "-r"])[1].strip()
+        case "menu":
+            return _is_current(Path(subject))
         case "service":
             enabled, active = (
                 execute(["systemctl", verb, subject])[1] for verb in ("is-enabled", "is-active")
@@ -125,6 +137,16 @@ def read(setting: Setting, execute: Execute) -> Any:  # noqa: PLR0911
     return None if code else ethtool.changeable(kind, out)
 
 
+def _is_made(setting: Setting, execute: Execute) -> bool:
+    kind, subject = setting
+    if kind == "user":
+        return execute(["id", "--user", subject])[0] == 0
+    if kind == "package":
+        query = ["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}", subject]
+        return execute(query)[1].startswith("ii")
+    return Path(DKMS if kind == "dkms" else "/", subject).is_dir()
+
+
 def _stat(file: Path) -> dict[str, Any] | None:
     """Owner, mode and a fingerprint of the content of a file."""
     if not file.is_file():
@@ -132,6 +154,15 @@ def _stat(file: Path) -> dict[str, Any] | None:
     stat = file.stat()
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return {"owner": [stat.st_uid, stat.st_gid], "mode": f"{stat.st_mode & 0o7777:04o}", "sha256": digest}
+
+
+def _is_current(menu: Path) -> bool | None:
+    """Whether GRUB's menu is younger than the settings it is made of; None without a menu."""
+    if not menu.is_file():
+        return None
+    folder = GRUB / "grub.d"
+    sources = [GRUB / "grub", folder, *(folder.iterdir() if folder.is_dir() else [])]
+    return all(source.stat().st_mtime_ns <= menu.stat().st_mtime_ns for source in sources if source.exists())
 
 
 def _json(executed: tuple[int, str, str]) -> Any:
@@ -200,12 +231,15 @@ def record(settings: Iterable[Setting], read: Callable[[Setting], Any], place: P
 
 # Returning
 
-# Services stop before their files go. Queue lengths count when a qdisc is made, so links come before qdiscs.
+# A package may bring back the service that another one replaced. Services stop before their files go. Queue
+# lengths count when a qdisc is made, so links come before qdiscs.
 ORDER = (
-    *("service", "file", "sysctl", "sysfs"),
+    *("package", "service", "file", "menu", "sysctl", "sysfs"),
     *("features", "coalescing", "pause", "rings", "channels", "link", "qdisc"),
-    *("directory", "user", "module", "modules"),
+    *("directory", "user", "module", "modules", "dkms", "tree", "kernel"),
 )
+# modprobe knows how to unload a module only while its file is there.
+MODULE_FILE = re.compile(r"/lib/modules/(?P<release>[^/]+)/.+")
 
 
 def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
@@ -217,11 +251,21 @@ def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
         if differs(setting, was[setting], now[setting])
         and not (setting.kind == "qdisc" and setting.subject in gone)
     ]
-    commands = [c for setting in changed for c in _undo(setting, was[setting], now[setting], place)]
+    last = [setting for setting in changed if _is_last(setting, was[setting])]
+    first = [setting for setting in changed if setting not in last]
+
+    def undone(settings: list[Setting]) -> list[Command]:
+        return [c for setting in settings for c in _undo(setting, was[setting], now[setting], place)]
+
+    commands = undone(first)
+    files = [Path(setting.subject) for setting in first if setting.kind == "file"]
+    menus = [setting for setting in first if setting.kind == "menu"]
+    if menus or any(GRUB in file.parents and file.parts[-2:-1] == ("grub.d",) for file in files):
+        commands.append(["update-grub"])
     services = {
         setting.subject: value for setting, value in was.items() if setting.kind == "service" and value
     }
-    if any(setting.kind == "file" for setting in changed):
+    if files or any(setting.kind == "package" for setting in first):
         again = [name for name, value in services.items() if value["active"] == "active"]
         commands.append(["systemctl", "daemon-reload"])
         commands += [["systemctl", "restart", name] for name in again]
@@ -229,16 +273,32 @@ def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
     # A module may use another: the last that came goes first, whichever that was.
     loaded = [setting.subject for setting in changed if setting.kind == "module"]
     loaded += [name for name in now.get(MODULES) or [] if name not in [*was[MODULES], *loaded]]
-    return commands + ([["modprobe", "-r", "-a", *loaded]] if loaded else [])
+    commands += [["modprobe", "-r", "-a", *loaded]] if loaded else []
+    commands += undone(last)
+    found = [MODULE_FILE.match(setting.subject) for setting in last if setting.kind == "file"]
+    releases = dict.fromkeys(match["release"] for match in found if match)
+    return commands + [["depmod", release] for release in releases]
+
+
+def _is_last(setting: Setting, was: Any) -> bool:
+    """Whether it goes when modules are unloaded, of which it may have the files."""
+    if setting.kind == "file":
+        return MODULE_FILE.match(setting.subject) is not None
+    return setting.kind in ("dkms", "tree") or (setting.kind == "package" and was is None)
 
 
 def differs(setting: Setting, was: Any, now: Any) -> bool:
-    """Whether a setting is other than it was; modules that others have unloaded are no difference."""
+    """Whether a setting is other than it was.
+
+    Modules that others have unloaded are no difference; a menu is one until it is as its settings have it.
+    """
     match setting.kind:
         case "modules":
             return bool(set(now) - set(was))
         case "module":
             return was is None and now is not None
+        case "menu":
+            return now is False
     return bool(was != now)
 
 
@@ -251,10 +311,12 @@ def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  
             return [["rm", subject]]
         case "file":
             return [["cp", "--preserve=all", str(copy_of(subject, place)), subject]]
-        case "directory":
-            return [["rmdir", subject]]
-        case "user":
-            return [["userdel", subject]]
+        case "package" if was is not None:
+            return [["apt-get", "--yes", "install", subject]]
+        case _ if kind in UNMAKE and was is None:
+            return [[*UNMAKE[kind], subject]]
+        case "menu" | "kernel":  # made when all its files are back; booted by playbooks/restore.yml
+            return []
         case _ if was is None or now is None:
             return []  # was not there, or is not there any more
         case "link":

@@ -8,8 +8,8 @@ DOCUMENTATION = r"""
 module: baseline
 short_description: Record what a host has before it is changed for the first time
 description:
-  - Keeps a copy of files, and the state of services, users and directories, for M(restore). What is recorded
-    already stays as it is.
+  - Keeps a copy of files, and the state of services, users, directories, packages and more, for M(restore).
+    What is recorded already stays as it is.
   - Settings of the running kernel need no task, since the modules that change them record them.
 options:
   files:
@@ -32,6 +32,33 @@ options:
     type: list
     elements: str
     default: []
+  packages:
+    description:
+      - Packages that are going to be installed, or replaced by others, and that are not to stay so. When
+        returned, they are purged, or installed again.
+    type: list
+    elements: str
+    default: []
+  dkms:
+    description: Modules that are going to be registered with DKMS, as C(name/version).
+    type: list
+    elements: str
+    default: []
+  trees:
+    description: Directories that are going to be made, and that go with all that they hold.
+    type: list
+    elements: path
+    default: []
+  menus:
+    description:
+      - GRUB's menu, which is going to be made anew. When returned, it is made of the settings as they were.
+    type: list
+    elements: path
+    default: []
+  kernel:
+    description: Whether another kernel is going to be booted.
+    type: bool
+    default: false
 attributes:
   check_mode:
     support: full
@@ -59,7 +86,17 @@ recorded:
 from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils.basic import AnsibleModule
 
-KINDS = {"files": "file", "services": "service", "directories": "directory", "users": "user"}
+KINDS = {
+    "files": "file",
+    "services": "service",
+    "directories": "directory",
+    "users": "user",
+    "packages": "package",
+    "dkms": "dkms",
+    "trees": "tree",
+    "menus": "menu",
+}
+PATHS = ("file", "directory", "tree", "menu")
 
 
 def main():
@@ -67,14 +104,16 @@ def main():
         argument_spec={
             name: {
                 "type": "list",
-                "elements": "path" if kind in ("file", "directory") else "str",
+                "elements": "path" if kind in PATHS else "str",
                 "default": [],
             }
             for name, kind in KINDS.items()
-        },
+        }
+        | {"kernel": {"type": "bool", "default": False}},
         supports_check_mode=True,
     )
     settings = [baseline.Setting(kind, each) for name, kind in KINDS.items() for each in module.params[name]]
+    settings += [baseline.Setting("kernel", "")] if module.params["kernel"] else []
     if module.check_mode:
         recorded = [setting for setting in settings if setting not in baseline.load()]
     else:

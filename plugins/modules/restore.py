@@ -52,6 +52,7 @@ import shlex
 from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import execute
+from ansible.module_utils.dumbbell_link import needs_netlink
 
 
 def main():
@@ -82,16 +83,20 @@ def main():
         "commands": [shlex.join(command) for command in commands],
     }
     if not module.check_mode:
+        failed = []  # what one command could not return is told when all others are done
         for command in commands:
-            if command[0] == "modprobe":  # one that others use by now stays
-                module.run_command(command)
-            else:
+            if needs_netlink(command):
                 execute(module, command)
+                continue
+            code, out, err = module.run_command(command, environ_update={"DEBIAN_FRONTEND": "noninteractive"})
+            if code:
+                failed.append(f"`{shlex.join(command)}`: {(err or out).strip()}")
         left = differing(was, read(was))
         baseline.save({setting: was[setting] for setting in left})
         if left:
             words = "; ".join(f"{setting}: was {was[setting]}, is {value}" for setting, value in left.items())
-            module.fail_json(msg=f"not returned: {words}", **result)
+            why = "; ".join(["", *failed])
+            module.fail_json(msg=f"not returned: {words}{why}", **result)
     diff = {"before": result["before"], "after": result["after"]}
     module.exit_json(changed=bool(found), diff=diff, **result)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,110 @@ def test_a_file_is_kept_and_copied_back(tmp_path: Path) -> None:
         ["rm", new.subject],
         ["systemctl", "daemon-reload"],
     ]
+
+
+def undone(was: dict[Any, Any], now: dict[Any, Any]) -> list[str]:
+    return [" ".join(command) for command in baseline.undo(was, now)]
+
+
+def nothing(command: list[str]) -> tuple[int, str, str]:
+    return 1, "", ""
+
+
+def test_a_module_s_file_its_source_and_its_registration_go_when_it_is_unloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(baseline, "DKMS", tmp_path / "dkms")
+    file = "/lib/modules/6.12-lab/updates/tcp_mine.ko"
+    source = tmp_path / "src/tcp_mine-1a2b"
+    recorded = [
+        Setting("dkms", "tcp_mine/1a2b"),
+        Setting("tree", str(source)),
+        Setting("file", file),
+        Setting("module", "tcp_mine"),
+        baseline.MODULES,
+    ]
+    place = tmp_path / "baseline"
+    baseline.record(recorded, lambda s: [] if s == baseline.MODULES else baseline.read(s, nothing), place)
+    was = baseline.load(place)
+    assert [was[setting] for setting in recorded] == [None, None, None, None, []]
+
+    source.mkdir(parents=True)
+    (tmp_path / "dkms/tcp_mine/1a2b").mkdir(parents=True)
+    now = {setting: baseline.read(setting, nothing) for setting in recorded[:2]}
+    now |= {recorded[2]: {"sha256": "1"}, recorded[3]: True, baseline.MODULES: ["tcp_mine"]}
+    assert undone(was, now) == [
+        "modprobe -r -a tcp_mine",
+        f"rm {file}",
+        "dkms remove --all tcp_mine/1a2b",
+        f"rm -r {source}",
+        "depmod 6.12-lab",
+    ]
+
+
+def test_kernels_that_were_installed_go_and_a_clock_daemon_that_was_replaced_comes_back_first() -> None:
+    def dpkg(command: list[str]) -> tuple[int, str, str]:
+        installed = {"systemd-timesyncd": "ii ", "linux-image-6.1": "rc "}
+        found = installed.get(command[-1])
+        return (0, found, "") if found else (1, "", "no packages found")
+
+    kernel, daemon = Setting("package", "linux-image-6.1"), Setting("package", "systemd-timesyncd")
+    services = {
+        Setting("service", "chrony"): None,
+        Setting("service", "systemd-timesyncd"): {"enabled": "enabled", "active": "active"},
+    }
+    was = {each: baseline.read(each, dpkg) for each in (kernel, daemon)} | services
+    assert (was[kernel], was[daemon]) == (None, True)
+    now = {
+        kernel: True,
+        daemon: None,
+        Setting("service", "chrony"): {"enabled": "enabled", "active": "active"},
+        Setting("service", "systemd-timesyncd"): None,
+    }
+    assert undone(was, now) == [
+        "apt-get --yes install systemd-timesyncd",
+        "systemctl stop chrony",
+        "systemctl disable chrony",
+        "systemctl enable systemd-timesyncd",
+        "systemctl daemon-reload",
+        "systemctl restart systemd-timesyncd",
+        "apt-get --yes purge linux-image-6.1",
+    ]
+
+
+def test_grub_s_menu_is_made_again_until_it_is_younger_than_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(baseline, "GRUB", tmp_path / "default")
+    menu, own = tmp_path / "grub.cfg", tmp_path / "default/grub.d/dumbbell.cfg"
+    own.parent.mkdir(parents=True)
+    (tmp_path / "default/grub").write_text("GRUB_TIMEOUT=5\n")
+    setting, config = Setting("menu", str(menu)), Setting("file", str(own))
+
+    def read() -> dict[Any, Any]:
+        return {each: baseline.read(each, nothing) for each in (config, setting)}
+
+    assert read()[setting] is None  # a host without GRUB
+    menu.write_text("menuentry\n")
+    was = read()
+    assert was == {config: None, setting: True}
+    own.write_text("GRUB_DEFAULT=saved\n")
+    menu.touch()
+    assert undone(was, read()) == [f"rm {own}", "update-grub", "systemctl daemon-reload"]
+    # The file went and update-grub failed: what is left on record is the menu.
+    own.unlink()
+    os.utime(own.parent, ns=(0, menu.stat().st_mtime_ns + 1))
+    assert [each for each in was if baseline.differs(each, was[each], read()[each])] == [setting]
+    assert undone({setting: True}, {setting: read()[setting]}) == ["update-grub"]
+    menu.touch()
+    os.utime(own.parent, ns=(0, menu.stat().st_mtime_ns))
+    assert undone({setting: True}, {setting: read()[setting]}) == []
+
+
+def test_the_kernel_that_ran_is_known() -> None:
+    assert baseline.read(Setting("kernel", ""), lambda command: (0, "6.1.0-9-amd64\n", "")) == "6.1.0-9-amd64"
+    assert str(Setting("kernel", "")) == "kernel"
+    assert undone({Setting("kernel", ""): "6.1"}, {Setting("kernel", ""): "6.12"}) == []
 
 
 def words(was: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[str]:

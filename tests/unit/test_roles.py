@@ -1,5 +1,6 @@
 """Every role: arguments, defaults and the table in its README agree."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,32 @@ def test_interfaces_of_a_run_are_those_of_the_inventory_but_for_what_is_asked(
         "inventory_hostname": "a",
         "__run_state": {"mtu": None, "txqueuelen": None, "offloads": {}} | asked,
     }
-    found = tuple(
+    found: tuple[Any, ...] = tuple(
         environment.from_string(template[f"nic_{name}"]).render(names)
         for name in ("mtu", "txqueuelen", "offloads")
     )
     assert found == expected
+
+
+# What apt-get says where one kernel is new and another is replaced by a younger build.
+SIMULATED = """\
+Inst linux-image-6.12.9-cloud-amd64 (6.12.9-1 Debian:13/stable [amd64])
+Inst linux-image-cloud-amd64 (6.12.9-1 Debian:13/stable [amd64])
+Inst linux-image-6.1.0-9-amd64 [6.1.27-1] (6.1.28-1 Debian:12/stable [amd64])
+Inst linux-base (4.9 Debian:12/stable [all])
+Conf linux-image-6.12.9-cloud-amd64 (6.12.9-1 Debian:13/stable [amd64])
+"""
+
+
+def test_kernels_that_an_installation_adds_are_recorded() -> None:
+    tasks = YAML(typ="safe").load(ROLES[0].parent / "kernel/tasks/boot_grub.yml")
+    (template,) = (
+        task["baseline"]["packages"]
+        for block in tasks
+        for task in block.get("block", [])
+        if "packages" in task.get("baseline", {})
+    )
+    environment = NativeEnvironment()
+    environment.filters["regex_findall"] = lambda text, pattern: re.findall(pattern, text)
+    found: Any = environment.from_string(template).render({"__kernel_simulated": {"stdout": SIMULATED}})
+    assert found == ["linux-image-6.12.9-cloud-amd64", "linux-image-cloud-amd64"]
