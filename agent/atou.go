@@ -164,7 +164,7 @@ func (r *run) runAtou(ctx context.Context, a Action, rows *spool.Writer) error {
 	defer samples.Close()
 	defer into.Close()
 	p.cmd.ExtraFiles = []*os.File{into}
-	if sleepUntil(ctx, planned.Add(-launchLead)) != nil {
+	if sleepUntil(ctx, r.connectAt(flow)) != nil {
 		return nil
 	}
 	if err := p.start(); err != nil {

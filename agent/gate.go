@@ -23,6 +23,10 @@ import (
 // the test. There it is stopped. The answer then waits in a socket; continuing
 // the client at the planned time releases its first data at once.
 //
+// A plan may say when the data connections are made at the earliest
+// (connect_ns), so that they meet the path of the start: until then the client
+// waits where it begins to make the first.
+//
 // Stepping finds this point at any round-trip time, however small, and uses no
 // CPU while the client waits for the network. INET_DIAG alone, polled, loses
 // the race where the round trip is shorter than the poll interval.
@@ -47,25 +51,39 @@ const (
 	firstDataTimeout = 2 * time.Second
 )
 
+// errGreeting ends an iperf3 client that would wait for its answer for 30 s.
+var errGreeting = errors.New("iperf3 begins with one datagram, which it sends once: it, or the answer to it, was lost on the path " +
+	"before the planned start. Start the flow when others leave it room, or use kind udp, which needs no answer")
+
 var bytesSent = tcpinfo.FieldByName("bytes_sent")
+
+// dataConnect is the first stop at which an iperf3 client makes a data
+// connection: after the begin and the end of connect(2) for its control
+// connection.
+const dataConnect = 3
 
 // launchHeld starts an iperf3 client under trace and returns with the client
 // stopped, ready to send data, and no longer traced; or, at the deadline, with
-// the client running and held false.
-func launchHeld(p *process, diag *tcpinfo.Conn, flow *Flow, deadline time.Time) (held bool, err error) {
+// the client running and held false. The client makes no data connection before
+// the given time. Whether it began to make them is returned too.
+func launchHeld(p *process, diag *tcpinfo.Conn, flow *Flow, connect, deadline time.Time) (held, begun bool, err error) {
 	p.cmd.SysProcAttr.Ptrace = true // by this thread, which start keeps
 	if err := p.start(); err != nil {
-		return false, err
+		return false, false, err
 	}
 
 	var (
 		last      = flow.Tuple(flow.Streams - 1)
 		sample    tcpinfo.Sample
+		connects  int
 		connected bool
 	)
 	held, err = stepUntil(p.cmd.Process.Pid, deadline, func(systemCall int) (bool, error) {
 		switch {
 		case !connected && systemCall == unix.SYS_CONNECT:
+			if connects++; connects == dataConnect {
+				sleepUntil(p.ctx, connect)
+			}
 			err := diag.Get(flow.Protocol(), last, &sample)
 			if errors.Is(err, tcpinfo.ErrNotFound) {
 				return false, nil
@@ -76,9 +94,9 @@ func launchHeld(p *process, diag *tcpinfo.Conn, flow *Flow, deadline time.Time) 
 		return connected && slices.Contains(waitCalls, systemCall), nil
 	})
 	if err != nil {
-		return held, fmt.Errorf("stepping iperf3 to its data connection: %w", err)
+		err = fmt.Errorf("stepping iperf3 to its data connection: %w", err)
 	}
-	return held, nil
+	return held, connects >= dataConnect, err
 }
 
 // stepUntil runs a process that has just been started under trace from one
@@ -163,6 +181,15 @@ func waitStop(pid int) (status unix.WaitStatus, exited bool, err error) {
 	}
 }
 
+// connectAt is when a flow may make its connections.
+func (r *run) connectAt(f *Flow) time.Time {
+	at := f.Start - launchLead
+	if f.Connect != nil {
+		at = max(at, *f.Connect)
+	}
+	return r.t0.Add(at)
+}
+
 // runClient launches the client of a flow so that its data starts at the
 // planned time, records what came of that, and waits until the client ends.
 func (r *run) runClient(ctx context.Context, a Action) error {
@@ -199,7 +226,7 @@ func (r *run) runClient(ctx context.Context, a Action) error {
 	if sleepUntil(ctx, planned.Add(-launchLead)) != nil {
 		return nil
 	}
-	held, err := launchHeld(p, diag, flow, planned)
+	held, begun, err := launchHeld(p, diag, flow, r.connectAt(flow), planned)
 	if p.cmd.Process == nil {
 		return err
 	}
@@ -212,6 +239,10 @@ func (r *run) runClient(ctx context.Context, a Action) error {
 		attributes["reason"] = "the client ended before its data connection was up"
 		r.journal.Event("flow_held", flow.Name, attributes)
 		return p.wait()
+	case !held && begun && flow.UDP():
+		attributes["reason"] = errGreeting.Error()
+		r.journal.Event("flow_held", flow.Name, attributes)
+		return fmt.Errorf("%s: %w", a, errors.Join(errGreeting, p.kill()))
 	case !held:
 		attributes["reason"] = "the data connection was not up at the planned start"
 	}

@@ -174,6 +174,13 @@ func (p *process) wait() error {
 	return fmt.Errorf("%s: %w: %s", p.action, err, message)
 }
 
+// kill ends a started process, and what it has started, at once.
+func (p *process) kill() error {
+	err := unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	p.cmd.Wait() // its error says that it was killed
+	return err
+}
+
 // reportError is the last member of a report of "iperf3 -J" that has one.
 var reportError = regexp.MustCompile(`"error":\s*("(?:[^"\\]|\\.)*")\s*}\s*$`)
 

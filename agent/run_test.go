@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -339,6 +341,8 @@ func TestRunTCP(t *testing.T) {
 			plan := loopbackPlan(t)
 			plan.Flows[0].Streams = streams
 			plan.Flows[0].ClientPort = freePorts(t, uint16(streams))
+			connect := -500 * time.Millisecond
+			plan.Flows[0].Connect = &connect
 			a := startAgent(t, plan)
 			t0 := a.start(6 * time.Second)
 			a.end("done", 0)
@@ -349,7 +353,7 @@ func TestRunTCP(t *testing.T) {
 				t.Errorf("launched %+v", launched)
 			}
 			held := a.one("flow_held")
-			if !held.Held || held.Sent != cookieBytes || held.UnixNs >= t0 {
+			if !held.Held || held.Sent != cookieBytes || held.UnixNs < t0+int64(connect) || held.UnixNs >= t0 {
 				t.Errorf("held %+v, t0 is %d", held, t0)
 			}
 			for _, name := range []string{"flow_released", "flow_first_data"} {
@@ -661,6 +665,60 @@ func TestRunUDP(t *testing.T) {
 		if e := a.one(name); e.Error == nil || *e.Error < 0 || *e.Error > 200e6 {
 			t.Errorf("%s %+v", name, e)
 		}
+	}
+}
+
+// TestLostGreeting has a server of iperf3 that never answers over UDP.
+func TestLostGreeting(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	plan := loopbackPlan(t)
+	f := &plan.Flows[0]
+	connect := -300 * time.Millisecond
+	f.Kind, f.CongestionControl, f.Connect = "iperf3_udp", nil, &connect
+	own := plan.Own()
+	own.Sample.TCP, own.Actions = nil, own.Actions[1:]
+	plan.Hosts["here"] = own
+	server, err := net.Listen("tcp", netip.AddrPortFrom(f.Dst, f.ServerPort).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	silent, err := net.ListenPacket("udp", server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	greeted := make(chan time.Time, 1)
+	go func() {
+		if _, _, err := silent.ReadFrom(make([]byte, 100)); err == nil {
+			greeted <- time.Now()
+		}
+	}()
+	go func() {
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		const paramExchange, createStreams = 9, 10 // iperf_api.h
+		io.ReadFull(conn, make([]byte, cookieBytes))
+		conn.Write([]byte{paramExchange})
+		length := make([]byte, 4)
+		io.ReadFull(conn, length)
+		io.ReadFull(conn, make([]byte, binary.BigEndian.Uint32(length)))
+		conn.Write([]byte{createStreams})
+		io.Copy(io.Discard, conn)
+	}()
+	a := startAgent(t, plan)
+	t0 := a.start(6 * time.Second)
+	a.end("failed", 1, "iperf3_client flow1: iperf3 begins with one datagram, which it sends once")
+	held := a.one("flow_held")
+	if !strings.Contains(held.Reason, "udp_diag") && (held.Held || !strings.Contains(held.Reason, "was lost on the path")) {
+		t.Errorf("%+v", held)
+	}
+	if at := (<-greeted).UnixNano(); at < t0+int64(connect) || at > t0 {
+		t.Errorf("the greeting left %v after the start, planned %v", time.Duration(at-t0), connect)
 	}
 }
 

@@ -422,7 +422,7 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
                 continue
             side = "sender" if host == flow.src_host else "receiver"
             tags = f"flow={flow.name},host={host},{common},side={side},stream={stream}"
-            fields = _tcp_info(fluid, step, i, sender=side == "sender")
+            fields = _tcp_info(fluid, step, i, _min_rtt_us(planned, flow), sender=side == "sender")
             if flow.kind == "atou":
                 fields = {name: fields[name] for name in ATOU_FIELDS if name in fields}
             text = ",".join(f"{k}={v}i" for k, v in fields.items())
@@ -605,7 +605,11 @@ def _fetches(planned: Point, phase: Phase, host: str, t0: int, flow: Flow) -> li
     return rows
 
 
-def _tcp_info(fluid: Fluid, step: int, connection: int, *, sender: bool) -> dict[str, int]:
+def _min_rtt_us(planned: Point, flow: Flow) -> int:
+    return (planned.path.rtt_ns // 1000 if planned.path else 20_000) + (flow.delay_us or 0) + 80
+
+
+def _tcp_info(fluid: Fluid, step: int, connection: int, min_rtt_us: int, *, sender: bool) -> dict[str, int]:
     packets = fluid.acked[step, connection]
     acked = round(packets * MSS)
     cwnd, lost = max(10, round(fluid.cwnd[step, connection])), round(fluid.lost[step, connection])
@@ -628,7 +632,7 @@ def _tcp_info(fluid: Fluid, step: int, connection: int, *, sender: bool) -> dict
         **dict.fromkeys(("sacked", "lost", "retrans"), 0),
         "srtt_us": srtt,
         "rttvar_us": 400,
-        "min_rtt_us": 20_080,
+        "min_rtt_us": min_rtt_us,
         "bytes_acked": acked + 38,
         "bytes_received": 0,
         "bytes_sent": acked + (lost + cwnd) * MSS,

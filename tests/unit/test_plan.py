@@ -754,6 +754,65 @@ def test_the_path_is_restored_when_the_last_packets_of_the_flows_have_passed(tmp
     assert "restore_ns" not in constant.phase("measurement").hosts["router"].model_dump()
 
 
+def connects(tmp_path: Path, *changes: Any, **flow: Any) -> float | None:
+    """When a flow connects at the earliest, in s, over a path of 20 ms that changes."""
+    path = {"forward": WAY | {"changes": list(changes)}, "reverse": WAY}
+    text = scenario({"flow": TCP | {"start": "12s", "duration": "3s"} | flow}, path=path, duration="20s")
+    (planned,) = only(tmp_path, text).phase("measurement").flows
+    return None if planned.connect_ns is None else planned.connect_ns / S
+
+
+LONGER = {"delay": "190ms"}  # 200 ms there and back
+ATOU = {"kind": "atou"}
+UDP = {"kind": "iperf3_udp", "rate": "1mbit"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "flow", "at"),
+    [
+        ([], {}, None),
+        ([{"at": "11s"} | LONGER], {}, 11.05),  # once the change has been made, which may be late by 50 ms
+        ([{"at": "11s"} | LONGER], ATOU, 11.05),
+        ([{"at": "11.45s"} | LONGER], {}, 11.5),  # two round trips of 200 ms, and 100 ms for the hosts
+        ([{"at": "3s"} | LONGER], {}, None),  # long before
+        ([{"at": "13s"} | LONGER], {}, None),  # later
+        ([{"at": "11s", "rate": "50mbit"}], {}, None),  # the delay stays
+        ([{"at": "9s"} | LONGER, {"at": "11s", "rate": "50mbit"}], {}, 9.05),
+        ([{"at": "9s"} | LONGER, {"at": "11s", "delay": "10ms"}], {}, 11.05),
+        ([{"at": "11s", "jitter": "1ms"}], {}, 11.05),
+        # The datagram with which iperf3 begins over UDP: half a second and what it needs before the start.
+        ([], UDP, 11.36),
+        ([{"at": "11s"} | LONGER], UDP, 11.0),
+        ([{"at": "12s"} | LONGER], {"kind": "udp", "rate": "1mbit"}, None),  # needs no connection
+        ([{"at": "12s"} | LONGER], {"kind": "http", "size": "1kB"}, None),  # makes it at its start
+    ],
+)
+def test_a_flow_connects_over_the_path_of_its_start(
+    tmp_path: Path, changes: list[Any], flow: dict[str, Any], at: float | None
+) -> None:
+    assert connects(tmp_path, *changes, **flow) == at
+
+
+@pytest.mark.parametrize(
+    ("change", "flow", "needs", "first"),
+    [
+        ("12s", {}, "550ms", "12550ms"),
+        ("11.46s", {}, "550ms", "12010ms"),
+        ("11.9s", {"streams": 3}, "950ms", "12850ms"),
+        ("12s", ATOU, "550ms", "12550ms"),
+        ("12s", {"delay": "30ms"}, "610ms", "12610ms"),
+    ],
+)
+def test_a_flow_that_could_not_connect_over_the_path_of_its_start_is_refused(
+    tmp_path: Path, change: str, flow: dict[str, Any], needs: str, first: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        connects(tmp_path, {"at": change} | LONGER, **flow)
+    (problem,) = caught.value.problems
+    assert problem.key == "flows.flow.start"
+    assert problem.reason.endswith(f" and needs {needs} after that: start it at {first} or later")
+
+
 def test_the_way_back_changes_as_the_way_there_unless_it_is_given(tmp_path: Path) -> None:
     change = {"at": "2s", "delay": "30ms", "queue": {"kind": "pfifo", "limit": "1bdp"}}
     for reverse, rtt_ms in ((None, 60), (WAY, 40)):

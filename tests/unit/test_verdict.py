@@ -553,6 +553,16 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
     "the MSS differs": (option(mss_bytes=1400), "flow1: MSS: asked 1"),
     "the socket's buffer was capped": (option(socket_buffer_bytes=10**6), "flow1: send buffer: asked 2"),
     "the DSCP differs": (option(dscp=34), "flow1: DSCP: asked 34, found 46"),
+    "a flow connected over another path": (
+        lambda run_dir: edit_spool(run_dir, "sender1", "min_rtt_us", lambda _: 4_000),
+        "flow1: it met an RTT of 4 ms before its start, and its path has 20 ms: it was connected over",
+    ),
+    "nobody knows over which path a flow connected": (
+        lambda run_dir: edit_rows(
+            run_dir, "sender1", "measurement", lambda row: re.sub(r"min_rtt_us=\d+i,", "", row)
+        ),
+        "flow1: the least RTT of its connections is not known: no sample has it after the start",
+    ),
     "iperf3 left no report": (
         together(flow1(mss_bytes=1400), removed(CLIENT)),
         "flow1: MSS not known: iperf3 left no report",

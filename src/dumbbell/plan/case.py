@@ -26,6 +26,7 @@ from dumbbell.model.flows import Flow as AskedFlow
 from dumbbell.model.hosts import GAPS_NEED, READ_GAPS, READ_TXQUEUELEN, SUPER_PACKETS, TIMESTAMPS
 from dumbbell.plan import ndt, virtual
 from dumbbell.plan.calibration import Calibration, Pair
+from dumbbell.plan.connect import connect_ns
 from dumbbell.plan.document import (
     CHOSEN_PORTS,
     SERVER_LEAD_NS,
@@ -316,6 +317,11 @@ class CaseResolver:
                 self._refuse(("flows", name, "active"), str(error))
                 return None
             rate_bps, rate_steps = first.rate_bps, rest or None
+        connect_at = None
+        try:
+            connect_at = connect_ns(asked, self.scenario.path, start, self.scenario.validity.start_error)
+        except ValueError as error:
+            self._refuse(("flows", name, "start"), f"{own} {error}" if own != name else str(error))
         flow = Flow(
             name=own,
             kind=asked.kind,
@@ -329,6 +335,7 @@ class CaseResolver:
             streams=streams,
             start_ns=start,
             duration_ns=end - start,
+            connect_ns=connect_at,
             congestion_control=getattr(asked, "congestion_control", None),
             rate_bps=rate_bps,
             delay_us=asked.delay // 1000 or None,

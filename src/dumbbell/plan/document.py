@@ -70,6 +70,7 @@ class Flow(Part):
     streams: int
     start_ns: int
     duration_ns: int
+    connect_ns: int | None = optional()  # it makes no connection before; absent: when its client is launched
     congestion_control: str | None
     rate_bps: int | None  # payload, of all streams; of udp the first of its rates
     delay_us: int | None = optional()  # of its own, one way, in addition to the path's

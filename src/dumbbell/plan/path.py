@@ -21,6 +21,7 @@ PACKET_BYTES = ETHERNET_BYTES + MTU_BYTES
 UDP_HEADER_BYTES = 14 + 20 + 8  # of them, around the payload of a datagram over IPv4
 DRAIN_ROUND_TRIPS = 10  # that flows take to end: iperf3's ends tell each other of it in five
 DRAIN_NS = (10**9, 9 * 10**9)  # at the least, for what is sent again; at most: hosts end what takes 10 s
+LONGEST_JITTER = 4  # as a multiple: a distribution's table holds no more
 MOST_DELAYS = 15  # of flows' own, in a direction: tc's prio has 16 bands, and one is everybody else's
 
 Way = Literal["forward", "reverse"]
@@ -71,6 +72,12 @@ class Conditions(Part):
     def loses(self) -> bool:
         """Whether packets are lost, or may be, behind the queue."""
         return bool(self.loss or self.loss_gemodel)
+
+    @property
+    def least_us(self) -> int:
+        """The least delay that jitter leaves; a packet that is sent out of turn has none."""
+        spread = (self.jitter_us or 0) * (LONGEST_JITTER if self.distribution else 1)
+        return 0 if self.reorder else max(0, self.delay_us - spread)
 
     @property
     def fullest_ns(self) -> int:
@@ -158,6 +165,11 @@ class PlannedPath(Part):
     def rate_bps(self, direction: Way) -> int:
         """Rate of the bottleneck that data in this direction meets at first."""
         return self.way(direction).rate_bps
+
+    def least_rtt_ns(self, start_ns: int, end_ns: int) -> int:
+        """The least RTT of the path at any time from a start to an end."""
+        times = [start_ns, *(at for at, _, _ in self.states if start_ns < at <= end_ns)]
+        return 1000 * min(sum(way.at(ns).least_us for _, way in self.ways) for ns in times)
 
     def drained_ns(self, end_ns: int, own_delay_us: int) -> int:
         """When the last packets have passed of flows that end then, with such a delay of their own."""

@@ -29,6 +29,7 @@ TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut 
 # What is lost in reading back, by the unit at the end of a name: a rate is kept in bytes, a share in 32 bits.
 RESOLUTION = {"us": TC_ROUNDING_US, "bps": 8}
 LEAST_SHARE = 2**-32
+TIMESTAMP_NS = 1_000_000  # the kernel takes the RTT of what was sent again from TCP's timestamps, in ms
 
 RARELY = 10_000  # a good run in so many is found to have lost too many packets
 
@@ -53,6 +54,18 @@ def agrees(asked: Any, found: Any, resolution: float = LEAST_SHARE) -> bool:
     if isinstance(asked, int | float) and isinstance(found, int | float):  # tc shows six digits
         return math.isclose(asked, found, rel_tol=1e-5, abs_tol=resolution)
     return bool(asked == found)
+
+
+# --- what flows met -------------------------------------------------------------------------------
+
+
+def first_min_rtts(tcp_info: pl.DataFrame, flow: Flow) -> pl.DataFrame:
+    """``t_ns`` and ``min_rtt_us`` of each of a flow's connections at its first sample after the start."""
+    if "min_rtt_us" not in tcp_info:
+        return pl.DataFrame(schema={"t_ns": pl.Int64, "min_rtt_us": pl.Int64})
+    of = (pl.col("flow") == flow.name) & (pl.col("side") == "sender") & (pl.col("t_ns") >= flow.start_ns)
+    rows = tcp_info.filter(of & pl.col("min_rtt_us").is_not_null()).sort("t_ns")
+    return rows.group_by("stream").agg(pl.col("t_ns", "min_rtt_us").first()).drop("stream")
 
 
 # --- the calibration ------------------------------------------------------------------------------

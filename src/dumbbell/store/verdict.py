@@ -29,10 +29,12 @@ from dumbbell.store.flows import (
 from dumbbell.store.metrics import UNITS, Metrics
 from dumbbell.store.path import (
     TC_ROUNDING_US,
+    TIMESTAMP_NS,
     agrees,
     blast_rate_bps,
     conditions_held,
     dropped_share,
+    first_min_rtts,
     has_delay_line,
     holds,
     most_lost,
@@ -551,6 +553,7 @@ class _Judge:
                 self.datagrams(flow)
             if flow.kind in ("iperf3_tcp", "iperf3_udp"):
                 self.iperf3(flow)
+            self.path_met(flow, tcp_info)
             if flow.kind == "atou":
                 self.atou(flow, tcp_info)
             if flow.congestion_control is None:
@@ -595,6 +598,33 @@ class _Judge:
             self._add(
                 "ping replies", ping.name, least, share, unit="share", ok=ok, reason="" if ok else reason
             )
+
+    def path_met(self, flow: Flow, tcp_info: pl.DataFrame) -> None:
+        """Connections that are made ahead met no path with a lower RTT than that of the flow's start has."""
+        path = self.point.path
+        if path is None or flow.kind not in ("iperf3_tcp", "atou"):
+            return
+        first = first_min_rtts(tcp_info, flow)
+        requested, measured, tolerance = None, None, None
+        reason = "the least RTT of its connections is not known: no sample has it after the start"
+        if not first.is_empty():
+            until_ns, measured = first.select(pl.col("t_ns").max(), 1000 * pl.col("min_rtt_us").min()).row(0)
+            requested = path.least_rtt_ns(flow.start_ns, until_ns) + 1000 * (flow.delay_us or 0)
+            tolerance = TIMESTAMP_NS + self.point.validity.rtt_tolerance * requested
+            reason = ""
+            if measured < requested - tolerance:
+                reason = f"it met an RTT of {human(measured, 'ns')} before its start, and its path has"
+                reason += f" {human(requested, 'ns')}: it was connected over another"
+        self._add(
+            "path met",
+            flow.name,
+            requested,
+            measured,
+            tolerance=tolerance,
+            unit="ns",
+            ok=not reason,
+            reason=reason,
+        )
 
     def atou(self, flow: Flow, tcp_info: pl.DataFrame) -> None:
         """Both ends had what they were asked, and came to the end that was planned; all of it was told."""
