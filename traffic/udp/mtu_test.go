@@ -3,6 +3,7 @@ package udp
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -37,7 +38,29 @@ func network(t *testing.T, senderMTU, receiverMTU int) (sender, receiver netns) 
 			ip link set eth up
 			ip route add default via 198.18.%[1]d.1; ip -6 route add default via fd00:%[1]d::1`, i+1))
 	}
+	for _, to := range []string{"198.18.2.2:9", "[fd00:2::2]:9"} {
+		awaitPath(t, sender, receiver, to)
+	}
 	return sender, receiver
+}
+
+// awaitPath waits until datagrams arrive: devices take a while until they pass packets.
+func awaitPath(t *testing.T, sender, receiver netns, to string) {
+	t.Helper()
+	var in net.PacketConn
+	var out net.Conn
+	receiver.do(t, func() (err error) { in, err = net.ListenPacket("udp", to); return err })
+	defer in.Close()
+	sender.do(t, func() (err error) { out, err = net.Dial("udp", to); return err })
+	defer out.Close()
+	for giveUp := time.Now().Add(20 * time.Second); time.Now().Before(giveUp); {
+		out.Write([]byte("?")) // refused while there is no way
+		in.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		if _, _, err := in.ReadFrom(make([]byte, 1)); err == nil {
+			return
+		}
+	}
+	t.Fatalf("nothing arrives at %s", to)
 }
 
 // A netns is a network namespace, which ends with the test.
