@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,6 +27,16 @@ func TestMain(m *testing.M) {
 		os.Exit(inNamespace())
 	case "server":
 		serve(os.Args[1], os.Args[2])
+	case "stubborn":
+		listen := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+			return raw.Control(func(fd uintptr) {
+				attach(int(fd), []bpf.Instruction{bpf.RetConstant{Val: take}})
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_LOCK_FILTER, 1)
+			})
+		}}
+		if _, err := listen.Listen(context.Background(), os.Args[1], os.Args[2]); err != nil {
+			panic(err)
+		}
 	default:
 		for _, words := range []string{"link set lo up", "addr add fd00::1/128 dev lo nodad", "addr add fd00::2/128 dev lo nodad"} {
 			if said, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
@@ -240,6 +252,24 @@ func storm(from string, to netip.AddrPort, over <-chan struct{}) error {
 	}
 }
 
+// TestToolThatCannotBeGuarded has a filter of its own that it does not let go of.
+func TestToolThatCannotBeGuarded(t *testing.T) {
+	p := families["IPv4"].port(20000)
+	tool := exec.Command("/proc/self/exe", "tcp", p.Local.String())
+	tool.Env = append(os.Environ(), "GUARD_TEST=stubborn", Environment)
+	tool.Stderr = os.Stderr
+	guarded, err := p.Start(tool.Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tool.Wait(); err != nil {
+		t.Error(err)
+	}
+	if err := guarded.Close(); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "port 20000 could not be guarded: ") {
+		t.Error(err)
+	}
+}
+
 // TestToolThatFails is not started.
 func TestToolThatFails(t *testing.T) {
 	tool := exec.Command("/nonexistent")
@@ -323,5 +353,38 @@ func TestCountMany(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		c.Close()
+	}
+}
+
+// BenchmarkFilter is what a datagram over loopback costs with a filter, and
+// without one.
+func BenchmarkFilter(b *testing.B) {
+	for _, filtered := range []bool{false, true} {
+		b.Run(fmt.Sprint("filtered ", filtered), func(b *testing.B) {
+			conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer conn.Close()
+			raw, err := conn.SyscallConn()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if filtered {
+				if err := families["IPv4"].port(0).Control("", "", raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+			to := conn.LocalAddr().(*net.UDPAddr).AddrPort()
+			datagram := make([]byte, 100)
+			for b.Loop() {
+				if _, err := conn.WriteToUDPAddrPort(datagram, to); err != nil {
+					b.Fatal(err)
+				}
+				if _, _, err := conn.ReadFromUDPAddrPort(datagram); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
