@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -53,17 +55,34 @@ func readStatus(dir string) (s Status) {
 // Attributes are the keys of an event beside its time, name and flow.
 type Attributes map[string]any
 
-// OpenJournal opens events.jsonl in a run directory, to append.
+// OpenJournal opens events.jsonl in a run directory, to append. An event that
+// an agent had half written when it was killed is removed.
 func OpenJournal(dir, version string, clock sample.Clock) (*Journal, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "events.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, "events.jsonl"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the events: %w", err)
+	}
+	if err := endInLine(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the events: %w", err), f.Close())
 	}
 	j := &Journal{clock: clock, dir: dir, events: f, status: Status{Version: version}}
 	if err := os.WriteFile(j.reserve(), make([]byte, reserveBytes), 0o644); err != nil {
 		return nil, errors.Join(fmt.Errorf("reserving space for the status: %w", err), f.Close())
 	}
 	return j, nil
+}
+
+// endInLine removes what follows the last whole line of a file.
+func endInLine(f *os.File) error {
+	stat, err := f.Stat()
+	if err != nil || !stat.Mode().IsRegular() {
+		return err
+	}
+	b, err := io.ReadAll(f)
+	if whole := int64(bytes.LastIndexByte(b, '\n') + 1); err == nil && whole < stat.Size() {
+		err = f.Truncate(whole)
+	}
+	return err
 }
 
 // reserveBytes are kept on disk, and given up when it is full: an agent whose

@@ -146,6 +146,12 @@ func TestKilled(t *testing.T) {
 	}
 	f.WriteString("qdisc,dev=lo half a ro")
 	f.Close()
+	events, err := os.OpenFile(filepath.Join(a.dir, "events.jsonl"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events.WriteString(`{"unix_ns": 17`)
+	events.Close()
 	if err := os.WriteFile(atouToken(a.dir), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
