@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -140,12 +141,18 @@ func (r *run) writeAtou(a Action) error {
 
 // forgetToken removes the token of a run from this host once the flows that
 // need it are over: no phase with such flows follows.
-func (r *run) forgetToken() {
-	for _, f := range r.plan.Flows {
-		if f.Kind == "atou" {
-			os.Remove(atouToken(r.dir))
-		}
+func (r *run) forgetToken() error {
+	if slices.ContainsFunc(r.plan.Flows, func(f Flow) bool { return f.Kind == "atou" }) {
+		return removeToken(r.dir)
 	}
+	return nil
+}
+
+func removeToken(dir string) error {
+	if err := os.Remove(atouToken(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the token of a run: %w", err)
+	}
+	return nil
 }
 
 // runAtou runs the sender of a flow, which opens it ahead of its planned start,

@@ -198,3 +198,17 @@ func TestRelayAtouLine(t *testing.T) {
 		}
 	}
 }
+
+// TestTokenIsLeft: a secret that cannot be removed is told.
+func TestTokenIsLeft(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "phase")
+	if err := os.MkdirAll(filepath.Join(atouToken(dir), "full"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	plan := loopbackPlan(t)
+	plan.Flows[0].Kind = "atou"
+	r := &run{dir: dir, plan: plan}
+	if err := r.forgetToken(); err == nil || !strings.Contains(err.Error(), "removing the token of a run: ") {
+		t.Error(err)
+	}
+}

@@ -99,8 +99,7 @@ func Finish(dir, version string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(r.restorePath(), r.mendSpool())
-	os.Remove(atouToken(dir)) // whatever its plan was: this run does not go on
+	err = errors.Join(r.restorePath(), r.mendSpool(), removeToken(dir)) // whatever its plan was: this run does not go on
 	if !status.alive() {
 		return errors.Join(err, r.journal.Close(), syncAll(dir))
 	}
@@ -174,7 +173,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 	if r.plan, err = ReadPlan(filepath.Join(r.dir, "plan.json")); err != nil {
 		return err
 	}
-	defer r.forgetToken()
+	defer func() { err = errors.Join(err, r.forgetToken()) }()
 	if err := r.preflight(ctx); err != nil {
 		return fmt.Errorf("%s: %w", r.plan.Host, err)
 	}
