@@ -76,14 +76,21 @@ def stop(context, run="results/latest", inventory="inventory/lab"):
     }
 )
 def compare(_, a, b):
-    """Compare two runs or sets of runs: medians, their ratio with its interval, what else differs."""
+    """Compare two runs or sets of runs: medians, their ratio with its interval, what else differs.
+
+    Exits with 2 if there is nothing to compare.
+    """
     from dumbbell.report.comparison import Comparison
+    from dumbbell.suite import NO_STATEMENT
 
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
-        print(Comparison(a.split(","), b.split(",")).text())
+        comparison = Comparison(a.split(","), b.split(","))
+        print(comparison.text())
     except (OSError, ValueError) as error:
         raise SystemExit(f"there is nothing to compare: {error}") from None
+    if comparison.rows.is_empty():
+        raise SystemExit(NO_STATEMENT)
 
 
 @task(

@@ -258,6 +258,23 @@ def test_the_side_that_lacks_valid_runs_is_named_with_the_reason(collected: Path
     assert Comparison([], [collected], ("old", "new")).notes() == ["no run of old came to a verdict"]
 
 
+def test_a_run_without_tables_or_verdict_is_in_the_way_of_no_other(collected: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(collected, tmp_path / "broken"))
+    (broken / "verdict.json").write_text(json.dumps({"state": "invalid", "reasons": ["lost"], "checks": []}))
+    (broken / "udp.parquet").unlink()
+    under_way = Path(shutil.copytree(collected, tmp_path / "under_way"))
+    (under_way / "verdict.json").unlink()
+    alone = Comparison([collected], [collected])
+    for run_dir, fate in (
+        (broken, "is invalid: lost"),
+        (under_way, "has no verdict"),
+        (tmp_path / "none", "is no directory of a run"),
+    ):
+        both = Comparison([collected, run_dir], [collected])
+        assert both.rows.equals(alone.rows)
+        assert both.notes() == [f"1 of 2 runs of the first are valid: {run_dir} {fate}"]
+
+
 def test_a_directory_without_a_run(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"plan\.json"):
         values(tmp_path)

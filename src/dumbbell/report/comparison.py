@@ -43,7 +43,7 @@ class _Side:
 
     @cached_property
     def values(self) -> pl.DataFrame:
-        return pl.concat([pl.DataFrame(schema=VALUES), *map(values, self.dirs)])
+        return pl.concat([pl.DataFrame(schema=VALUES), *map(values, self.valid)])
 
     @cached_property
     def points(self) -> list[tuple[Path, dict[str, Any]]]:
@@ -69,9 +69,7 @@ class _Side:
             return f"no run of {self.name} came to a verdict"
         for folder, verdict in self.points:
             if folder not in self.valid:
-                reason = next(iter(verdict.get("reasons") or []), "no reason was written down")
-                state = verdict.get("state", "without a verdict")
-                return f"{self.count} are valid: {folder} is {state}: {reason}"
+                return f"{self.count} are valid: {folder} {_fate(folder, verdict)}"
         return None
 
     def had(self, told: Callable[[Path], dict[Any, str]]) -> dict[Any, str]:
@@ -93,7 +91,7 @@ class _Side:
 
 
 class Comparison:
-    """Of two sets of run directories. OSError or ValueError where one holds a run that has not ended."""
+    """Of two sets of run directories. OSError or ValueError where the files of a valid run cannot be read."""
 
     def __init__(
         self,
@@ -233,6 +231,13 @@ class Comparison:
 
 def _percent(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio - 1:+.1%}"
+
+
+def _fate(folder: Path, verdict: dict[str, Any]) -> str:
+    if not verdict:
+        return "has no verdict" if (folder / "plan.json").exists() else "is no directory of a run"
+    reason = next(iter(verdict.get("reasons") or []), "no reason was written down")
+    return f"is {verdict.get('state')}: {reason}"
 
 
 def _columns(lines: Sequence[Sequence[str]], between: str) -> list[str]:
