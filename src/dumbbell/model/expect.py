@@ -68,7 +68,9 @@ class BaseExpectation(Strict):
         default=None, description="default: all flows of which the metric is known"
     )
     window: Period | None = Field(
-        default=None, description="default: while all these flows run, after the warm-up"
+        default=None,
+        description="default: after the warm-up, while each flow runs; of utilisation and jain_index while "
+        "all of them run",
     )
     when: dict[str, Any] = Field(
         default={},
@@ -87,7 +89,10 @@ class BaseExpectation(Strict):
 
 
 class ExpectUtilisation(BaseExpectation):
-    """Sum of the flows' goodputs over the bottleneck's rate. With full packets at most 95.6 %."""
+    """Sum of the flows' goodputs over the bottleneck's rate, of flows of one direction.
+
+    With full packets at most 95.6 %.
+    """
 
     metric: Literal["utilisation"]
     min: Ratio | None = None
@@ -95,7 +100,7 @@ class ExpectUtilisation(BaseExpectation):
 
 
 class ExpectJainIndex(BaseExpectation):
-    """Jain's index of the flows' goodputs: 1 is an equal share, 1/n is one of n flows alone."""
+    """Jain's index of the goodputs of flows of one direction: 1 is an equal share, 1/n is one of n alone."""
 
     metric: Literal["jain_index"]
     min: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -103,7 +108,11 @@ class ExpectJainIndex(BaseExpectation):
 
 
 class ExpectGoodput(BaseExpectation):
-    """Payload delivered per second, of each flow."""
+    """Payload delivered per second, of each flow.
+
+    By default from its start to its end, which is the end of its transfer if it has an amount to transfer. In
+    the part of a given window in which it does not run it delivers nothing.
+    """
 
     metric: Literal["goodput"]
     min: Rate | None = None

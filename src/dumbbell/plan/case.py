@@ -15,6 +15,7 @@ from dumbbell.model import (
     HttpFlow,
     Iperf3UdpFlow,
     KeyPath,
+    Metric,
     PingFlow,
     Scenario,
     TcpFlow,
@@ -24,7 +25,7 @@ from dumbbell.model.expand import text
 from dumbbell.model.flows import NDT_NS, NdtFlow
 from dumbbell.model.flows import Flow as AskedFlow
 from dumbbell.model.hosts import GAPS_NEED, READ_GAPS, READ_TXQUEUELEN, SUPER_PACKETS, TIMESTAMPS
-from dumbbell.plan import ndt, virtual
+from dumbbell.plan import ndt, virtual, windows
 from dumbbell.plan.calibration import Calibration, Pair
 from dumbbell.plan.connect import connect_ns
 from dumbbell.plan.document import (
@@ -110,7 +111,7 @@ class CaseResolver:
             return None
         if self.inventory.virtual:
             self.refusals += virtual.problems(self.scenario, path, hosts)
-        expect = self._expectations(path, flows)
+        expect = list(self._expectations(path, flows))
         self._check_sources(flows)
         if self.refusals:
             return None
@@ -136,6 +137,7 @@ class CaseResolver:
                 ping_replies=validity.ping_replies,
             ),
             expect=expect,
+            warm_up_ns=self.scenario.warm_up or None,
         )
 
     def _refuse(self, key: KeyPath, reason: str) -> None:
@@ -512,14 +514,10 @@ class CaseResolver:
 
     # expectations
 
-    def _expectations(self, path: PlannedPath | None, flows: Sequence[Flow]) -> list[Expectation]:
-        expect = []
+    def _expectations(self, path: PlannedPath | None, flows: Sequence[Flow]) -> Iterator[Expectation]:
         for i, asked in enumerate(self.scenario.expect):
-            if not self._concerns(asked.when):
-                continue
-            resolved = self._expectation(("expect", i), asked, path, flows)
-            expect += [resolved] if resolved else []
-        return expect
+            if self._concerns(asked.when):
+                yield from self._expectation(("expect", i), asked, path, flows)
 
     def _concerns(self, when: Mapping[str, Any]) -> bool:
         if when.get("baseline") != self.baseline:
@@ -532,8 +530,8 @@ class CaseResolver:
 
     def _expectation(
         self, key: KeyPath, asked: Any, path: PlannedPath | None, flows: Sequence[Flow]
-    ) -> Expectation | None:
-        known = self._measured(asked.metric, flows)
+    ) -> Iterator[Expectation]:
+        known = windows.known(asked.metric, flows, [ping.name for _, ping in self.pings])
         names = [name for name in self.spans if name in known]
         if asked.flows is not None:
             names = []
@@ -546,46 +544,56 @@ class CaseResolver:
                     self._refuse((*key, "flows", j), f"{asked.metric} of {name} is not known")
                 names += own
             if not known.issuperset(names) or not names:
-                return None
+                return
         if not names:
             self._refuse((*key, "metric"), f"{asked.metric} is not known of any flow here")
-            return None
-        window = self._window(key, asked, names)
-        directions = {f.direction for f in flows if f.name in names}
+            return
+        concerned = [f for f in flows if f.name in names]
         if asked.metric == "utilisation" and path is None:
             self._refuse((*key, "metric"), "the scenario has no path to be utilised")
-        elif asked.metric == "utilisation" and len(directions) > 1:
+        elif asked.metric in windows.SHARED and len(windows.ways(concerned)) > 1:
             self._refuse((*key, "metric"), "these flows go both ways: name those of one direction in `flows`")
-        return window and Expectation(
-            metric=asked.metric,
-            flows=names,
-            window_ns=window,
-            percentile=getattr(asked, "percentile", None),
-            min=asked.min,
-            max=asked.max,
-        )
+        for window, own in self._windows(key, asked, names).items():
+            yield Expectation(
+                metric=asked.metric,
+                flows=own,
+                window_ns=window,
+                until_done=(asked.metric == "goodput" and asked.window is None) or None,
+                percentile=getattr(asked, "percentile", None),
+                min=asked.min,
+                max=asked.max,
+            )
 
-    def _measured(self, metric: str, flows: Sequence[Flow]) -> set[str]:
-        """Flows of which a metric is known."""
-        kinds = ["iperf3_tcp", "http", "ndt7_download", "ndt7_upload", "atou"]
-        if metric not in ("rtt", "retransmits", "time_in_recovery", "completion_time"):
-            kinds += ["iperf3_udp", "udp"]
-        names = {f.name for f in flows if f.kind in kinds}
-        if metric == "completion_time":
-            names &= {f.name for f in flows if f.fetch_bytes}
-        pings = {ping.name for _, ping in self.pings}
-        return names | pings if metric == "rtt" else names
-
-    def _window(self, key: KeyPath, asked: Any, names: Sequence[str]) -> tuple[int, int] | None:
+    def _windows(self, key: KeyPath, asked: Any, names: Sequence[str]) -> dict[windows.Window, list[str]]:
+        """Flows by the window of an expectation: as given, else all together or each its own life."""
         if asked.window is not None:
-            return asked.window.start, asked.window.end
-        spans = [self.spans[name] for name in names]
-        start, end = max(self.scenario.warm_up, *(s for s, _ in spans)), min(e for _, e in spans)
-        if start >= end:
-            who = ", ".join(names)
-            self._refuse(key, f"there is no time after the warm-up at which all of {who} run: give a window")
-            return None
-        return start, end
+            window = (asked.window.start, asked.window.end)
+            self._check_window((*key, "window"), asked.metric, names, window)
+            return {window: list(names)}
+        found: dict[windows.Window, list[str]] = {}
+        for group in [names] if asked.metric in windows.SHARED else [[name] for name in names]:
+            own = windows.default_window([self.spans[name] for name in group], self.scenario.warm_up)
+            if own is None and len(group) > 1:
+                who = ", ".join(group)
+                reason = f"there is no time after the warm-up at which all of {who} run: give a window"
+                self._refuse(key, reason)
+            elif own is None:
+                self._refuse(key, f"{group[0]} does not run after the warm-up: give a window")
+            else:
+                found.setdefault(own, []).extend(group)
+        return found
+
+    def _check_window(
+        self, key: KeyPath, metric: Metric, names: Sequence[str], window: windows.Window
+    ) -> None:
+        """What needs samples of a flow is not known of a time in which it does not run."""
+        absent = [n for n in names if self.spans[n][0] >= window[1] or self.spans[n][1] <= window[0]]
+        if metric in windows.SAMPLED or (metric == "jain_index" and len(absent) == len(names)):
+            for name in absent:
+                start, end = (at / 1e9 for at in self.spans[name])
+                self._refuse(
+                    key, f"{name} runs in {start:g}-{end:g} s: {metric} of it is not known before or after"
+                )
 
     def _check_sources(self, flows: Sequence[Flow]) -> None:
         """Traces and eBPF know connections by both of their ports; captures are a router's."""

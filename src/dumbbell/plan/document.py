@@ -122,6 +122,16 @@ class Flow(Part):
         return (self.src_host,) if self.kind == "atou" else (self.src_host, self.dst_host)
 
     @property
+    def asked_bytes(self) -> int | None:
+        """All that it is asked to transfer, if that is a certain amount."""
+        return self.bytes or (self.fetches or 0) * (self.fetch_bytes or 0) or None
+
+    @property
+    def life_ns(self) -> tuple[int, int]:
+        """Offsets of its start and its planned end."""
+        return self.start_ns, self.end_ns
+
+    @property
     def end_ns(self) -> int:
         """Offset at which the flow stops sending, if it has not transferred all before."""
         return self.start_ns + self.duration_ns
@@ -188,6 +198,11 @@ class PingAction(Part):
     dst: str
     count: int
     interval_ns: int
+
+    @property
+    def life_ns(self) -> tuple[int, int]:
+        """Offsets of its first request and of when one more would be due."""
+        return self.at_ns, self.at_ns + self.count * self.interval_ns
 
 
 class TcpPingAction(Part):
@@ -318,6 +333,7 @@ class Expectation(Part):
     metric: model.Metric
     flows: list[str]
     window_ns: tuple[int, int]
+    until_done: bool | None = optional()  # it ends when a flow has transferred all that it is asked for
     percentile: float | None = optional()
     min: float | None
     max: float | None
@@ -341,6 +357,7 @@ class Point(Part):
     phases: list[Phase]
     validity: Validity
     expect: list[Expectation]
+    warm_up_ns: int | None = optional()  # what is before is no part of any metric by default
 
     def phase(self, name: Literal["calibration", "measurement"]) -> Phase:
         """The phase of this name."""

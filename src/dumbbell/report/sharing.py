@@ -7,6 +7,7 @@ from html import escape
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.plan.windows import ways
 from dumbbell.report import Missing, html, part
 from dumbbell.report.rejects import Rejects
 from dumbbell.store.values import values
@@ -44,29 +45,39 @@ class Sharing(Rejects):
             for flow in flows
         ]
         together = [
-            f"{what} {numbers.get((name, 'all flows'), 'not known')}"
-            for what, name in (("Jain's index", "jain_index"), ("utilisation", "utilisation"))
+            f"{what} of {subject} {value}"
+            for what, metric in (("Jain's index", "jain_index"), ("utilisation", "utilisation"))
+            for (name, subject), value in numbers.items()
+            if name == metric
         ]
         head = ("flow", "congestion control", "pair", "goodput", "sent again", "in recovery", "median RTT")
         return (
-            f'{html.table(head, rows)}<p class="note">Of each flow from its start to its end. While all run: '
-            f"{', '.join(together)}. In recovery is the share of samples in Recovery or Loss.</p>"
+            f'{html.table(head, rows)}<p class="note">Of each flow from its start to its end, after the '
+            f"warm-up. While all run: {', '.join(together) or 'nothing is known'}. "
+            "In recovery is the share of samples in Recovery or Loss.</p>"
         )
 
     @part
     def convergence(self) -> str:
-        """Since when the flows shared fairly."""
-        flows = self.plan.phase("measurement").flows
-        spans = {flow.name: (flow.start_ns, flow.end_ns) for flow in flows}
-        end_ns = self.plan.phase("measurement").duration_ns
-        rates = analysis.goodput(self.counters, analysis.steps(0, end_ns, BIN_NS))
-        shares = analysis.fairness(rates, spans).filter(pl.col("flows") == len(flows))
-        if shares.is_empty():
+        """Since when the flows of each direction shared fairly."""
+        phase = self.plan.phase("measurement")
+        rates = analysis.goodput(self.counters, analysis.steps(0, phase.duration_ns, BIN_NS))
+        directions, said = ways(phase.flows), []
+        for way, flows in directions.items():
+            spans = {flow.name: flow.life_ns for flow in flows}
+            shares = analysis.fairness(rates, spans).filter(pl.col("flows") == len(flows))
+            if shares.is_empty():
+                continue
+            last_start_s = max(start for start, _ in spans.values()) / 1e9
+            at_ns = analysis.convergence_ns(shares, least=FAIR, for_ns=STAYS_NS)
+            when = (
+                "never" if at_ns is None else f"{at_ns / 1e9 - last_start_s:.1f} s after the last flow began"
+            )
+            which = "" if len(directions) == 1 else f" {way}"
+            said.append(f"The flows{which} began to share fairly <b>{when}</b>")
+        if not said:
             raise Missing("At no time do all flows run at once.")
-        last_start_s = max(start for start, _ in spans.values()) / 1e9
-        at_ns = analysis.convergence_ns(shares, least=FAIR, for_ns=STAYS_NS)
-        said = "never" if at_ns is None else f"{at_ns / 1e9 - last_start_s:.1f} s after the last flow began"
         return (
-            f"<p>The flows began to share fairly <b>{said}</b>: Jain's index of the goodputs of each second "
+            f"<p>{'. '.join(said)}: Jain's index of the goodputs of each second "
             f"was at least {FAIR:g} for {STAYS_NS / 1e9:g} s on end.</p>"
         )

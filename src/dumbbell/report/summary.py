@@ -31,6 +31,7 @@ def render_summary(run_dir: Path) -> Path:
         f'<span>run <span class="mono">{escape(run_dir.name)}</span></span></p>'
         f"{html.verdict_box(verdict['state'], about)}"
         f"<h2>Goodput by point</h2>{_medians(flows, 'goodput_bps', 'bps')}"
+        '<p class="note">Of each flow while it runs, after the warm-up.</p>'
         f"{_fetches(flows)}"
         f"<h2>Points in the order of the run</h2>{_points(verdict['points'], flows)}"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -10,6 +10,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.model import Metric
 from dumbbell.plan import Expectation, Flow
+from dumbbell.plan.windows import SHARED, Window, ways
 from dumbbell.store.run import (
     IN_MEASUREMENT,
     Run,
@@ -17,6 +18,7 @@ from dumbbell.store.run import (
     mean_goodput,
     over_life,
     ping_replies,
+    until_done,
     within_ns,
 )
 
@@ -61,7 +63,7 @@ class Metrics:
 
     def measure(self, bound: Expectation) -> Iterator[Measured]:
         """What a bound is about: one value for all its flows, or one for each."""
-        if bound.metric in ("utilisation", "jain_index"):
+        if bound.metric in SHARED:
             yield self._shared(bound)
             return
         for name in bound.flows:
@@ -73,8 +75,7 @@ class Metrics:
     def _of_flow(self, flow: Flow, bound: Expectation) -> Measured:
         match bound.metric:
             case "goodput":
-                rate = mean_goodput(self.run, self.counted, flow, bound.window_ns)
-                return Measured(flow.name, rate, NOT_SAMPLED)
+                return self._goodput(flow, bound)
             case "completion_time" | "retransmits" if flow.kind == "http":
                 return self._of_fetches(flow, bound)
             case "retransmits":
@@ -92,9 +93,24 @@ class Metrics:
                     flow.name, None, "iperf3 tells when it had written all, not when all had arrived"
                 )
 
+    def _goodput(self, flow: Flow, bound: Expectation) -> Measured:
+        window = until_done(self.counted, flow, bound.window_ns) if bound.until_done else bound.window_ns
+        if window[0] >= window[1]:
+            return Measured(flow.name, None, "it had transferred all before that time")
+        return Measured(flow.name, mean_goodput(self.run, self.counted, flow, window), NOT_SAMPLED)
+
+    def _subject(self, flows: Sequence[Flow]) -> str:
+        """What a value of several flows is of."""
+        names, (direction, *_) = {flow.name for flow in flows}, ways(flows)
+        if names == set(self.flows):
+            return "all flows"
+        if names == {flow.name for flow in self.flows.values() if flow.direction == direction}:
+            return f"all flows {direction}"
+        return ", ".join(flow.name for flow in flows)
+
     def _shared(self, bound: Expectation) -> Measured:
         flows = [self.flows[name] for name in bound.flows]
-        subject = "all flows" if set(bound.flows) == set(self.flows) else ", ".join(bound.flows)
+        subject = self._subject(flows)
         found = {flow.name: mean_goodput(self.run, self.counted, flow, bound.window_ns) for flow in flows}
         rates = [rate for rate in found.values() if rate is not None]
         if absent := [name for name, rate in found.items() if rate is None]:
@@ -107,7 +123,7 @@ class Metrics:
         return Measured(subject, analysis.utilisation(rates, way.mean_rate_bps(*bound.window_ns)))
 
     def _retransmits(self, flow: Flow, bound: Expectation) -> Measured:
-        start, end = _within_life(flow, bound)
+        start, end = self._while_running(flow, bound)
         if start >= end:
             return Measured(flow.name, None, NOT_RUNNING)
         own = self._sender(flow)
@@ -142,6 +158,11 @@ class Metrics:
             name, _percentile(pl.Series(inside, dtype=pl.Float64), bound), "there were no replies"
         )
 
+    def _while_running(self, flow: Flow, bound: Expectation) -> Window:
+        """The part of a window in which a flow runs; of none the end is no later than the start."""
+        start, end = until_done(self.counted, flow, bound.window_ns)
+        return max(start, flow.start_ns), min(end, flow.end_ns)
+
     def _sender(self, flow: Flow) -> pl.DataFrame:
         return self.rows.filter(pl.col("flow") == flow.name, pl.col("side") == "sender")
 
@@ -150,7 +171,7 @@ class Metrics:
 
         As far as the flow lives in it. Connections of fetches come and go, and so do their samples.
         """
-        start, end = _within_life(flow, bound)
+        start, end = self._while_running(flow, bound)
         own = self._sender(flow).filter(pl.col("t_ns").is_between(start, end))
         if own.is_empty():
             return None
@@ -159,11 +180,6 @@ class Metrics:
         late_ns = max(within_ns(self.run), (1 - analysis.MIN_COVER) * (end - start))
         known = flow.kind == "http" or (first - start <= late_ns and end - last <= within_ns(self.run))
         return own if known else None
-
-
-def _within_life(flow: Flow, bound: Expectation) -> tuple[int, int]:
-    """The part of a window in which a flow runs; of none the end is no later than the start."""
-    return max(bound.window_ns[0], flow.start_ns), min(bound.window_ns[1], flow.end_ns)
 
 
 def _percentile(values: pl.Series, bound: Expectation) -> float | None:

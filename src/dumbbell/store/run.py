@@ -17,6 +17,7 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import Flow, Phase, PingAction, Plan, Point
+from dumbbell.plan.windows import Window, default_window
 from dumbbell.rundir import Event, point_folders, read_json, read_jsonl
 from dumbbell.store import spool
 
@@ -291,7 +292,7 @@ def goodput_counters(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFra
     rows = {name: tables[name].filter(IN_MEASUREMENT) for name in COUNTED}
     flows = run.point.phase("measurement").flows
     intervals = [
-        analysis.interval_counters(flow.name, iperf3_intervals(run, flow), (flow.start_ns, flow.end_ns))
+        analysis.interval_counters(flow.name, iperf3_intervals(run, flow), flow.life_ns)
         for flow in flows
         if flow.kind == "iperf3_udp"
     ]
@@ -312,7 +313,7 @@ def _counted_all(run: Run, flow: Flow) -> bool:
 def over_life(run: Run, counted: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """:func:`analysis.over_life` of the measurement's flows."""
     flows = run.point.phase("measurement").flows
-    return analysis.over_life(counted, ends, {flow.name: (flow.start_ns, flow.end_ns) for flow in flows})
+    return analysis.over_life(counted, ends, {flow.name: flow.life_ns for flow in flows})
 
 
 def within_ns(run: Run) -> int:
@@ -320,7 +321,7 @@ def within_ns(run: Run) -> int:
     return WITHIN_SAMPLES * run.point.phase("measurement").sampling_interval_ns
 
 
-def mean_goodput(run: Run, counted: pl.DataFrame, flow: Flow, window_ns: tuple[int, int]) -> float | None:
+def mean_goodput(run: Run, counted: pl.DataFrame, flow: Flow, window_ns: Window) -> float | None:
     """Mean goodput of a flow over a window, of :func:`goodput_counters`; None where they do not tell it.
 
     Before its start a flow has delivered nothing; after its end it delivers what is still on its way.
@@ -333,6 +334,18 @@ def mean_goodput(run: Run, counted: pl.DataFrame, flow: Flow, window_ns: tuple[i
         return 0.0
     rate = analysis.mean_goodput(own, start, end, within_ns=within_ns(run)).get(flow.name)
     return None if rate is None else rate * (end - start) / (window_ns[1] - window_ns[0])
+
+
+def until_done(counted: pl.DataFrame, flow: Flow, window_ns: Window) -> Window:
+    """A window up to when a flow has transferred all that it is asked for, if it has; by its counters."""
+    start, end = window_ns
+    if flow.asked_bytes is not None:
+        total = pl.col("bytes")
+        grown = total.diff().over("stream", order_by="t_ns").fill_null(total)
+        own = counted.filter(pl.col("flow") == flow.name).sort("t_ns", "bytes").with_columns(grown)
+        done_ns = own.filter(total.cum_sum() >= flow.asked_bytes)["t_ns"].min()
+        end = min(end, done_ns) if isinstance(done_ns, int) else end
+    return start, end
 
 
 def congestion_controls(run: Run, tables: Mapping[str, pl.DataFrame], flow: Flow) -> set[str]:
@@ -356,13 +369,19 @@ def start_error_ns(run: Run, flow: Flow) -> int | None:
 
 
 def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """A row for each flow of each phase: what was planned, and what became of it."""
+    """A row for each flow of each phase: what was planned, and what became of it.
+
+    ``goodput_bps`` is over ``window_start_ns`` to ``window_end_ns``: the default window of the flow.
+    """
     counted = goodput_counters(run, tables)
     fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
     rows = []
     for phase, flow in _flows(run.point.phases):
         measuring = phase.phase == "measurement"
-        goodput = mean_goodput(run, counted, flow, (flow.start_ns, flow.end_ns)) if measuring else None
+        window = default_window([flow.life_ns], run.point.warm_up_ns) if measuring else None
+        window = window and until_done(counted, flow, window)
+        if window and window[0] >= window[1]:
+            window = None  # it was done before the warm-up was over
         controls = congestion_controls(run, tables, flow) if flow.congestion_control else set()
         own = fetched.filter(pl.col("flow") == flow.name)
         rows.append(
@@ -371,7 +390,9 @@ def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
             | {
                 "congestion_control_measured": ",".join(sorted(controls)) or None,
                 "start_error_ns": start_error_ns(run, flow) if measuring else None,
-                "goodput_bps": goodput,
+                "window_start_ns": window and window[0],
+                "window_end_ns": window and window[1],
+                "goodput_bps": window and mean_goodput(run, counted, flow, window),
             }
             | (analysis.fetch_summary(own) if flow.kind == "http" else {})
         )

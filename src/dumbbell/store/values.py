@@ -8,10 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from dumbbell.plan import Expectation, Point
+from dumbbell.plan import Expectation, windows
 from dumbbell.rundir import point_folders, read_json
 from dumbbell.store.metrics import MEASURED_FROM, UNITS, Metrics
 from dumbbell.store.run import COUNTED, Run, dig, point_dirs
+from dumbbell.units import human
 
 VALUES = {
     "run": pl.String,
@@ -32,8 +33,9 @@ def values(run_dir: Path) -> pl.DataFrame:
     ``[run, id, point, repetition, verdict, metric, subject, unit, value]``.
 
     ``id`` is that of the point's plan, ``point`` what varies, in words, or ``-``. Metrics are those of
-    :data:`dumbbell.store.metrics.UNITS`, by flow from its start to its end, and over all flows while all run;
-    those that could not be measured are absent. OSError or ValueError if there is no run with results.
+    :data:`dumbbell.store.metrics.UNITS` over their default windows, after the warm-up: of each flow and ping
+    while it runs, of all flows of one direction while all of them run. Those that could not be measured are
+    absent. OSError or ValueError if there is no run with results.
     """
     rows = [row for point_dir in point_dirs(run_dir) for row in _of_point(point_dir)]
     return pl.DataFrame(rows, schema=VALUES, orient="row")
@@ -55,8 +57,12 @@ def conditions(run_dir: Path) -> dict[str, str]:
     Of a run with several points that of its first. Empty if nothing is known of it.
     """
     manifests = [folder / "manifest.json" for folder in (*point_folders(run_dir), run_dir)]
-    manifest = next((read_json(path) for path in manifests if path.exists()), None) or {}
+    path = next((path for path in manifests if path.exists()), run_dir / "manifest.json")
+    manifest = read_json(path) or {}
     found = {name: manifest.get(name) for name in ("scenario", "seed", "inventory_fingerprint")}
+    (point, *_) = dig(read_json(path.parent / "plan.json"), "points") or [None]
+    warm_up_ns = dig(point, "warm_up_ns")  # plans of old have none: their metrics are of the whole time
+    found["warm-up"] = None if warm_up_ns is None else human(warm_up_ns, "ns")
     found |= {f"controller {name}": version for name, version in (manifest.get("versions") or {}).items()}
     for host, state in (manifest.get("hosts") or {}).items():
         found[f"{host} kernel"] = dig(state, "kernel")
@@ -79,7 +85,7 @@ def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
         raise ValueError(f"{run_dir} has no {', '.join(sorted(lost))}.parquet")
     point = run.point
     metrics = Metrics(run, tables)
-    for bound in _bounds(point):
+    for bound in _bounds(run):
         for found in metrics.measure(bound):
             if found.value is not None:
                 numbers = (bound.metric, found.subject, UNITS[bound.metric], found.value)
@@ -92,18 +98,28 @@ def _read(name: str, path: Path) -> pl.DataFrame:
     return table.select([c for c in there if name != "tcp_info" or c in MEASURED_FROM]).collect()
 
 
-def _bounds(point: Point) -> Iterator[Expectation]:
-    """Each metric over the time in which it means something."""
-    flows = point.phase("measurement").flows
-    together = (max(flow.start_ns for flow in flows), min(flow.end_ns for flow in flows))
-    nothing = {"min": None, "max": None}
+def _bounds(run: Run) -> Iterator[Expectation]:
+    """Each metric over its default window: of several flows of one direction together, else of each alone."""
+    phase, warm_up_ns = run.point.phase("measurement"), run.point.warm_up_ns
+    pings = [ping for _, ping in run.pings("measurement")]
+    lives = {ping.name: ping.life_ns for ping in pings} | {flow.name: flow.life_ns for flow in phase.flows}
+    sampled = {name for host in phase.hosts.values() for name in host.sample.tcp}
+    commands = {flow.name for flow in phase.flows if flow.kind == "command"} & sampled
     for metric in UNITS:
-        if metric in ("utilisation", "jain_index"):
-            if len(flows) > (metric == "jain_index") and together[0] < together[1]:
-                names = [flow.name for flow in flows]
-                yield Expectation(metric=metric, flows=names, window_ns=together, **nothing)
-            continue
-        for flow in flows:
-            if metric != "completion_time" or flow.kind == "http":
-                span = (flow.start_ns, flow.end_ns)
-                yield Expectation(metric=metric, flows=[flow.name], window_ns=span, **nothing)
+        names = windows.known(metric, phase.flows, [ping.name for ping in pings])
+        if metric in windows.SHARED:
+            groups = [
+                [flow.name for flow in flows]
+                for flows in windows.ways(f for f in phase.flows if f.name in names).values()
+                if len(flows) > (metric == "jain_index")
+            ]
+        else:
+            names |= set() if metric == "completion_time" else commands
+            groups = [[name] for name in lives if name in names]
+        for group in groups:
+            if window := windows.default_window([lives[name] for name in group], warm_up_ns):
+                until_done = metric == "goodput" or None
+                bounds: dict[str, None] = {"min": None, "max": None}
+                yield Expectation(
+                    metric=metric, flows=group, window_ns=window, until_done=until_done, **bounds
+                )
