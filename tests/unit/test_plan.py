@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,8 @@ from synthetic import REPOSITORY, inventory
 from dumbbell.model import NetworkPath, ScenarioError
 from dumbbell.plan import Direction, Flow, PingAction, Plan, Point, Sample, describe, plan
 from dumbbell.plan.document import CaptureAction, CommandAction, TcpListenAction, TcpPingAction
-from dumbbell.plan.path import resolve_path
+from dumbbell.plan.order import ordered_delay_us
+from dumbbell.plan.path import Conditions, Queue, resolve_path
 from dumbbell.plan.ports import EPHEMERAL
 
 SCENARIOS = REPOSITORY / "scenarios"
@@ -752,6 +754,45 @@ def test_the_path_is_restored_when_the_last_packets_of_the_flows_have_passed(tmp
     assert restored_ns({"delay": "3s"}) == 20 * S  # before hosts end what has not ended
     constant = only(tmp_path, scenario({"flow": TCP}, path={"forward": WAY}))
     assert "restore_ns" not in constant.phase("measurement").hosts["router"].model_dump()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    mbps=st.sampled_from([1, 10, 100, 1000]),
+    jitter_us=st.integers(500, 20_000),
+    normal=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_the_mean_delay_where_order_is_kept_is_that_of_a_queue_of_packets(
+    mbps: int, jitter_us: int, normal: bool, seed: int
+) -> None:
+    way = Conditions(
+        rate_bps=mbps * 10**6,
+        delay_us=100_000,
+        loss=0.0,
+        jitter_us=jitter_us,
+        distribution="normal" if normal else None,
+        keep_order=True,
+        queue=Queue(kind="pfifo", limit_packets=100),
+    )
+    rng, n = np.random.default_rng(seed), 200_000
+    unit = rng.normal(size=n).clip(-4, 4) if normal else rng.uniform(-1, 1, n)
+    sent = np.arange(n) * 1514 * 8 / mbps
+    left = np.maximum.accumulate(sent + 100_000 + jitter_us * unit)
+    simulated = float((left - sent)[n // 10 :].mean())
+    assert ordered_delay_us(way) == pytest.approx(simulated, abs=0.05 * jitter_us)
+
+
+def test_keep_order_with_jitter_is_warned_about(tmp_path: Path) -> None:
+    jitter = {"delay": "50ms", "jitter": "12ms", "distribution": "normal"}
+    point = changing(
+        tmp_path, {"at": "2s", "jitter": "1ms"}, forward=WAY | jitter | {"keep_order": True}, reverse=WAY
+    )
+    first, second = point.warnings
+    assert first.startswith("path.forward: keep_order holds packets back behind those with longer delays: at")
+    assert "the mean delay is about 75.5 ms, asked are 50 ms" in first
+    assert second.startswith("path.forward from 2 s: keep_order")
+    assert changing(tmp_path, {"at": "2s", "jitter": "1ms"}, forward=WAY | jitter, reverse=WAY).warnings == []
 
 
 def connects(tmp_path: Path, *changes: Any, **flow: Any) -> float | None:

@@ -114,7 +114,11 @@ class Direction(Strict):
     distribution: Literal["normal", "pareto", "paretonormal"] | None = Field(
         default=None, description="of delays; default: uniform"
     )
-    keep_order: bool | None = Field(default=None, description="no packet overtakes another through jitter")
+    keep_order: bool | None = Field(
+        default=None,
+        description="no packet overtakes another through jitter: each leaves after the slowest before it, so "
+        "that the mean delay grows with the load; the plan says how far",
+    )
     duplicate: Ratio | None = Field(default=None, description="share of packets sent twice")
     corrupt: Ratio | None = Field(default=None, description="share of packets with a wrong bit")
     reorder: Ratio | None = Field(default=None, description="share of packets sent without delay")

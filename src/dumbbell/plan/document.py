@@ -10,8 +10,10 @@ from pydantic import Field
 
 from dumbbell import model
 from dumbbell.model.hosts import SUPER_PACKETS
+from dumbbell.plan.order import ordered_delay_us
 from dumbbell.plan.part import Part, optional
 from dumbbell.plan.path import OwnDelay, PlannedPath
+from dumbbell.units import human
 
 SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
 
@@ -376,11 +378,23 @@ class Point(Part):
     @property
     def warnings(self) -> list[str]:
         """What is allowed and likely not meant."""
-        return [*self._no_data(), *self._put_together()]
+        return [*self._no_data(), *self._put_together(), *self._held_back()]
 
     def _no_data(self) -> Iterator[str]:
         if not self.phase("measurement").flows:
             yield "no flow sends data: pings find an idle path"
+
+    def _held_back(self) -> Iterator[str]:
+        for name, way in self.path.ways if self.path else []:
+            for at_ns, state in way.states:
+                if (mean_us := ordered_delay_us(state)) is not None:
+                    since = f"path.{name} from {human(at_ns, 'ns')}" if at_ns else f"path.{name}"
+                    yield (
+                        f"{since}: keep_order holds packets back behind those with longer delays: at the "
+                        f"full rate the mean delay is about {human(1000 * mean_us, 'ns')}, asked are "
+                        f"{human(1000 * state.delay_us, 'ns')}, which only packets far apart have, such as "
+                        "those of the calibration"
+                    )
 
     def _put_together(self) -> Iterator[str]:
         on: dict[str, list[str]] = {}
