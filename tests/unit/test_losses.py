@@ -38,7 +38,7 @@ def test_a_counter_of_segments_may_wrap(run_dir: Path) -> None:
     collect(run_dir, None)
     own = pl.read_parquet(run_dir / "tcp_info.parquet").filter(flow="flow1", side="sender")
     before, far = 2**32 - 5000, own.with_columns((pl.col("data_segs_out") + 2**32 - 5000) % 2**32)
-    assert far["data_segs_out"].max() > before  # it begins near the end, and goes on from 0
+    assert max(far["data_segs_out"]) > before  # it begins near the end, and goes on from 0
     again, sent = own.sort("t_ns").select("total_retrans", "data_segs_out").row(-1)
     assert retransmits(far) == (again, again / (sent + before))
 

@@ -75,7 +75,7 @@ def text(path: str, old: str, new: str) -> Callable[[Path], None]:
     return change
 
 
-def expectation(metric: str, **bound: float) -> Callable[[Path], None]:
+def expectation(metric: str, **bound: Any) -> Callable[[Path], None]:
     """The scenario's expectations, but for this one bound on both flows where both run."""
     window = {"flows": ["flow1", "flow2"], "window_ns": [5 * 10**9, 30 * 10**9]}
     expected = [{"metric": metric, "min": None, "max": None} | window | bound]
