@@ -226,7 +226,7 @@ class Report:
             rows.append(html.row(escape(cell) for cell in cells))
         head = (
             *("flow", "kind", "congestion control", "data", "time", "start error", "goodput"),
-            *("segments again", "share", "datagrams lost", "share"),
+            *("segments again", "share again", "datagrams lost", "share lost"),
         )
         return (
             f"{html.table(head, rows)}"

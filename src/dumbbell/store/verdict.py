@@ -746,7 +746,7 @@ class _Judge:
         missing = "the receiver left no result" if got is None else "no end marker came"
         end = "seen" if dig(got, "end_seen") else None
         missing += ": what was lost at the end is not known"
-        self.same("end", flow.name, "seen", end, what="end of its datagrams", missing=missing)
+        self.same("end of datagrams", flow.name, "seen", end, what="end of its datagrams", missing=missing)
 
     def rate_sent(self, flow: Flow, missing: str) -> None:
         """Of datagrams, against the plan; one more or less is no error."""
