@@ -45,7 +45,8 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         """Remember a reason."""
-        self._remember(result)
+        if not result.task.ignore_unreachable:
+            self._remember(result)
 
     def _remember(self, result: Any) -> None:
         host, reason = result.host.get_name(), result.result.get("msg", "failed")

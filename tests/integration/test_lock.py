@@ -33,6 +33,17 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return said
 
 
+def test_a_host_that_was_not_provisioned_is_said(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    code, text = ansible_playbook(
+        *("-i", tmp_path / "hosts.yml", "tests/integration/playbooks/points.yml"),
+        *("-e", f"run_dir={tmp_path / 'none'}", "-e", "ansible_python_interpreter=/usr/bin/python3"),
+    )
+    assert code != 0
+    assert "it has no dumbbell-agent: provision it first (playbooks/provision.yml)" in text, text
+    assert "PLAY [Run]" not in text
+
+
 def test_hosts_are_given_back_when_judging_fails(said: Path, tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(HOSTS)
     code, text = ansible_playbook(

@@ -11,7 +11,7 @@ import pytest
 from synthetic import inventory
 
 from dumbbell.plan import plan
-from dumbbell.rundir import RunDir
+from dumbbell.rundir import RunDir, read_json
 from playbooks import REPOSITORY, ansible_playbook, unfolded
 
 PLAYBOOKS = sorted((REPOSITORY / "playbooks").glob("*.yml"))
@@ -176,6 +176,8 @@ def test_a_run_whose_hosts_are_off_names_them_and_can_be_resumed(off: Path, tmp_
     )
     assert sentence in unfolded(said)
     assert "PLAY [Results]" not in said
+    (reason,) = read_json(run / "verdict.json")["reasons"]
+    assert sentence in reason
 
     code, said = ansible_playbook("-i", off, "playbooks/resume.yml", "-e", f"run={run}")
     assert code != 0
