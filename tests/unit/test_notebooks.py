@@ -109,7 +109,7 @@ def test_shares_of_flows(collected: Path) -> None:
         pl.read_parquet(collected / "flows.parquet").filter(phase="measurement").iter_rows(named=True)
     ):
         assert human(flow["goodput_bps"], "bps") in table
-    assert "Jain's index 0.8" in table  # as in its verdict
+    assert "Jain's index of all flows 0.8" in table  # as in its verdict
     assert re.search("never|s after the last flow began", sharing.convergence().data)
 
 
