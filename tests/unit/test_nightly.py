@@ -28,6 +28,7 @@ from dumbbell.nightly.history import History, Key, Series
 from dumbbell.nightly.judge import Acknowledgement, Finding, NotMeasured, judge
 from dumbbell.nightly.night import NightError, run_night, summary
 from dumbbell.plan import Inventory, plan
+from dumbbell.report.comparison import Comparison
 from dumbbell.rundir import STAMP, abort
 from dumbbell.store.collect import collect
 from dumbbell.store.values import VALUES
@@ -468,6 +469,37 @@ def test_a_night_ends_whatever_becomes_of_one_of_its_runs(
     with closing(History(tmp_path / "home" / "history.sqlite")) as history:
         assert {series.scenario for series in history.series()} == {"two_flow_fairness"}
     assert not (tmp_path / "home" / "under_way").exists()
+
+
+PINGS = """\
+name: pings
+title: Pings alone
+duration: 20s
+path:
+  forward: {rate: 10mbit, delay: 5ms, queue: {kind: pfifo, limit: 1bdp}}
+flows:
+  probe: {kind: ping, from: "senders[0]", to: "receivers[0]", interval: 100ms}
+"""
+
+
+def test_a_night_of_pings_alone_keeps_their_rtt(playbook: Playbook, tmp_path: Path) -> None:
+    (scenario := tmp_path / "pings.yml").write_text(PINGS)
+    write_run(made := tmp_path / "made", scenario)
+    collect(made, None)
+    wanted = plan(scenario, Inventory.read(INVENTORY)).to_json().decode()
+    playbook.leaves("pings", {"plan.json": wanted}, copy=made)
+    suite = Suite(name="x", title="y", runs=[Entry(scenario=str(scenario))])
+    ran = run_night(suite, INVENTORY, tmp_path / "home")
+    assert [(outcome.state, outcome.reasons) for outcome in ran.outcomes] == [("passed", ())]
+    with closing(History(tmp_path / "home" / "history.sqlite")) as history:
+        (series,) = history.series()
+    assert (series.key.metric, series.key.subject, series.unit) == ("rtt", "probe", "ns")
+    assert list(series.medians) == pytest.approx([10_140_000], rel=0.01)
+    run_dir = ran.outcomes[0].run_dir
+    assert run_dir is not None
+    both = Comparison([run_dir], [run_dir])
+    assert both.rows.select("metric", "subject", "n_a", "ratio").rows() == [("rtt", "probe", 1, 1.0)]
+    assert both.notes() == []
 
 
 @pytest.mark.parametrize("content", ["", "5", "[]", '{"points": 1}', '{"state": "passed", "reasons": 3}'])
