@@ -164,11 +164,12 @@ class _Expansion:
 
     def _check_number(self, combinations: int) -> None:
         """Of runs: a run's points are kept in memory and numbered."""
-        repetitions = self.tree.value.get("repetitions", 1)
+        asked = self.tree.value if isinstance(self.tree.value, dict) else {}  # else it is refused as a whole
+        repetitions = asked.get("repetitions", 1)
         repetitions = repetitions if isinstance(repetitions, int) else 1
         if combinations * repetitions > MAX_POINTS:
             times = f", each {repetitions} times," if repetitions > 1 else ""
-            key: KeyPath = ("matrix",) if "matrix" in self.tree.value else ("repetitions",)
+            key: KeyPath = ("matrix",) if "matrix" in asked else ("repetitions",)
             self._refuse(key, f"{combinations} combinations{times} are more than {MAX_POINTS} points")
 
     def _included(self) -> Iterator[dict[str, str]]:
