@@ -9,6 +9,7 @@ import (
 
 	"dumbbell/collectors/tcpinfo"
 	"dumbbell/transports/atou/config"
+	"dumbbell/transports/atou/proto"
 
 	"golang.org/x/sys/unix"
 )
@@ -274,13 +275,14 @@ func (r *run) runClient(ctx context.Context, a Action) error {
 // this host and, of TCP, which congestion control the connection has.
 func (r *run) listenForData(ctx context.Context, diag *tcpinfo.Conn, flow *Flow, planned time.Time) (await func()) {
 	last, before := flow.Tuple(flow.Streams-1), cookieBytes
+	var with []payloadByte
 	switch {
-	case flow.Kind == "atou":
-		before = config.HeaderBytes - 1 // it was opened before
+	case flow.Kind == "atou": // which may be opened while the tap listens
+		before, with = config.HeaderBytes-1, []payloadByte{{proto.TypeAt, byte(proto.TypeData)}}
 	case flow.UDP():
 		before = greetingBytes
 	}
-	wire, err := openTap(flow.Protocol(), last, before)
+	wire, err := openTap(flow.Protocol(), last, before, with...)
 	return func() {
 		var left time.Time
 		if err == nil {

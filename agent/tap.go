@@ -24,9 +24,15 @@ type tap struct {
 	conn *socket.Conn
 }
 
-// openTap opens a tap for packets with more than the given bytes of payload.
-// It needs CAP_NET_RAW.
-func openTap(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int) (_ *tap, err error) {
+// A payloadByte is a byte of a datagram, by its place, and the value that it must have.
+type payloadByte struct {
+	at    uint32
+	value byte
+}
+
+// openTap opens a tap for packets with more than the given bytes of payload
+// and, of datagrams, with these in it. It needs CAP_NET_RAW.
+func openTap(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, with ...payloadByte) (_ *tap, err error) {
 	// Of no protocol, it hears nothing before it has its filter.
 	conn, err := socket.Socket(unix.AF_PACKET, unix.SOCK_DGRAM, 0, "packet", nil)
 	if err != nil {
@@ -37,7 +43,7 @@ func openTap(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int) (_ *t
 			conn.Close()
 		}
 	}()
-	filter, err := bpf.Assemble(dataLeaving(protocol, tuple, moreThan))
+	filter, err := bpf.Assemble(dataLeaving(protocol, tuple, moreThan, with))
 	if err != nil {
 		return nil, fmt.Errorf("assembling a filter: %w", err)
 	}
@@ -77,9 +83,9 @@ func (t *tap) next(ctx context.Context) (time.Time, error) {
 }
 
 // dataLeaving is a filter of packets that leave this host on one connection
-// with more than the given bytes of payload. Addresses are not compared: the
-// ports of a flow are its own.
-func dataLeaving(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int) []bpf.Instruction {
+// with more than the given bytes of payload and, of datagrams, with these in
+// it. Addresses are not compared: the ports of a flow are its own.
+func dataLeaving(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, with []payloadByte) []bpf.Instruction {
 	const (
 		ipv6Header = 40
 		udpHeader  = 8
@@ -111,6 +117,10 @@ func dataLeaving(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int) [
 	load(bpf.LoadIndirect{Off: 0, Size: 4})
 	require(uint32(tuple.Local.Port())<<16 | uint32(tuple.Remote.Port()))
 	if protocol == tcpinfo.UDP {
+		for _, b := range with {
+			load(bpf.LoadIndirect{Off: udpHeader + b.at, Size: 1})
+			require(uint32(b.value))
+		}
 		load(bpf.LoadConstant{Dst: bpf.RegA, Val: udpHeader})
 	} else {
 		load(bpf.LoadIndirect{Off: 12, Size: 1}) // the data offset, in the upper half of a byte

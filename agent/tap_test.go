@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"dumbbell/collectors/tcpinfo"
+	"dumbbell/transports/atou/config"
+	"dumbbell/transports/atou/proto"
 
 	"golang.org/x/sys/unix"
 )
 
-func needTap(t *testing.T, protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int) *tap {
+func needTap(t *testing.T, protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, with ...payloadByte) *tap {
 	t.Helper()
-	heard, err := openTap(protocol, tuple, moreThan)
+	heard, err := openTap(protocol, tuple, moreThan, with...)
 	if errors.Is(err, unix.EPERM) {
 		t.Skip("needs CAP_NET_RAW")
 	}
@@ -125,6 +127,37 @@ func TestTapHearsDatagrams(t *testing.T) {
 	write(t, client, greetingBytes+1)
 	if left, err := heard.next(t.Context()); err != nil || left.Before(before) {
 		t.Errorf("a datagram left %v after it was sent: %v", left.Sub(before), err)
+	}
+}
+
+// TestTapHearsDataOfAtou: not what opens a flow, which may be as large.
+func TestTapHearsDataOfAtou(t *testing.T) {
+	t.Parallel()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	client, err := net.Dial("udp", server.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	heard := needTap(t, tcpinfo.UDP, tupleOf(client), config.HeaderBytes-1, payloadByte{proto.TypeAt, byte(proto.TypeData)})
+	datagram := make([]byte, 1000)
+	for _, kind := range []proto.Type{proto.TypeHello, proto.TypeOpen, proto.TypeFin} {
+		proto.PutPrefix(datagram, kind, proto.ID{})
+		if _, err := client.Write(datagram); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := time.Now()
+	proto.PutPrefix(datagram, proto.TypeData, proto.ID{})
+	if _, err := client.Write(datagram); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := heard.next(t.Context()); err != nil || left.Before(before) {
+		t.Errorf("data left %v after it was sent: %v", left.Sub(before), err)
 	}
 }
 

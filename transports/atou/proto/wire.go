@@ -39,6 +39,9 @@ const (
 // PrefixBytes is how much is the same in every datagram.
 const PrefixBytes = 12
 
+// TypeAt is where in it the type is.
+const TypeAt = 4
+
 // MaxBlocks is how many SACK blocks an ACK has room for.
 const MaxBlocks = 3
 
@@ -63,7 +66,7 @@ type ID struct {
 //	8  tag
 func PutPrefix(b []byte, t Type, id ID) {
 	binary.BigEndian.PutUint32(b, magic)
-	b[4], b[5] = byte(t), 0
+	b[TypeAt], b[TypeAt+1] = byte(t), 0
 	binary.BigEndian.PutUint16(b[6:], id.Flow)
 	binary.BigEndian.PutUint32(b[8:], id.Tag)
 }
