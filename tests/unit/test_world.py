@@ -186,12 +186,12 @@ def test_a_world_that_came_to_its_end_does_not_begin_again(tmp_path: Path) -> No
 
 @pytest.fixture
 def busy_cores() -> Iterator[None]:
-    """Thirty processes compute on every core, each in a session of its own: the kernel shares by session."""
-    loop = ["sh", "-c", "while :; do :; done"]
+    """Ten processes compute on every core, each in a session of its own: the kernel shares by session."""
+    loop = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", "while :; do :; done"]
     loops = [
         subprocess.Popen(["taskset", "--cpu-list", str(core), *loop], start_new_session=True)
         for core in os.sched_getaffinity(0)
-        for _ in range(30)
+        for _ in range(10)
     ]
     yield
     for process in loops:
@@ -207,11 +207,11 @@ def test_a_world_whose_time_stands_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("busy_cores")
 def test_a_world_does_not_stand_because_the_machine_is_busy(tmp_path: Path) -> None:
-    """Half a second of CPU time takes many of real time."""
+    """Half a second of CPU time takes several of real time."""
     computes = "import time\nwhile time.process_time() < 0.5: pass"
     script = f"echo 7 >$world/beat; {sys.executable} -S -c '{computes}'; echo 0 >$world/status"
-    ended = run(world(tmp_path, script, stall_s=1))
-    assert ended.real_s > 2
+    ended = run(world(tmp_path, script, stall_s=3))
+    assert ended.real_s > 3  # for which it would have stood
     assert ended.reason == ""
 
 
@@ -226,11 +226,11 @@ def test_the_turn_of_what_computes_for_long_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("busy_cores")
 def test_a_turn_is_as_long_on_a_busy_machine(tmp_path: Path) -> None:
-    """What the machine's other work takes does not count: with it 0.2 s of CPU time take many seconds."""
+    """What the machine's other work takes does not count: with it 0.2 s of CPU time take some seconds."""
     computes = "import time\nwhile time.process_time() < 0.2: pass"
     script = f"{sys.executable} -S -c '{computes}'; echo 0 >$world/status"
     ended = run(world(tmp_path, script, turn_s=1))
-    assert ended.real_s > 2
+    assert ended.real_s > 1
     assert (ended.reason, ended.turns_ended) == ("", 0)
 
 
