@@ -141,17 +141,12 @@ func TestLockCannotBeWritten(t *testing.T) {
 // TestResultCannotBeEncoded: that is said.
 func TestResultCannotBeEncoded(t *testing.T) {
 	t.Parallel()
-	clock, err := sample.NewClock()
+	r, err := openRun(t.TempDir(), "", version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	journal, err := OpenJournal(dir, version, clock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer journal.Close()
-	r := &run{dir: dir, plan: loopbackPlan(t), clock: clock, journal: journal, t0: time.Now()}
+	defer r.journal.Close()
+	r.plan, r.t0 = loopbackPlan(t), time.Now()
 	e := newEnd(&r.plan.Flows[0], "udp", "sender")
 	e.execute = func(context.Context, time.Time) (any, error) { return math.NaN(), nil }
 	if err := r.runEnd(t.Context(), Action{Kind: "udp_send", Flow: "flow1"}, e, nil); err == nil || !strings.Contains(err.Error(), "NaN") {

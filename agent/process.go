@@ -112,7 +112,7 @@ func (r *run) newProcess(ctx context.Context, a Action) (*process, error) {
 
 // start starts the process at the niceness that the agent had at first; a
 // change of the path, which is a matter of milliseconds, at its own. What
-// follows, up to wait, is in the same goroutine: Pdeathsig is sent when the
+// follows, up to wait or kill, is in the same goroutine: Pdeathsig is sent when the
 // thread ends that has started the process, so the thread is kept until then.
 func (p *process) start() error {
 	start := p.cmd.Start
@@ -146,11 +146,7 @@ func (p *process) close() { p.output.Close() }
 // neither. "iperf3 -J" (3.12) exits with 0 even if it could not connect or write
 // its report, so an error in its report counts as well, or a report without end.
 func (p *process) wait() error {
-	err := p.cmd.Wait()
-	runtime.UnlockOSThread()
-	if p.guard != nil {
-		p.run.strangers.let(p.action, p.guard.Close())
-	}
+	err := p.reap()
 	if errors.Is(p.ctx.Err(), context.Canceled) {
 		return nil
 	}
@@ -174,10 +170,20 @@ func (p *process) wait() error {
 	return fmt.Errorf("%s: %w: %s", p.action, err, message)
 }
 
+// reap waits for a started process, and gives up what start has kept for it.
+func (p *process) reap() error {
+	err := p.cmd.Wait()
+	runtime.UnlockOSThread()
+	if p.guard != nil {
+		p.run.strangers.let(p.action, p.guard.Close())
+	}
+	return err
+}
+
 // kill ends a started process, and what it has started, at once.
 func (p *process) kill() error {
 	err := unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
-	p.cmd.Wait() // its error says that it was killed
+	p.reap() // its error says that it was killed
 	return err
 }
 

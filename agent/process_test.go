@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
 	"dumbbell/collectors/spool"
 )
 
@@ -77,19 +76,14 @@ func TestFlowsLiveWhileTheSpoolIsPacked(t *testing.T) {
 // library may, do not end its processes.
 func TestProcessOutlivesThreads(t *testing.T) {
 	t.Setenv("DUMBBELL_TEST_AS_AGENT", "1") // for the supervisor of the command
-	clock, err := sample.NewClock()
+	r, err := openRun(t.TempDir(), "", version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	journal, err := OpenJournal(dir, version, clock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer journal.Close()
+	defer r.journal.Close()
+	r.plan, r.t0 = stubbornPlan(t, "exec sleep 1000"), time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	r := &run{dir: dir, plan: stubbornPlan(t, "exec sleep 1000"), clock: clock, journal: journal, t0: time.Now()}
 	p, err := r.newProcess(ctx, r.plan.Own().Actions[0])
 	if err != nil {
 		t.Fatal(err)

@@ -53,6 +53,20 @@ func pair(t *testing.T, network, address string) (client, server net.Conn) {
 	return client, server
 }
 
+// datagrams is a socket that sends them over loopback, where another takes them.
+func datagrams(t *testing.T) (client net.Conn) {
+	t.Helper()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if client, err = net.Dial("udp", server.LocalAddr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client
+}
+
 func write(t *testing.T, c net.Conn, size int) {
 	t.Helper()
 	if _, err := c.Write(make([]byte, size)); err != nil {
@@ -111,16 +125,7 @@ func TestTapTellsWhenAPacketLeftHoweverLateItIsAsked(t *testing.T) {
 
 func TestTapHearsDatagrams(t *testing.T) {
 	t.Parallel()
-	server, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	client, err := net.Dial("udp", server.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := datagrams(t)
 	heard := needTap(t, tcpinfo.UDP, tupleOf(client), greetingBytes)
 	write(t, client, greetingBytes)
 	before := time.Now()
@@ -133,16 +138,7 @@ func TestTapHearsDatagrams(t *testing.T) {
 // TestTapHearsDataOfAtou: not what opens a flow, which may be as large.
 func TestTapHearsDataOfAtou(t *testing.T) {
 	t.Parallel()
-	server, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	client, err := net.Dial("udp", server.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := datagrams(t)
 	heard := needTap(t, tcpinfo.UDP, tupleOf(client), config.HeaderBytes-1, payloadByte{proto.TypeAt, byte(proto.TypeData)})
 	datagram := make([]byte, 1000)
 	for _, kind := range []proto.Type{proto.TypeHello, proto.TypeOpen, proto.TypeFin} {
