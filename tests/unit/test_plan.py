@@ -18,7 +18,7 @@ from dumbbell.model import NetworkPath, ScenarioError
 from dumbbell.plan import Direction, Flow, PingAction, Plan, Point, Sample, describe, plan
 from dumbbell.plan.document import CaptureAction, CommandAction, TcpListenAction, TcpPingAction
 from dumbbell.plan.order import ordered_delay_us
-from dumbbell.plan.path import Conditions, Queue, resolve_path
+from dumbbell.plan.path import PACKET_BYTES, Conditions, Queue, resolve_path
 from dumbbell.plan.ports import EPHEMERAL
 
 SCENARIOS = REPOSITORY / "scenarios"
@@ -780,7 +780,7 @@ def test_the_mean_delay_where_order_is_kept_is_that_of_a_queue_of_packets(
     sent = np.arange(n) * 1514 * 8 / mbps
     left = np.maximum.accumulate(sent + 100_000 + jitter_us * unit)
     simulated = float((left - sent)[n // 10 :].mean())
-    assert ordered_delay_us(way) == pytest.approx(simulated, abs=0.05 * jitter_us)
+    assert ordered_delay_us(way, PACKET_BYTES) == pytest.approx(simulated, abs=0.05 * jitter_us)
 
 
 def test_keep_order_with_jitter_is_warned_about(tmp_path: Path) -> None:

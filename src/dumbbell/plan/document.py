@@ -385,9 +385,11 @@ class Point(Part):
             yield "no flow sends data: pings find an idle path"
 
     def _held_back(self) -> Iterator[str]:
-        for name, way in self.path.ways if self.path else []:
+        if self.path is None:
+            return
+        for name, way in self.path.ways:
             for at_ns, state in way.states:
-                if (mean_us := ordered_delay_us(state)) is not None:
+                if (mean_us := ordered_delay_us(state, self.path.packet_bytes)) is not None:
                     since = f"path.{name} from {human(at_ns, 'ns')}" if at_ns else f"path.{name}"
                     yield (
                         f"{since}: keep_order holds packets back behind those with longer delays: at the "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from dumbbell.plan.path import LONGEST_JITTER, PACKET_BYTES, Conditions
+from dumbbell.plan.path import LONGEST_JITTER, Conditions
 
 STEP = 0.02  # of the sum and of the integral below, in units of the jitter
 
 
-def ordered_delay_us(way: Conditions) -> int | None:
-    """Mean delay of full packets at the bottleneck's rate; None where nothing keeps their order.
+def ordered_delay_us(way: Conditions, packet_bytes: int) -> int | None:
+    """Mean delay of packets of this size at the bottleneck's rate; None where nothing keeps their order.
 
     No packet leaves before the one in front of it, so each has the longest of the delays of all that came
     before it, less the time that has passed since: the maximum over j of d_j - j g, with a gap g between
@@ -26,7 +26,7 @@ def ordered_delay_us(way: Conditions) -> int | None:
         """Of the delays, how many are at most so many jitters longer than the middle one."""
         return (1 + math.erf(x / math.sqrt(2))) / 2 if way.distribution else min(1, max(0, (1 + x) / 2))
 
-    gap = PACKET_BYTES * 8e6 / way.rate_bps / way.jitter_us
+    gap = packet_bytes * 8e6 / way.rate_bps / way.jitter_us
     step = max(gap, STEP)  # a factor stands for those of all packets in it
     packets = step / gap
 

@@ -79,10 +79,12 @@ class Conditions(Part):
         spread = (self.jitter_us or 0) * (LONGEST_JITTER if self.distribution else 1)
         return 0 if self.reorder else max(0, self.delay_us - spread)
 
-    @property
-    def fullest_ns(self) -> int:
-        """How long a packet waits in a queue that is full; 0 if the kernel chooses the queue's limit."""
-        limit = self.queue.limit_bytes or PACKET_BYTES * (self.queue.limit_packets or 0)
+    def fullest_ns(self, packet_bytes: int) -> int:
+        """How long a packet waits in a queue that is full of such packets.
+
+        0 if the kernel chooses the queue's limit.
+        """
+        limit = self.queue.limit_bytes or packet_bytes * (self.queue.limit_packets or 0)
         return limit * 8 * 10**9 // self.rate_bps
 
     @property
@@ -174,7 +176,8 @@ class PlannedPath(Part):
     def drained_ns(self, end_ns: int, own_delay_us: int) -> int:
         """When the last packets have passed of flows that end then, with such a delay of their own."""
         ways = [way.at(end_ns) for _, way in self.ways]
-        round_trip_ns = 1000 * own_delay_us + sum(1000 * way.delay_us + way.fullest_ns for way in ways)
+        full_ns = sum(1000 * way.delay_us + way.fullest_ns(self.packet_bytes) for way in ways)
+        round_trip_ns = 1000 * own_delay_us + full_ns
         least, most = DRAIN_NS
         return end_ns + min(most, max(least, DRAIN_ROUND_TRIPS * round_trip_ns))
 

@@ -36,6 +36,16 @@ def ways(flows: Iterable[Flow]) -> dict[Way, list[Flow]]:
     return found
 
 
+def in_words(flows: Sequence[Flow], every: Sequence[Flow]) -> str:
+    """Some of every flow of a phase, as what a value of theirs is of."""
+    names, (direction, *_) = {flow.name for flow in flows}, ways(flows)
+    if names == {flow.name for flow in every}:
+        return "all flows"
+    if names == {flow.name for flow in every if flow.direction == direction}:
+        return f"all flows {direction}"
+    return ", ".join(flow.name for flow in flows)
+
+
 def default_window(lives: Sequence[Window], warm_up_ns: int | None) -> Window | None:
     """While all of these run, after the warm-up; None if that is at no time."""
     start = max(warm_up_ns or 0, *(start for start, _ in lives))

@@ -22,8 +22,7 @@ from IPython.display import HTML
 from plotly.offline import get_plotlyjs
 
 from dumbbell import analysis
-from dumbbell.plan import Conditions, Flow, Point, in_words
-from dumbbell.plan.windows import ways
+from dumbbell.plan import Conditions, Flow, Point, in_words, windows
 from dumbbell.report import figures, html
 from dumbbell.rundir import read_json
 from dumbbell.store.run import COUNTED, IN_MEASUREMENT, Run, dig, goodput_counters, located
@@ -481,10 +480,10 @@ class Report:
         phase, width = self.plan.phase("measurement"), max(self._bin_ns(), 1_000_000_000)
         rates = analysis.goodput(self.counters, analysis.steps(0, phase.duration_ns, width))
         overall = {c["subject"]: c["measured"] for c in self._checks("jain_index")}
-        directions, shown = ways(phase.flows), []
-        for way, flows in directions.items():
+        shown = []
+        for flows in windows.ways(phase.flows).values():
             rows = analysis.fairness(rates, {flow.name: flow.life_ns for flow in flows})
-            subject = "all flows" if len(directions) == 1 else f"all flows {way}"
+            subject = windows.in_words(flows, phase.flows)
             if not rows.is_empty():
                 shown.append(
                     show(
@@ -606,7 +605,7 @@ class Report:
 
 def _full_ms(packet_bytes: int, there: Conditions, rtt_ns: float) -> float:
     """Round-trip time when the queue is full."""
-    return rtt_ns / 1e6 + (there.queue.limit_packets or 0) * packet_bytes * 8e3 / there.rate_bps
+    return (rtt_ns + there.fullest_ns(packet_bytes)) / 1e6
 
 
 def show(figure: go.Figure, caption: str) -> str:

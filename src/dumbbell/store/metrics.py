@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -10,7 +10,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.model import Metric
 from dumbbell.plan import Expectation, Flow
-from dumbbell.plan.windows import SHARED, Window, ways
+from dumbbell.plan.windows import SHARED, Window, in_words
 from dumbbell.store.run import (
     IN_MEASUREMENT,
     Run,
@@ -99,18 +99,9 @@ class Metrics:
             return Measured(flow.name, None, "it had transferred all before that time")
         return Measured(flow.name, mean_goodput(self.run, self.counted, flow, window), NOT_SAMPLED)
 
-    def _subject(self, flows: Sequence[Flow]) -> str:
-        """What a value of several flows is of."""
-        names, (direction, *_) = {flow.name for flow in flows}, ways(flows)
-        if names == set(self.flows):
-            return "all flows"
-        if names == {flow.name for flow in self.flows.values() if flow.direction == direction}:
-            return f"all flows {direction}"
-        return ", ".join(flow.name for flow in flows)
-
     def _shared(self, bound: Expectation) -> Measured:
         flows = [self.flows[name] for name in bound.flows]
-        subject = self._subject(flows)
+        subject = in_words(flows, self.phase.flows)
         found = {flow.name: mean_goodput(self.run, self.counted, flow, bound.window_ns) for flow in flows}
         rates = [rate for rate in found.values() if rate is not None]
         if absent := [name for name, rate in found.items() if rate is None]:

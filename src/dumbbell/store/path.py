@@ -110,9 +110,8 @@ def blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> fl
     end = dig(sent, "last_unix_ns")
     if not packets or not end or not flow.payload_bytes:
         return None
-    limit_bytes = way.queue.limit_bytes or (way.queue.limit_packets or 0) * PACKET_BYTES
-    if limit_bytes:
-        last = min(last, end + 1000 * way.delay_us + 8 * 10**9 * limit_bytes // way.rate_bps)
+    if full_ns := way.fullest_ns(PACKET_BYTES):
+        last = min(last, end + 1000 * way.delay_us + full_ns)
     bits = 8 * packets * (flow.payload_bytes + UDP_HEADER_BYTES)
     return bits * 1e9 / (last - first) / way.arriving if last > first and way.arriving else None
 
