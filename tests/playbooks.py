@@ -15,6 +15,14 @@ REPOSITORY = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 
 
+def put_first(monkeypatch: pytest.MonkeyPatch, program: Path, script: str) -> None:
+    """Make a program that playbooks find before the one of its name that the machine has."""
+    program.parent.mkdir()
+    program.write_text(script)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+
+
 def ansible_playbook(*arguments: str | Path, timeout_s: float = 120) -> tuple[int, str]:
     """Exit code, and everything that was said."""
     with start_playbook(*arguments) as playbook:

@@ -202,7 +202,7 @@ def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
     """Wait until it ends; the reason to end it before, and how many turns were ended."""
     console = world.dir / "console.log"
     began = moved = worked = time.monotonic()
-    cpu_s, moved_cpu_s, before = 0.0, 0.0, (0.0, 0)
+    moved_cpu_s, before = 0.0, (0.0, 0)
     turns = _Turns(kernel.pid, world.turn_s)
     times = world.dir / "time.csv"
     times.write_text("real_s,virtual_s,turns_ended\n")
@@ -210,16 +210,15 @@ def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
         with suppress(subprocess.TimeoutExpired):
             kernel.wait(_LOOK_S)
             return "", turns.ended
-        turns.look()
-        if (had_s := _world_s(kernel.pid)) > cpu_s:
-            cpu_s, worked = had_s, time.monotonic()
+        if turns.look():
+            worked = time.monotonic()
         # Of two tasks of its controller much may be done in no time.
         if (now := (virtual_s(world), console.stat().st_size)) != before:
-            before, moved, moved_cpu_s = now, time.monotonic(), cpu_s
+            before, moved, moved_cpu_s = now, time.monotonic(), turns.cpu_s
             with times.open("a") as file:
                 file.write(f"{moved - began:.1f},{now[0]:.2f},{turns.ended}\n")
         # A busy machine gives it little CPU time; a world that waits for ever takes none.
-        elif max(cpu_s - moved_cpu_s, time.monotonic() - worked) > world.stall_s:
+        elif max(turns.cpu_s - moved_cpu_s, time.monotonic() - worked) > world.stall_s:
             # The path of a socket is short, that of a world is not.
             mconsole = Path("/proc", str(kernel.pid), "cwd", _UMID, "mconsole")
             running = _running(console, mconsole) or "nothing known"
@@ -240,35 +239,29 @@ class _Turns:
     kernel: int
     turn_s: float
     ended: int = 0
+    cpu_s: float = 0  # that the kernel and all its tasks have had, also those that have ended
     _calls: int = -1
     _since_s: dict[int, float] = field(default_factory=dict)  # CPU time at the last system call, by task
 
-    def look(self) -> None:
-        """Look once at the kernel and its tasks."""
+    def look(self) -> bool:
+        """Look once at the kernel and its tasks; whether any of them has worked since the last look."""
+        before_s = self.cpu_s
         with suppress(psutil.Error):
             kernel = psutil.Process(self.kernel)
-            tasks = kernel.children()
+            times, had = kernel.cpu_times(), {task: _cpu_s(task) for task in kernel.children()}
+            ended_s = times.children_user + times.children_system
+            self.cpu_s = max(before_s, times.user + times.system + ended_s + sum(had.values()))
             # The kernel waits for the task that computes, and goes on whenever one calls it.
             calls = kernel.num_ctx_switches().voluntary
             if calls != self._calls:
                 self._calls, self._since_s = calls, {}
-            for task in tasks:
-                had_s = _cpu_s(task)
+            for task, had_s in had.items():
                 if had_s - self._since_s.setdefault(task.pid, had_s) >= self.turn_s:
                     self._since_s.clear()
                     task.send_signal(signal.SIGUSR2)
                     self.ended += 1
-                    return
-
-
-def _world_s(kernel: int) -> float:
-    """CPU time that a kernel and all its tasks have had, also those that have ended; 0 if it has ended."""
-    with suppress(psutil.Error):
-        process = psutil.Process(kernel)
-        ended = process.cpu_times()
-        tasks = sum(map(_cpu_s, process.children()))
-        return float(_cpu_s(process) + ended.children_user + ended.children_system + tasks)
-    return 0.0
+                    break
+        return self.cpu_s > before_s
 
 
 def _cpu_s(process: psutil.Process) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from playbooks import ansible_playbook
+from playbooks import ansible_playbook, put_first
 
 # The archive's directory and its mode are written down when tar begins.
 TAR = """\
@@ -19,11 +19,8 @@ exec /usr/bin/tar "$@"
 
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    tar, seen = tmp_path / "bin/tar", tmp_path / "seen"
-    tar.parent.mkdir()
-    tar.write_text(TAR.format(seen=seen))
-    tar.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tar.parent), prepend=":")
+    seen = tmp_path / "seen"
+    put_first(monkeypatch, tmp_path / "bin/tar", TAR.format(seen=seen))
     return seen
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from playbooks import ansible_playbook
+from playbooks import ansible_playbook, put_first
 
 HOSTS = """\
 testbed:
@@ -26,11 +26,8 @@ echo "$1" >>{said}
 @pytest.fixture
 def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the hosts' agent was told, a word in each line; that agent does nothing else."""
-    agent, said = tmp_path / "bin/dumbbell-agent", tmp_path / "said"
-    agent.parent.mkdir()
-    agent.write_text(AGENT.format(said=said))
-    agent.chmod(0o755)
-    monkeypatch.setenv("PATH", str(agent.parent), prepend=":")
+    said = tmp_path / "said"
+    put_first(monkeypatch, tmp_path / "bin/dumbbell-agent", AGENT.format(said=said))
     return said
 
 

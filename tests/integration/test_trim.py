@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from playbooks import ansible_playbook
+from playbooks import ansible_playbook, put_first
 
 HOSTS = "all: {children: {senders: {hosts: {sender1: }}, routers: }}\n"
 # Each time it measures the next of these round trips, in ms.
@@ -28,13 +28,10 @@ sed -i 1d {rtts}
 def test_it_stops_when_the_round_trip_is_as_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rtts_ms: list[str], subtracted_us: int
 ) -> None:
-    hosts, ping, rtts = tmp_path / "hosts.yml", tmp_path / "bin/ping", tmp_path / "rtts"
+    hosts, rtts = tmp_path / "hosts.yml", tmp_path / "rtts"
     hosts.write_text(HOSTS)
-    ping.parent.mkdir()
-    ping.write_text(PING.format(rtts=rtts))
-    ping.chmod(0o755)
+    put_first(monkeypatch, tmp_path / "bin/ping", PING.format(rtts=rtts))
     rtts.write_text("\n".join([*rtts_ms, *["20.0"] * 3]) + "\n")
-    monkeypatch.setenv("PATH", str(ping.parent), prepend=":")
     code, said = ansible_playbook(
         *("-i", hosts, "tests/integration/playbooks/path.yml"),
         *("-e", "ansible_connection=local", "-e", "ansible_python_interpreter=/usr/bin/python3"),

@@ -10,7 +10,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.plan import Flow
 from dumbbell.rundir import read_json
-from dumbbell.store.run import IN_MEASUREMENT, Run, dig
+from dumbbell.store.run import IN_MEASUREMENT, Run, dig, interval_sums
 
 SAID = 300  # characters of what a program wrote when it failed
 
@@ -26,10 +26,10 @@ def sent_bps(run: Run, flow: Flow) -> float | None:
         sent = read_json(run.raw(flow.src_host, "measurement", f"udp-{flow.name}-sender.json"))
         found: float | None = dig(sent, "sent_bps")
         return found
-    sums = [dig(interval, "sum", "bytes") for interval in dig(client_report(run, flow), "intervals") or []]
-    if not sums or not all(isinstance(count, int) for count in sums):
+    counts = [dig(total, "bytes") for total in interval_sums(client_report(run, flow))]
+    if not counts or not all(isinstance(count, int) for count in counts):
         return None
-    return float(sum(sums) * 8e9 / flow.duration_ns)
+    return float(sum(counts) * 8e9 / flow.duration_ns)
 
 
 def pacing_bps(tcp_info: pl.DataFrame, asked_bps: int) -> tuple[float | None, str]:
@@ -148,8 +148,7 @@ def _lost_datagrams(run: Run, flow: Flow) -> tuple[int | None, float | None]:
         return _share(lost, lost + received)
     server = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
     sent = dig(client_report(run, flow), "end", "sum_sent", "packets")
-    sums = [dig(interval, "sum") for interval in dig(server, "intervals") or []]
-    counts = [(dig(total, "packets"), dig(total, "lost_packets")) for total in sums]
+    counts = [(dig(total, "packets"), dig(total, "lost_packets")) for total in interval_sums(server)]
     if sent is None or not counts or any(None in pair for pair in counts):
         return None, None
     return _share(sent - sum(packets - lost for packets, lost in counts), sent)

@@ -239,6 +239,11 @@ def _ping_lines(path: Path) -> list[tuple[str, str, str, str]]:
         return []
 
 
+def interval_sums(report: Any) -> list[Any]:
+    """Of each interval in a report of iperf3 what all streams did together, None where it does not say."""
+    return [dig(interval, "sum") for interval in dig(report, "intervals") or []]
+
+
 def iperf3_intervals(run: Run, flow: Flow) -> list[tuple[int, int, int]]:
     """Intervals of the server of a UDP flow of iperf3: begin and end since t0, and bytes received.
 
@@ -246,7 +251,7 @@ def iperf3_intervals(run: Run, flow: Flow) -> list[tuple[int, int, int]]:
     says and are not used.
     """
     report = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
-    sums = [dig(interval, "sum") for interval in dig(report, "intervals") or []]
+    sums = interval_sums(report)
     began_ns = _iperf3_began_ns(run, flow)
     if began_ns is None or not all({"start", "end", "bytes"} <= (told or {}).keys() for told in sums):
         return []
