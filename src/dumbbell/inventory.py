@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_cache_path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 
@@ -56,9 +61,26 @@ class Inventory(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Inventory:
-        """As ``ansible-inventory`` lists it, without the values that only a play can compute."""
+        """As ``ansible-inventory`` lists it, without the values that only a play can compute.
+
+        Ansible takes a second to start: the answer for files that did not change since is kept.
+        """
         if not path.exists():
             raise InventoryError(f"{path}: there is no such inventory")
+        digest = _digest(path)
+        kept = digest and user_cache_path("dumbbell") / "inventories" / f"{digest}.json"
+        if kept:
+            try:
+                return cls.model_validate_json(kept.read_bytes())
+            except (OSError, ValidationError):
+                pass  # not there, or not whole
+        inventory = cls._listed(path)
+        if kept:
+            _keep(kept, inventory.model_dump_json(exclude_unset=True))
+        return inventory
+
+    @classmethod
+    def _listed(cls, path: Path) -> Inventory:
         command = [
             str(Path(sys.executable).with_name("ansible-inventory")),
             "--list",
@@ -93,3 +115,38 @@ class Inventory(BaseModel):
     def groups_of(self, host: str) -> list[str]:
         """Names of the groups that contain this host, sorted."""
         return sorted(group for group, members in self.groups.items() if host in members)
+
+
+def _digest(path: Path) -> str | None:
+    """SHA-256 of everything that decides what ``ansible-inventory`` lists; None if that is not files alone."""
+    beside = path if path.is_dir() else path.parent
+    trees = [path] if path.is_dir() else [path, beside / "group_vars", beside / "host_vars"]
+    files = sorted(file for tree in trees for file in (tree, *tree.rglob("*")) if file.is_file())
+    settings = {name: value for name, value in os.environ.items() if name.startswith("ANSIBLE_")}
+    digest = hashlib.sha256()
+    for part in (version("dumbbell"), version("ansible-core"), path.absolute(), sorted(settings.items())):
+        digest.update(f"{part}\0".encode())
+    configuration = Path(settings.get("ANSIBLE_CONFIG", "ansible.cfg"))
+    if not configuration.is_file():
+        return None  # it is at a place that only Ansible knows
+    try:
+        for file in (configuration, *files):
+            content = file.read_bytes()
+            # A script, or a plugin that asks another service: its answer may change while its file does not.
+            if os.access(file, os.X_OK) or re.search(rb"^plugin\s*:", content, re.MULTILINE):
+                return None
+            digest.update(f"{file}\0{len(content)}\0".encode() + content)
+    except OSError:
+        return None  # Ansible says what is wrong with it
+    return digest.hexdigest()
+
+
+def _keep(place: Path, text: str) -> None:
+    """Write it whole or not at all; without a place to keep it, the next reading takes longer."""
+    part = place.with_suffix(f".{os.getpid()}")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text)
+        part.replace(place)
+    except OSError:
+        part.unlink(missing_ok=True)
