@@ -118,7 +118,7 @@ class Inventory(BaseModel):
 
 
 def _digest(path: Path) -> str | None:
-    """SHA-256 of everything that decides what ``ansible-inventory`` lists; None if that is not files alone."""
+    """SHA-256 of what decides what ``ansible-inventory`` lists; None if that is not files alone."""
     beside = path if path.is_dir() else path.parent
     trees = [path] if path.is_dir() else [path, beside / "group_vars", beside / "host_vars"]
     files = sorted(file for tree in trees for file in (tree, *tree.rglob("*")) if file.is_file())
