@@ -166,7 +166,7 @@ def write_run(
     run_dir.mkdir(parents=True)
     whole = plan(scenario, inventory())
     planned = whole.points[point]
-    whole = whole.model_copy(update={"points": [planned]})
+    whole = whole.model_copy(update={"points": [planned], "schema_version": 2})
     (run_dir / "scenario.yml").write_bytes(scenario.read_bytes())
     (run_dir / "plan.json").write_bytes(whole.to_json())
     states = ("planned", "preparing", "calibrating", "armed", "running", "collecting")
@@ -201,6 +201,9 @@ def write_run(
                 elif fluid and phase.hosts[host].writes_rows:
                     rows = _samples(planned, phase, host, T0_UNIX_NS[phase.phase], fluid)
                 _write_phase(raw / phase.phase, planned, phase, host, rows)
+                if phase.phase == "measurement":
+                    told = json.dumps(_observed(planned, phase, host))
+                    (raw / phase.phase / "observed.json").write_text(told)
     return whole
 
 
@@ -220,11 +223,21 @@ def _state(planned: Point, host: str, *, router: bool) -> dict[str, Any]:
             direction.pop("changes", None)
         path["trim_us"] = PATH_TRIM_US
         path["devices"] = DEVICES
+    sysctls = {"net.ipv4.tcp_congestion_control": "cubic", "net.ipv4.tcp_sack": "1"} | asked.sysctls
+    owned: dict[str, Any] = {name: [value, value] for name, value in sysctls.items()}
+    for device in _devices(host, planned):
+        owned |= {f"{device} {name}": [nic[name]] * 2 for name in ("mtu", "txqueuelen")}
+        owned |= {f"{device} feature {name}": [on, on] for name, on in asked.offloads.items()}
+        owned[f"qdisc of {device}"] = ["pfifo_fast", "pfifo_fast"]
     offset = {"router": 0}.get(host, 20_000 + 13_000 * (zlib.crc32(host.encode()) % 9))
     return {
         "kernel": "6.12.0-synthetic",
-        "nic": {device: nic for device in (("vec1", "vec2") if router else ("vec1",))},
-        "sysctl": asked.sysctls | {"net.ipv4.tcp_congestion_control": "cubic"},
+        "boot_id": _boot_id(host),
+        "asked": {"sysctls": sysctls, "tcp_metrics": "flush"},
+        "owned": owned,
+        "tcp_metrics": {"flushed": True},
+        "nic": {device: nic for device in _devices(host, planned)},
+        "sysctl": sysctls,
         "modules": {
             "loaded": {"tcp_cubic": {"build_id": None, "parameters": {"hystart": "1", "fast": "Y"}}},
             "available": ["reno", "cubic"],
@@ -234,6 +247,52 @@ def _state(planned: Point, host: str, *, router: bool) -> dict[str, Any]:
         "clock": {"offset_ns": offset, "root_dispersion_ns": 80_000, "synchronised": True},
         "versions": {"agent": "0.1.0", "iperf3": "3.12", "telegraf": "1.37.2"},
         "hardware": {"machine": "QEMU Standard PC", "processor": "AMD EPYC"},
+    }
+
+
+def _devices(host: str, planned: Point) -> tuple[str, ...]:
+    return ("vec1", "vec2") if "routers" in planned.hosts[host].groups else ("vec1",)
+
+
+def _boot_id(host: str) -> str:
+    return f"{zlib.crc32(host.encode()):08x}-0000-4000-8000-000000000000"
+
+
+def _observed(planned: Point, phase: Phase, host: str) -> dict[str, Any]:
+    """Two readings of an agent between which nothing changed."""
+    asked, t0 = planned.hosts[host].state, T0_UNIX_NS[phase.phase]
+    router = "routers" in planned.hosts[host].groups
+    settings = {
+        "clock source": "tsc",
+        "iptables": "none",
+        "kernel command line": "root=/dev/vda1 ro quiet",
+        "kernel release": "6.12.0-synthetic",
+        "mitigation spectre_v2": "Mitigation: Retpolines",
+        "module tcp_cubic beta": "717",
+        "net.core.default_qdisc": "pfifo_fast",
+        "net.ipv4.conf.all.rp_filter": "0",
+        "net.ipv4.conf.default.rp_filter": "2",
+        "net.ipv4.tcp_congestion_control": "cubic",
+        "net.ipv4.tcp_sack": "1",
+        "nftables": "none",
+        "service irqbalance": "absent",
+    } | asked.sysctls
+    for device in _devices(host, planned):
+        settings |= {
+            f"{device} driver": "virtio_net 1.0.0",
+            f"{device} feature tx-checksumming": "on",
+            f"{device} mtu": "1500",
+            f"qdisc {device} root": "pfifo_fast 0: bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1",
+        }
+        if router and planned.path:
+            line = f"netem 101: limit 1000 delay {planned.path.forward.delay_us - PATH_TRIM_US}us"
+            settings[f"qdisc {device} root"] = line
+    reading = {"boot_id": _boot_id(host), "settings": dict(sorted(settings.items()))}
+    unread = {f"{device} eee": "errno 524" for device in _devices(host, planned)}
+    before, after = t0 - 6_000_000_000, t0 + phase.duration_ns + 40_000_000
+    return {
+        name: {"unix_ns": at, **reading, "unread": unread}
+        for name, at in (("before", before), ("after", after))
     }
 
 

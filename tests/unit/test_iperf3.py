@@ -20,8 +20,8 @@ from test_verdict import edit
 
 from dumbbell import analysis
 from dumbbell.rundir import read_json, read_jsonl
+from dumbbell.store.check import Check
 from dumbbell.store.collect import collect
-from dumbbell.store.verdict import Check
 
 S = 10**9
 FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"

@@ -416,7 +416,8 @@ class Point(Part):
 class Plan(Part):
     """The whole of ``plan.json``: points in the order in which they are run."""
 
-    schema_version: Literal[1] = 1
+    # Since 2 every owned setting of a host is judged, and those that its agent observes.
+    schema_version: Literal[1, 2] = 1
     scenario: str
     title: str
     profile: str | None
@@ -433,6 +434,11 @@ class Plan(Part):
     def warnings(self) -> list[str]:
         """Those of its points, each once."""
         return list(dict.fromkeys(warning for point in self.points for warning in point.warnings))
+
+    @property
+    def observed(self) -> bool:
+        """Whether all owned settings of hosts, and those that agents observe, belong to its runs."""
+        return self.schema_version > 1
 
     def to_json(self) -> bytes:
         """Canonical bytes: keys in the order of the contract, hosts and sysctls sorted."""

@@ -17,10 +17,11 @@ from dumbbell import REPOSITORY
 from dumbbell.rundir import read_json, read_jsonl, write_json
 from dumbbell.store import spool
 from dumbbell.store.atou import parse_trace
+from dumbbell.store.check import Check
 from dumbbell.store.flows import with_losses
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.store.run import Run, dig, flows_table
-from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
+from dumbbell.store.verdict import TROUBLE, Stored, Verdict, judge
 
 _POLL_S = 0.5
 _DATED = ("run", "unix_ns", "mono_ns")  # of a row, beside its time since t0

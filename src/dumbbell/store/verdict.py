@@ -18,6 +18,7 @@ from dumbbell import analysis
 from dumbbell.model.hosts import READ_GAPS
 from dumbbell.plan import Conditions, Flow, PlannedPath, Validity, Way, change_name, rate_name
 from dumbbell.rundir import read_json, read_jsonl
+from dumbbell.store.check import Check
 from dumbbell.store.flows import (
     client_report,
     failures,
@@ -26,6 +27,7 @@ from dumbbell.store.flows import (
     unsampled_share,
     why_no_start,
 )
+from dumbbell.store.host_settings import settings_checks
 from dumbbell.store.metrics import UNITS, Metrics
 from dumbbell.store.path import (
     TC_ROUNDING_US,
@@ -55,21 +57,6 @@ from dumbbell.units import human
 
 NDT = {"ndt7_download": "Download", "ndt7_upload": "Upload"}  # kinds, and what their client calls them
 TROUBLE = "execution"  # name of the check that says what went wrong on the way to the results
-
-
-class Check(BaseModel):
-    """One requested fact beside the measured one; ``tolerance`` is absolute, in ``unit``."""
-
-    model_config = ConfigDict(extra="forbid")
-    name: str
-    kind: Literal["validity", "expect"]
-    subject: str
-    requested: Any
-    measured: Any
-    tolerance: float | None = None
-    unit: str = ""
-    ok: bool
-    reason: str = ""
 
 
 class Verdict(BaseModel):
@@ -110,6 +97,7 @@ def judge(
     judge.troubles(troubles)
     judge.agents()
     judge.states()
+    judge.checks += settings_checks(run)
     judge.gaps()
     if run.point.path is not None:
         judge.path(run.point.path)

@@ -1,0 +1,152 @@
+"""Settings of the hosts of a run: owned ones as asked and read back, observed ones before and after.
+
+Runs whose plan is older than these settings have none, and nothing is judged of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dumbbell.observed import NONE, Observed, Seen, changes, may_be_unread, read_observed
+from dumbbell.store.check import Check
+from dumbbell.store.run import Run, dig
+from dumbbell.units import human
+
+PAIR = 2  # asked, found
+
+
+def observed(run: Run, host: str) -> Observed:
+    """What the agent of a host has observed; ValueError with a sentence if that cannot be read."""
+    return read_observed(run.raw(host, "measurement", "observed.json"))
+
+
+def seen(run: Run, label: str) -> Seen | None:
+    """Settings of those hosts that have some; None if the run is older than they are."""
+    if not run.plan.observed:
+        return None
+    found = {}
+    for host in run.point.phase("measurement").hosts:
+        try:
+            found[host] = observed(run, host).before.settings
+        except ValueError:
+            continue  # the verdict says it
+    trims = {host: dig(state, "path", "trim_us") for host, state in run.states.items()}
+    return Seen(label, run.point, found, {host: us for host, us in trims.items() if isinstance(us, int)})
+
+
+def seen_in(folder: Path, label: str) -> Seen | None:
+    """:func:`seen` of a run directory. OSError or ValueError if it has no usable ``plan.json``."""
+    return seen(Run.open(folder), label)
+
+
+def settings_checks(run: Run) -> Iterator[Check]:
+    """Every owned setting is as asked, and none of a host changed while it measured."""
+    if not run.plan.observed:
+        return
+    for host in run.point.hosts:
+        yield from _owned(run, host)
+    for host in run.point.phase("measurement").hosts:
+        yield from _observed(run, host)
+
+
+def _check(name: str, host: str, requested: Any, measured: Any, reason: str = "", *, unit: str = "") -> Check:
+    return Check(
+        name=name,
+        kind="validity",
+        subject=host,
+        requested=requested,
+        measured=measured,
+        unit=unit,
+        ok=not reason,
+        reason=reason,
+    )
+
+
+def _owned(run: Run, host: str) -> Iterator[Check]:
+    """One check of all that are as asked, and one of each that is not."""
+    state = run.states[host]
+    owned = dig(state, "owned")
+    if not isinstance(owned, dict) or not owned:
+        yield _check("owned", host, "as asked", None, "owned settings not known: state.json has none")
+        return
+    good = 0
+    for name, pair in owned.items():
+        asked, found = pair if isinstance(pair, list) and len(pair) == PAIR else (pair, None)
+        if found is None:
+            reason = f"{name} not known: it was not read back"
+        elif asked != found:
+            reason = f"{name}: asked {human(asked)}, found {human(found)}"
+        else:
+            good += 1
+            continue
+        yield _check("owned", host, asked, found, reason)
+    for name, value in run.point.hosts[host].state.sysctls.items():
+        if name not in owned:
+            yield _check("owned", host, value, None, f"{name} not known: it is asked for, and not owned")
+    yield _check("owned", host, good, good, unit="settings as asked")
+    if dig(state, "asked", "tcp_metrics") != "keep":
+        flushed = dig(state, "tcp_metrics", "flushed")
+        reason = "" if flushed is True else "the cache of TCP metrics was not flushed before the point"
+        yield _check("TCP metrics", host, "flushed", "flushed" if flushed is True else None, reason)
+
+
+def _observed(run: Run, host: str) -> Iterator[Check]:
+    """The host is the same boot throughout, all settings could be read, and no one changed."""
+    try:
+        found = observed(run, host)
+    except ValueError as error:
+        yield _check("observed", host, "unchanged", None, f"observed settings not known: {error}")
+        return
+    before, after = found.before, found.after
+    boot = dig(run.states[host], "boot_id")
+    boots = [boot, before.boot_id, after.boot_id]
+    reason = ""
+    if not boot or not before.boot_id:
+        reason = "which boot of the host measured is not known: nothing was read back"
+    elif len(set(boots)) > 1:
+        which = "while it measured" if boot == before.boot_id else "after its state was applied"
+        reason = f"the host was booted {which}: {', '.join(map(str, boots))}"
+    yield _check("boot", host, boot, after.boot_id, reason)
+    yield _bracket(run, host, found)
+    unread = {**before.unread, **after.unread}
+    for name, why in unread.items():
+        if not may_be_unread(name, why):
+            yield _check("observed", host, "read", None, f"{name} was not read: {why}")
+    changed = [one for one in changes(before.settings, after.settings) if one.name not in unread]
+    for name, old, new in changed:
+        told = f"{name} changed while it measured: {old or NONE} before, {new or NONE} after"
+        yield _check("observed", host, old or NONE, new or NONE, told)
+    if not before.settings:
+        yield _check("observed", host, "read", None, "observed settings not known: none was read")
+    for name, read in _read_twice(run.states[host]).items():
+        if (later := before.settings.get(name)) is not None and later != read:
+            told = f"{name} changed after it was applied: {read} then, {later} when it began to measure"
+            yield _check("observed", host, read, later, told)
+    same = len(before.settings) - sum(name in before.settings for name, *_ in changed)
+    yield _check("observed", host, len(before.settings), same, unit="settings unchanged")
+
+
+def _bracket(run: Run, host: str, found: Observed) -> Check:
+    """The first reading is from before t0, the second from after the end of the measurement."""
+    t0, reason = run.t0_unix_ns("measurement"), ""
+    read = [found.before.unix_ns, found.after.unix_ns]
+    measured = None if t0 is None else [at - t0 for at in read]
+    asked = [0, run.point.phase("measurement").duration_ns]
+    if measured is None:
+        reason = "when the settings were read is not known: no host kept its t0"
+    elif measured[0] > asked[0] or measured[1] < asked[1] - run.point.validity.clock_offset_ns:
+        when = " and ".join(human(at, "ns") for at in measured)
+        reason = f"the settings were read at {when}, asked before 0 and after {human(asked[1], 'ns')}"
+    return _check("observed when", host, asked, measured, reason, unit="ns")
+
+
+def _read_twice(state: Any) -> dict[str, str]:
+    """Owned settings that agents observe too, by the same name, as they were read back."""
+    owned = dig(state, "owned") or {}
+    return {
+        name: " ".join(str(pair[1]).split())
+        for name, pair in owned.items()
+        if name.startswith("net.") and isinstance(pair, list) and len(pair) == PAIR
+    }
