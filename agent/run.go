@@ -60,7 +60,9 @@ func Run(ctx context.Context, dir, lock, version string) (state string, err erro
 	if err != nil {
 		return "failed", err
 	}
-	err = r.execute(ctx)
+	if err = os.Remove(archiveFile(dir)); err == nil || errors.Is(err, fs.ErrNotExist) { // of an earlier agent
+		err = r.execute(ctx)
+	}
 	switch {
 	case ctx.Err() != nil:
 		state, err = "aborted", errors.Join(errors.New("ended by a signal"), err)
@@ -86,10 +88,16 @@ func openRun(dir, lock, version string) (*run, error) {
 	return &run{dir: dir, lock: lock, clock: clock, journal: journal}, nil
 }
 
-// Finish does what an agent has left undone that was killed, or hung: the path
-// is restored, the spool is readable, and the status says how it ended, as
-// systemd tells. It does nothing after an agent that has ended in order.
+// Finish packs what an agent has left, after it has done what one has left
+// undone that was killed, or hung.
 func Finish(dir, version string) error {
+	return errors.Join(finishRun(dir, version), Archive(dir))
+}
+
+// finishRun restores the path, makes the spool readable, and lets the status
+// say how an agent ended, as systemd tells. It does nothing after an agent that
+// has ended in order.
+func finishRun(dir, version string) error {
 	status := readStatus(dir)
 	_, err := os.Stat(filepath.Join(dir, undoFile))
 	if changed := err == nil; !changed && !status.alive() {
@@ -107,7 +115,7 @@ func Finish(dir, version string) error {
 	if os.Getenv("EXIT_CODE") == "exited" {
 		how = "ended with status " + os.Getenv("EXIT_STATUS")
 	}
-	r.journal.status.Iperf3 = status.Iperf3
+	r.journal.status.Iperf3, r.journal.status.Lead = status.Iperf3, status.Lead
 	_, reason := r.end("failed", errors.Join(fmt.Errorf("the agent %s while it was %s", how, status.State), err))
 	if readStatus(dir).alive() {
 		err = reason
@@ -207,6 +215,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 		armed["torn_bytes"] = tornBytes
 	}
 	r.journal.Event("armed", "", armed)
+	r.journal.status.Lead = int64(startMargin)
 	if err := r.journal.State("armed", ""); err != nil {
 		return err
 	}
