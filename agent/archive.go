@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -58,7 +59,7 @@ func archive(dir string) error {
 		return err
 	}
 	defer os.Remove(out.Name())
-	err = writeArchive(out, dir)
+	err = writeArchive(&patient{Writer: out}, dir)
 	if err == nil && isVirtual(dir) {
 		err = padToWhole(out)
 	}
@@ -167,6 +168,31 @@ func padToWhole(f *os.File) error {
 		return err
 	}
 	return f.Truncate((stat.Size() + wholeBytes - 1) / wholeBytes * wholeBytes)
+}
+
+// patient writes, and lets systemd wait as long as that goes on: a trace of
+// hours is gigabytes.
+type patient struct {
+	io.Writer
+	asked time.Time
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	if now := time.Now(); now.Sub(p.asked) > 5*time.Second {
+		p.asked = now
+		askForTime(time.Minute)
+	}
+	return p.Writer.Write(b)
+}
+
+// askForTime tells systemd, if it has started this process, that there is more to do.
+func askForTime(more time.Duration) {
+	socket, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET"))
+	if err != nil {
+		return
+	}
+	defer socket.Close()
+	fmt.Fprintf(socket, "EXTEND_TIMEOUT_USEC=%d", more.Microseconds())
 }
 
 func mainArchive(dir string) int {

@@ -279,3 +279,20 @@ func TestOneAtWork(t *testing.T) {
 		t.Errorf("the first is %+v", s)
 	}
 }
+
+// TestPatience: who packs asks systemd for more time than it gives.
+func TestPatience(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	heard, err := net.ListenPacket("unixgram", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heard.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	mustArchive(t, leftDirectory(t))
+	heard.SetReadDeadline(time.Now().Add(5 * time.Second))
+	b := make([]byte, 100)
+	if n, _, err := heard.ReadFrom(b); err != nil || string(b[:n]) != "EXTEND_TIMEOUT_USEC=60000000" {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+}

@@ -24,6 +24,8 @@ const usage = `usage: dumbbell-agent run DIR [LOCK]  execute DIR/plan.json once 
        dumbbell-agent finish DIR      restore the path, and say how it ended, in place of an agent that was killed; pack DIR
        dumbbell-agent await DIR armed|ended [--timeout 30s]  wait for that, and tell in JSON what became of the agent
        dumbbell-agent archive DIR     make DIR.tgz, unless it has all that is in DIR
+	case len(args) >= 1 && args[0] == "observe":
+		os.Exit(mainObserve(args[1:]))
        dumbbell-agent lock            take this host for a run (--help tells the options)
        dumbbell-agent unlock          give it back
        dumbbell-agent pack DIR TO     compress the spools in directories of DIR, a run that InfluxDB has, and move it into TO
@@ -50,6 +52,8 @@ func main() {
 		os.Exit(mainAwait(args[1:]))
 	case len(args) == 2 && args[0] == "archive":
 		os.Exit(mainArchive(args[1]))
+	case len(args) >= 1 && args[0] == "observe":
+		os.Exit(mainObserve(args[1:]))
 	case len(args) >= 1 && args[0] == "lock":
 		os.Exit(mainLock(args[1:]))
 	case len(args) >= 1 && args[0] == "unlock":

@@ -173,6 +173,7 @@ func TestKilled(t *testing.T) {
 	if done, err := spool.Scan(bytes.NewReader(b), 1); err != nil || done.Rows == 0 {
 		t.Errorf("spool %+v, %v", done, err)
 	}
+	checkObserved(t, a.dir)
 }
 
 // TestIperf3Dies: its last words are those of the signal that ended it.
@@ -268,6 +269,9 @@ func TestPath(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(dir, "spool.lp"))
 	if err != nil || !bytes.Contains(b, []byte("kind=tbf")) {
 		t.Errorf("the queue was never seen: %v", err)
+	}
+	if observed := checkObserved(t, dir); observed.Before.Settings["qdisc lo root"] != observed.After.Settings["qdisc lo root"] {
+		t.Errorf("the queue was %q, and is %q", observed.Before.Settings["qdisc lo root"], observed.After.Settings["qdisc lo root"])
 	}
 }
 

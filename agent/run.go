@@ -61,7 +61,7 @@ func Run(ctx context.Context, dir, lock, version string) (state string, err erro
 		return "failed", err
 	}
 	if err = os.Remove(archiveFile(dir)); err == nil || errors.Is(err, fs.ErrNotExist) { // of an earlier agent
-		err = r.execute(ctx)
+		err = errors.Join(r.execute(ctx), r.observeAfter())
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -107,7 +107,7 @@ func finishRun(dir, version string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(r.restorePath(), r.mendSpool(), removeToken(dir)) // whatever its plan was: this run does not go on
+	err = errors.Join(r.restorePath(), r.observeAfter(), r.mendSpool(), removeToken(dir)) // whatever its plan was: this run does not go on
 	if !status.alive() {
 		return errors.Join(err, r.journal.Close(), syncAll(dir))
 	}
@@ -210,6 +210,9 @@ func (r *run) execute(ctx context.Context) (err error) {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
 	}
 
+	if err := r.observeBefore(); err != nil {
+		return err
+	}
 	armed := Attributes{"nice": niceness()}
 	if tornBytes > 0 {
 		armed["torn_bytes"] = tornBytes
