@@ -23,6 +23,7 @@ from dumbbell.plan import Point
 from dumbbell.plan.document import State
 
 NONE = "none"  # the value of a setting that a host does not have
+EMPTY = '""'
 DEFAULT_CONTROL = "net.ipv4.tcp_congestion_control"
 KERNEL = "kernel release"
 LABELS = 3  # most points that are named for a value
@@ -143,25 +144,26 @@ LEFT = (
     ),
     Left(
         r"module sch_(\S+) .*",
-        lambda seen, host, qdisc: qdisc not in seen.qdiscs(host),
+        lambda seen, host, qdisc: not seen.emulates(host) and qdisc not in seen.qdiscs(host),
         "a qdisc that another point asked for stays loaded; no interface of this point has it",
     ),
     Left(
-        r"module (ifb) .*",
+        r"(?:module |qdisc )?(ifb)\S* .*|net\.ipv[46]\.(?:conf|neigh)\.(ifb).*",
         lambda seen, host, _: not seen.emulates(host),
-        "the module of another point's path stays loaded; this point has none",
+        "the module of another point's path stays loaded, with two interfaces; this point has no path",
+    ),
+    Left(
+        r"(?:\S+ address|route) (fe80|ff00)::.*",
+        lambda *_: True,
+        "made of an interface's MAC address, which each ifb draws anew; flows have other addresses",
     ),
 )
 
 
-def of_the_point(seen: Seen, host: str) -> dict[str, str]:
-    """Settings of a host without those of :data:`LEFT`."""
-
-    def left(name: str) -> bool:
-        found = ((row, re.fullmatch(row.names, name)) for row in LEFT)
-        return any(match and row.unused(seen, host, match[1]) for row, match in found)
-
-    return {name: value for name, value in seen.settings[host].items() if not left(name)}
+def left(seen: Seen, host: str, name: str) -> bool:
+    """Whether a setting of a host is one of :data:`LEFT`."""
+    found = ((row, re.fullmatch(row.names, name)) for row in LEFT)
+    return any(match and row.unused(seen, host, match[1]) for row, match in found)
 
 
 # --- what decides a setting -----------------------------------------------------------------------
@@ -269,7 +271,7 @@ class Difference:
                 for label, count in own.items()
             ]
             more = f" and {len(named) - LABELS} more" if len(named) > LABELS else ""
-            found.append(f"{value} in {', '.join(named[:LABELS])}{more}")
+            found.append(f"{value or EMPTY} in {', '.join(named[:LABELS])}{more}")
         return f"{self.name}: {'; '.join(found)}"
 
     @property
@@ -289,12 +291,24 @@ def differences(points: Sequence[Seen]) -> list[Difference]:
     """
     found: list[Difference] = []
     for host in dict.fromkeys(host for seen in points for host in seen.settings):
-        own = [(seen, of_the_point(seen, host)) for seen in points if host in seen.settings]
-        for name in sorted({name for _, settings in own for name in settings}):
-            values = [(seen, settings.get(name, NONE)) for seen, settings in own]
+        own = [seen for seen in points if host in seen.settings]
+        for name in _unlike([seen.settings[host] for seen in own]):
+            values = [
+                (seen, NONE if left(seen, host, name) else seen.settings[host].get(name, NONE))
+                for seen in own
+            ]
             if len({value for _, value in values}) > 1:
                 found.append(_difference(host, name, values))
     return sorted(found, key=lambda one: bool(one.because))
+
+
+def _unlike(settings: Sequence[Mapping[str, str]]) -> list[str]:
+    """Names that have not the same value in all of them."""
+    different = {id(of): of for of in settings}.values()
+    values: dict[str, set[str | None]] = {name: set() for of in different for name in of}
+    for name, found in values.items():
+        found.update(of.get(name) for of in different)
+    return sorted(name for name, found in values.items() if len(found) > 1)
 
 
 def _difference(host: str, name: str, values: Sequence[tuple[Seen, str]]) -> Difference:
@@ -338,10 +352,12 @@ def by_hosts(found: Iterable[Difference]) -> list[str]:
 def of_the_testbed(seen: Seen, host: str) -> dict[str, str]:
     """Settings that are the same whenever a point is run; not those of its path, whose delay is measured."""
     path = next(row for row in DECIDED_BY if row.what == "path")
-    own = of_the_point(seen, host)
-    if not seen.emulates(host):
-        return own
-    return {name: value for name, value in own.items() if not re.fullmatch(path.names, name)}
+
+    def of_the_path(name: str) -> bool:
+        return seen.emulates(host) and re.fullmatch(path.names, name) is not None
+
+    settings = seen.settings[host].items()
+    return {name: value for name, value in settings if not (left(seen, host, name) or of_the_path(name))}
 
 
 def digest(settings: Mapping[str, str]) -> str:

@@ -358,6 +358,9 @@ def test_modules_that_another_point_asked_for_stay_loaded(points: Callable[[str]
         "module tcp_bbr x": "1",
         "module sch_rapid gain": "2",
         "module ifb numifbs": "2",
+        "ifb0 mtu": "1500",
+        "qdisc ifb0 root": "noqueue 0:",
+        "net.ipv6.conf.ifb0.mtu": "1500",
     }
     before, after = seen("1", points("b")), seen("3", points("b"), settings=loaded)
     with_bbr = seen("2", points("bbr"), settings=loaded)
@@ -368,6 +371,26 @@ def test_modules_that_another_point_asked_for_stay_loaded(points: Callable[[str]
     assert "module tcp_bbr x" in of_the_testbed(seen("4", points("b"), settings=loaded | default), "sender1")
     other = seen("5", points("bbr"), settings=loaded | {"module tcp_bbr x": "2"})
     assert found(with_bbr, other) == [("module tcp_bbr x", ())]
+
+
+def test_addresses_that_an_ifb_draws_are_compared_with_nothing(points: Callable[[str], Point]) -> None:
+    drawn = {"ifb_fwd address fe80::1:2:3:4/64": "scope link", "route fe80::1:2:3:4/128 table local": "local"}
+    router = seen("1", points("b"), "router"), seen("2", points("b"), "router", settings=drawn)
+    assert found(*router) == []
+    own = {"vec1 address 198.18.1.99/24": "scope global"}
+    assert len(found(router[0], seen("2", points("b"), "router", settings=own))) == 1
+
+
+def test_modules_of_the_path_are_of_the_router(points: Callable[[str], Point]) -> None:
+    rate = {"module sch_htb htb_rate_est": "1"}
+    assert found(seen("1", points("b")), seen("2", points("b"), settings=rate)) == []
+    routers = seen("1", points("b"), "router"), seen("2", points("b"), "router", settings=rate)
+    assert found(*routers) == [("module sch_htb htb_rate_est", ())]
+
+
+def test_an_empty_value_is_told_from_none(points: Callable[[str], Point]) -> None:
+    (one,) = differences([seen("1", points("b")), seen("2", points("b"), settings={"cpus isolated": ""})])
+    assert str(one) == 'sender1 cpus isolated: none in 1; "" in 2'
 
 
 def test_offloads_and_mtu_explain_what_follows_from_them(points: Callable[[str], Point]) -> None:

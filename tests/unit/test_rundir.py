@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,38 @@ def test_a_run_is_as_good_as_its_worst_point(
     assert found["state"] == expected
     assert len(found["reasons"]) == sum(state != "passed" for state in states)
     assert json.loads((run.dir / "verdict.json").read_text()) == found
+
+
+def observe(execution: Execution, rp_filter: str) -> None:
+    """What an agent saw of the sender."""
+    reading = {"unix_ns": 1, "boot_id": "b", "settings": {"net.ipv4.conf.all.rp_filter": rp_filter}}
+    told = {name: reading | {"unread": {}} for name in ("before", "after")}
+    file = execution.dir / "raw/sender1/measurement/observed.json"
+    file.write_text(json.dumps(told))
+
+
+def test_settings_that_nothing_explains_are_told_first(run: RunDir) -> None:
+    run = replace(
+        run,
+        executions=[
+            replace(one, plan=one.plan.model_copy(update={"schema_version": 2})) for one in run.executions
+        ],
+    )
+    for execution, value in zip(run.executions, "0010", strict=True):
+        verdict(execution, "passed")
+        observe(execution, value)
+    verdict(run.executions[3], "failed")
+    found = summarise(run)
+    told = "sender1 net.ipv4.conf.all.rp_filter: 0 in point 1, point 2, point 4; 1 in point 3"
+    assert found["reasons"][0] == f"unexplained: {told}"
+    assert len(found["reasons"]) == 2
+    values = {"0": ["point 1", "point 2", "point 4"], "1": ["point 3"]}
+    assert found["unexplained"] == [
+        {"host": "sender1", "setting": "net.ipv4.conf.all.rp_filter", "values": values}
+    ]
+    page = render_summary(run.dir).read_text()
+    assert page.index("nothing explains it") < page.index("Goodput by point")
+    assert "<td>1</td><td>point 3</td>" in page
 
 
 def test_the_page_compares_valid_repetitions_and_leads_to_every_point(run: RunDir) -> None:

@@ -15,6 +15,8 @@ from dumbbell.plan.part import Part, optional
 from dumbbell.plan.path import OwnDelay, PlannedPath
 from dumbbell.units import human
 
+# Since 2 every owned setting of a host is judged, and those that its agent observes.
+SCHEMA_VERSION: Literal[1, 2] = 1  # of new plans
 SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
 
 
@@ -416,8 +418,7 @@ class Point(Part):
 class Plan(Part):
     """The whole of ``plan.json``: points in the order in which they are run."""
 
-    # Since 2 every owned setting of a host is judged, and those that its agent observes.
-    schema_version: Literal[1, 2] = 1
+    schema_version: Literal[1, 2]
     scenario: str
     title: str
     profile: str | None

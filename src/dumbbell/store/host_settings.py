@@ -5,11 +5,10 @@ Runs whose plan is older than these settings have none, and nothing is judged of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dumbbell.observed import NONE, Observed, Seen, changes, may_be_unread, read_observed
+from dumbbell.observed import EMPTY, NONE, Observed, Seen, changes, digest, may_be_unread, read_observed
 from dumbbell.store.check import Check
 from dumbbell.store.run import Run, dig
 from dumbbell.units import human
@@ -22,23 +21,24 @@ def observed(run: Run, host: str) -> Observed:
     return read_observed(run.raw(host, "measurement", "observed.json"))
 
 
-def seen(run: Run, label: str) -> Seen | None:
-    """Settings of those hosts that have some; None if the run is older than they are."""
-    if not run.plan.observed:
-        return None
-    found = {}
-    for host in run.point.phase("measurement").hosts:
-        try:
-            found[host] = observed(run, host).before.settings
-        except ValueError:
-            continue  # the verdict says it
-    trims = {host: dig(state, "path", "trim_us") for host, state in run.states.items()}
-    return Seen(label, run.point, found, {host: us for host, us in trims.items() if isinstance(us, int)})
+def seen(runs: Iterable[tuple[Run, str]]) -> Iterator[Seen]:
+    """Settings of those hosts that have some, of each run and its label for people.
 
-
-def seen_in(folder: Path, label: str) -> Seen | None:
-    """:func:`seen` of a run directory. OSError or ValueError if it has no usable ``plan.json``."""
-    return seen(Run.open(folder), label)
+    Not of runs that are older than these settings. What many runs have found is kept once.
+    """
+    known: dict[str, dict[str, str]] = {}
+    for run, label in runs:
+        if not run.plan.observed:
+            continue
+        found = {}
+        for host in run.point.phase("measurement").hosts:
+            try:
+                settings = observed(run, host).before.settings
+            except ValueError:
+                continue  # the verdict says it
+            found[host] = known.setdefault(digest(settings), settings)
+        trims = {host: dig(state, "path", "trim_us") for host, state in run.states.items()}
+        yield Seen(label, run.point, found, {host: us for host, us in trims.items() if isinstance(us, int)})
 
 
 def settings_checks(run: Run) -> Iterator[Check]:
@@ -116,8 +116,9 @@ def _observed(run: Run, host: str) -> Iterator[Check]:
             yield _check("observed", host, "read", None, f"{name} was not read: {why}")
     changed = [one for one in changes(before.settings, after.settings) if one.name not in unread]
     for name, old, new in changed:
-        told = f"{name} changed while it measured: {old or NONE} before, {new or NONE} after"
-        yield _check("observed", host, old or NONE, new or NONE, told)
+        was, is_now = (NONE if value is None else value or EMPTY for value in (old, new))
+        told = f"{name} changed while it measured: {was} before, {is_now} after"
+        yield _check("observed", host, was, is_now, told)
     if not before.settings:
         yield _check("observed", host, "read", None, "observed settings not known: none was read")
     for name, read in _read_twice(run.states[host]).items():
