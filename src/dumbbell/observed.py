@@ -177,10 +177,17 @@ class Decides(NamedTuple):
     of: Callable[[Seen, str, str], Any]  # what a point asks of a host, as far as it concerns the setting
 
 
+# Sysctls that the kernel sets with another one.
+SET_BY = {
+    "net.ipv4.ip_forward": ["net.ipv4.conf.all.forwarding"],
+    "net.ipv4.tcp_allowed_congestion_control": [DEFAULT_CONTROL],  # the default is allowed
+}
+
+
 def _sysctls(seen: Seen, host: str, name: str) -> Any:
     """The setting itself, and those through which the kernel sets it too."""
     asked, family, last = seen.asked(host).sysctls, name.split(".")[1], name.rsplit(".", 1)[-1]
-    through = [name]
+    through = [name, *SET_BY.get(name, ())]
     if ".conf." in name:
         through += [f"net.{family}.conf.{tree}.{last}" for tree in ("all", "default")]
         through += ["net.ipv4.ip_forward"] * (last == "forwarding")

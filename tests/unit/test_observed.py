@@ -280,6 +280,48 @@ def test_what_was_checked_is_told(run_dir: Path) -> None:
     assert ("boot", "sender2") in checks
 
 
+# --- what an agent reads --------------------------------------------------------------------------
+
+# `dumbbell-agent observe`, twice, in a network namespace with a pair of veth: in between rp_filter, the
+# default congestion control, a route and a rule of nftables were changed. Without the machine's command line.
+CAPTURED = read_observed(Path(__file__).parent / "fixtures/observed/namespace.json")
+
+
+def test_what_an_agent_reads_differs_by_what_was_changed() -> None:
+    assert [change.name for change in changes(CAPTURED.before.settings, CAPTURED.after.settings)] == [
+        "net.ipv4.conf.all.rp_filter",
+        "net.ipv4.tcp_congestion_control",
+        "nftables",
+        "route 198.18.2.0/24",
+    ]
+    assert CAPTURED.before.unread == {}
+
+
+def test_every_setting_that_an_agent_reads_is_named_if_it_differs() -> None:
+    """Between points of the same plan, but for what the table says."""
+    settings = CAPTURED.before.settings
+    one = Seen("one", POINT, {"sender1": settings}, {})
+    other = Seen("other", POINT, {"sender1": dict.fromkeys(settings, "x")}, {})
+    found = differences([one, other])
+    assert not any(difference.because for difference in found if difference.name == "kernel release")
+    same_kernel = dict.fromkeys(settings, "x") | {"kernel release": settings["kernel release"]}
+    other = Seen("other", POINT, {"sender1": same_kernel}, {})
+    told = {one.name for one in unexplained(differences([one, other]))}
+    quiet = settings.keys() - told - {"kernel release"}
+    assert all(re.match("module sch_|(route|\\S+ address) (fe80|ff00)::", name) for name in quiet), quiet
+    assert quiet
+
+
+def test_the_table_has_names_that_agents_use() -> None:
+    names = CAPTURED.before.settings.keys()
+    for row in DECIDED_BY:
+        assert any(re.fullmatch(row.names, name) for name in names), row
+    by_mtu = next(row for row in DECIDED_BY if row.what == "mtu")
+    assert {"vec1 mtu", "vec1 gso_max_size", "qdisc vec1 root", "net.ipv6.conf.vec1.mtu"} <= {
+        name for name in names if re.fullmatch(by_mtu.names, name)
+    }
+
+
 # --- several points -------------------------------------------------------------------------------
 
 
@@ -288,6 +330,22 @@ def test_a_setting_that_a_profile_asks_for_is_explained(points: Callable[[str], 
     assert found(without, seen("b", points("b")), seen("b", points("b"))) == [
         ("net.ipv4.tcp_sack", ("sysctls",))
     ]
+
+
+def test_a_sysctl_explains_what_the_kernel_sets_with_it(points: Callable[[str], Point]) -> None:
+    point = points("b").model_copy(deep=True)
+    point.hosts["sender1"].state.sysctls.update(
+        {"net.ipv4.conf.all.forwarding": "1", "net.ipv4.tcp_congestion_control": "reno"}
+    )
+    followed = {
+        "net.ipv4.conf.vec1.forwarding": "1",
+        "net.ipv4.ip_forward": "1",
+        "net.ipv4.tcp_allowed_congestion_control": "reno",
+    }
+    told = found(seen("1", points("b")), seen("2", point, settings=followed))
+    assert told == [(name, ("sysctls",)) for name in followed]
+    other = {"net.ipv4.conf.vec1.accept_local": "1"}
+    assert found(seen("1", points("b")), seen("2", point, settings=other)) == [(*other, ())]
 
 
 def test_what_the_point_before_left_is_named(points: Callable[[str], Point]) -> None:
