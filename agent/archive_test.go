@@ -202,7 +202,7 @@ func TestAwait(t *testing.T) {
 		found.Reason != "it is not ended within 300ms, it was armed" {
 		t.Errorf("of one that does not end it found %+v after %v", found, took)
 	}
-	a.start(4 * time.Second)
+	a.start()
 	ended := make(chan Awaited)
 	go func() {
 		found, _ := awaiting(t, a.dir, "ended", "40s")

@@ -24,8 +24,7 @@ const usage = `usage: dumbbell-agent run DIR [LOCK]  execute DIR/plan.json once 
        dumbbell-agent finish DIR      restore the path, and say how it ended, in place of an agent that was killed; pack DIR
        dumbbell-agent await DIR armed|ended [--timeout 30s]  wait for that, and tell in JSON what became of the agent
        dumbbell-agent archive DIR     make DIR.tgz, unless it has all that is in DIR
-	case len(args) >= 1 && args[0] == "observe":
-		os.Exit(mainObserve(args[1:]))
+       dumbbell-agent observe         print what of the host can influence TCP (--help tells the options)
        dumbbell-agent lock            take this host for a run (--help tells the options)
        dumbbell-agent unlock          give it back
        dumbbell-agent pack DIR TO     compress the spools in directories of DIR, a run that InfluxDB has, and move it into TO

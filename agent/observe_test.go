@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // checkObserved checks that a phase has read the host before and after.
@@ -29,7 +28,7 @@ func TestObserveOtherPhase(t *testing.T) {
 	plan := emptyPlan()
 	plan.Phase = "calibration"
 	a := startAgent(t, plan)
-	a.start(4 * time.Second)
+	a.start()
 	a.end("done", 0)
 	if _, err := os.Stat(filepath.Join(a.dir, observedFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)

@@ -130,7 +130,7 @@ func TestKilled(t *testing.T) {
 	plan := emptyPlan()
 	plan.Duration = time.Minute
 	a := startAgent(t, plan)
-	a.start(4 * time.Second)
+	a.start()
 	path := filepath.Join(a.dir, "spool.lp")
 	a.await("rows of a running phase in the spool", func() bool {
 		b, err := os.ReadFile(path)
@@ -181,7 +181,7 @@ func TestIperf3Dies(t *testing.T) {
 	t.Parallel()
 	needIperf3(t)
 	a := startAgent(t, loopbackPlan(t))
-	a.start(6 * time.Second)
+	a.start()
 	a.await("first data", func() bool { return len(a.events("flow_first_data")) > 0 })
 	for _, pid := range a.children() {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -215,7 +215,7 @@ func TestDiskFull(t *testing.T) {
 	plan.Duration, plan.SamplingInterval = 6*time.Second, time.Millisecond
 	writePlan(t, dir, plan)
 	a := launchAgent(t, dir)
-	a.start(4 * time.Second)
+	a.start()
 	a.end("failed", 1, "rows are not in the spool", "no space left on device")
 	if e := a.one("sampler"); e.Sampled < 500 {
 		t.Errorf("sampling did not go on: %+v", e)
@@ -250,7 +250,7 @@ func TestPath(t *testing.T) {
 	dir := t.TempDir()
 	writePlan(t, dir, plan)
 	a := launchAgent(t, dir, "unshare", "--net")
-	t0 := a.start(4 * time.Second)
+	t0 := a.start()
 	a.end("failed", 1, "path wrong: exit status 1", "Command failed -:1")
 	changed := a.events("path_changed")
 	if len(changed) != 2 || !changed[0].OK || changed[1].OK {
@@ -341,7 +341,7 @@ func (c changedPath) queue() string {
 func TestPathIsRestoredAfterAbort(t *testing.T) {
 	t.Parallel()
 	c := changePath(t, time.Minute, nil)
-	c.start(4 * time.Second)
+	c.start()
 	c.awaitChange()
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -385,7 +385,7 @@ func (a *agent) files() string {
 func TestPathIsRestoredAfterKill(t *testing.T) {
 	t.Parallel()
 	c := changePath(t, time.Minute, nil)
-	c.start(4 * time.Second)
+	c.start()
 	c.awaitChange()
 	if err := c.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -414,7 +414,7 @@ func TestPathIsRestoredAfterHang(t *testing.T) {
 		return []string{"env", "DUMBBELL_TEST_HANG_TIMEOUT=1s", "strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null",
 			"-P", filepath.Join(dir, "spool.lp"), "-e", "trace=write", "-e", "inject=write:delay_enter=20s"}
 	})
-	c.start(4 * time.Second)
+	c.start()
 	c.awaitChange()
 	<-c.exited
 	const reason = "it hung, and was ended 11s after the end of the phase"
@@ -449,7 +449,7 @@ func TestHangThatCannotBeTold(t *testing.T) {
 		return []string{"env", "DUMBBELL_TEST_HANG_TIMEOUT=1s"}
 	})
 	defer pipe.Close()
-	c.start(4 * time.Second)
+	c.start()
 	for lines := bufio.NewScanner(pipe); !strings.Contains(lines.Text(), "path_changed"); {
 		if !lines.Scan() {
 			t.Fatal(lines.Err())

@@ -17,7 +17,7 @@ from dumbbell.units import human
 
 # Since 2 every owned setting of a host is judged, and those that its agent observes.
 SCHEMA_VERSION: Literal[1, 2] = 1  # of new plans
-SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
+SERVER_LEAD_NS = 5_000_000_000  # before the first flow; agents start servers earlier, when they are armed
 
 
 class State(Part):
