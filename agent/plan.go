@@ -106,19 +106,20 @@ type HostPlan struct {
 
 // A Sample is what one host samples.
 type Sample struct {
-	TCP   []string `json:"tcp"` // names of flows
-	Qdisc bool     `json:"qdisc"`
-	Link  bool     `json:"link"`
-	SNMP  bool     `json:"snmp"`
-	CPU   bool     `json:"cpu"`
-	Clock bool     `json:"clock"`
-	Trace bool     `json:"trace"` // of the flows of tcp
-	EBPF  bool     `json:"ebpf"`  // of the flows of tcp
+	TCP    []string `json:"tcp"`              // names of flows
+	Qdisc  bool     `json:"qdisc"`            // at each tick
+	Queues bool     `json:"queues,omitempty"` // the same each second
+	Link   bool     `json:"link"`
+	SNMP   bool     `json:"snmp"`
+	CPU    bool     `json:"cpu"`
+	Clock  bool     `json:"clock"`
+	Trace  bool     `json:"trace"` // of the flows of tcp
+	EBPF   bool     `json:"ebpf"`  // of the flows of tcp
 }
 
 // anything reports whether it samples at all.
 func (s Sample) anything() bool {
-	return len(s.TCP) > 0 || s.Qdisc || s.Link || s.SNMP || s.CPU || s.Clock || s.Trace || s.EBPF
+	return len(s.TCP) > 0 || s.Qdisc || s.Queues || s.Link || s.SNMP || s.CPU || s.Clock || s.Trace || s.EBPF
 }
 
 // An Action is something to start.

@@ -143,6 +143,7 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 		open  func() (sample.Source, error)
 	}{
 		{"qdisc", asked.Qdisc, func() (sample.Source, error) { return qdisc.NewSource(tags) }},
+		{"queues", asked.Queues && !asked.Qdisc, func() (sample.Source, error) { return slow(qdisc.NewSource(tags)) }},
 		{"link", asked.Link, func() (sample.Source, error) { return slow(link.NewSource(tags)) }},
 		{"snmp", asked.SNMP, func() (sample.Source, error) { return slow(snmp.NewSource(tags)) }},
 		{"cpu", asked.CPU, func() (sample.Source, error) { return slow(cpu.NewSource(tags)) }},

@@ -221,7 +221,7 @@ def test_measurement_is_that_of_the_data_model() -> None:
     }  # fmt: skip
     assert phase["hosts"]["sender1"] == {
         "actions": [{"at_ns": 0, "kind": "iperf3_client", "flow": "flow1"}],
-        "sample": {"tcp": ["flow1"], "qdisc": False} | HOST_SAMPLES,
+        "sample": {"tcp": ["flow1"], "qdisc": False} | HOST_SAMPLES | {"queues": True},
     }
     assert phase["hosts"]["receiver1"]["actions"][0]["at_ns"] == -5_000_000_000
     assert phase["hosts"]["router"] == {"actions": [], "sample": {"tcp": [], "qdisc": True} | HOST_SAMPLES}

@@ -266,6 +266,7 @@ Action = Annotated[
 class Sample(Part):
     """What an agent samples: sockets of these flows, its queues, and each second the whole host.
 
+    ``qdisc`` is all queues at each tick, of hosts whose queues are the experiment; ``queues`` each second.
     ``trace`` follows the same flows by the kernel's tracepoints, and drops of the whole host; ``ebpf`` counts
     these flows by programs in the kernel. Not every host has them.
     """
@@ -278,6 +279,7 @@ class Sample(Part):
     clock: bool = False
     trace: bool = False
     ebpf: bool = False
+    queues: bool | None = optional()
 
     @property
     def anything(self) -> bool:
