@@ -41,7 +41,7 @@ class Interface(Document):
     qdisc_options: dict[str, Any]
     qdisc_leaves: list[str]
     routes: list[dict[str, Any]]
-    offloads: dict[str, bool | None]
+    offloads: dict[str, bool | None] = Field(default={})  # those that somebody asks for
 
 
 class LoadedModule(Document):
