@@ -111,7 +111,7 @@ class OwnedState(State):
     """The same of runs that own settings: what was asked of each, and what was found."""
 
     boot_id: str = Field(min_length=1)
-    asked: dict[str, Any]
+    asked: dict[str, Any] = Field(default={})
     owned: dict[str, list[Any]]
     tcp_metrics: dict[str, Any]
 

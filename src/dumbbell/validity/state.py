@@ -85,7 +85,7 @@ def _path(planned: PlannedPath, state: Mapping[str, Any]) -> Iterator[str]:
 
 def _owned(state: Mapping[str, Any], offloads: Iterable[str]) -> Iterator[str]:
     """What a host owns was all asked, and is what the rest of the document has."""
-    owned, asked = state["owned"], state["asked"]
+    owned, asked = state["owned"], state.get("asked") or {}
     told: dict[str, Any] = dict(state["sysctl"])
     for device, nic in state["nic"].items():
         told |= {f"{device} {name}": nic[name] for name in ("mtu", "txqueuelen")}
@@ -101,7 +101,9 @@ def _owned(state: Mapping[str, Any], offloads: Iterable[str]) -> Iterator[str]:
         if name in owned and _text(owned[name][0]) != _text(value):
             yield f"state.json: {name} is asked to be {value}, and {owned[name][0]} in owned"
     metrics = dig(asked, "tcp_metrics")
-    if metrics not in ("flush", "keep") or (metrics == "flush") != bool(dig(state, "tcp_metrics", "flushed")):
+    if asked and (
+        metrics not in ("flush", "keep") or (metrics == "flush") != bool(dig(state, "tcp_metrics", "flushed"))
+    ):
         yield f"state.json: the cache of TCP metrics was to be {metrics}, and is {state['tcp_metrics']}"
 
 
