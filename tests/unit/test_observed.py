@@ -225,7 +225,15 @@ CHANGED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "what is asked is not owned": (
         state("sender1", lambda s: s["owned"].pop("net.ipv4.tcp_no_metrics_save")),
-        "sender1: net.ipv4.tcp_no_metrics_save not known: it is asked for, and not owned",
+        "sender1: net.ipv4.tcp_no_metrics_save not known: it is a sysctl, and not owned",
+    ),
+    "a sysctl as found is not owned": (
+        state("sender1", lambda s: s["owned"].pop("net.ipv4.tcp_sack")),
+        "sender1: net.ipv4.tcp_sack not known: it is a sysctl, and not owned",
+    ),
+    "an owned sysctl was not read back": (
+        state("sender1", lambda s: s["sysctl"].pop("net.ipv4.tcp_sack")),
+        "sender1: net.ipv4.tcp_sack not known: 1 among owned settings, - among sysctls",
     ),
     "no settings are owned": (
         state("receiver2", lambda s: s.pop("owned")),

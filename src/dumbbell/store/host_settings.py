@@ -5,6 +5,7 @@ Runs whose plan is older than these settings have none, and nothing is judged of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from dumbbell.store.run import Run, dig
 from dumbbell.units import human
 
 PAIR = 2  # asked, found
+SYSCTL = re.compile(r"(?:net|kernel|vm)\.\S+$")
 
 
 def observed(run: Run, host: str) -> Observed:
@@ -73,7 +75,7 @@ def _owned(run: Run, host: str) -> Iterator[Check]:
         return
     good = 0
     for name, pair in owned.items():
-        asked, found = pair if isinstance(pair, list) and len(pair) == PAIR else (pair, None)
+        asked, found = pair if _is_pair(pair) else (pair, None)
         if found is None:
             reason = f"{name} not known: it was not read back"
         elif asked != found:
@@ -82,9 +84,19 @@ def _owned(run: Run, host: str) -> Iterator[Check]:
             good += 1
             continue
         yield _check("owned", host, asked, found, reason)
-    for name, value in run.point.hosts[host].state.sysctls.items():
+    # Every owned sysctl is told twice: among the owned settings, and among the sysctls that were read back.
+    told = dig(state, "sysctl")
+    read = told if isinstance(told, dict) else {}
+    for name in {**run.point.hosts[host].state.sysctls, **read}:
         if name not in owned:
-            yield _check("owned", host, value, None, f"{name} not known: it is asked for, and not owned")
+            yield _check("owned", host, "owned", None, f"{name} not known: it is a sysctl, and not owned")
+    for name, pair in owned.items():
+        if not SYSCTL.match(name) or not _is_pair(pair):
+            continue
+        found, again = pair[1], read.get(name)
+        if again is None or _words(again) != _words(found):
+            reason = f"{name} not known: {human(found)} among owned settings, {human(again)} among sysctls"
+            yield _check("owned", host, found, again, reason)
     yield _check("owned", host, good, good, unit="settings as asked")
     if dig(state, "asked", "tcp_metrics") != "keep":
         flushed = dig(state, "tcp_metrics", "flushed")
@@ -147,7 +159,14 @@ def _read_twice(state: Any) -> dict[str, str]:
     """Owned settings that agents observe too, by the same name, as they were read back."""
     owned = dig(state, "owned") or {}
     return {
-        name: " ".join(str(pair[1]).split())
-        for name, pair in owned.items()
-        if name.startswith("net.") and isinstance(pair, list) and len(pair) == PAIR
+        name: _words(pair[1]) for name, pair in owned.items() if name.startswith("net.") and _is_pair(pair)
     }
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == PAIR
+
+
+def _words(value: Any) -> str:
+    """A value as agents write it: the kernel separates some by tabs."""
+    return " ".join(str(value).split())
