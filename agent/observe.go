@@ -62,6 +62,7 @@ func (r *run) writeObserved(observed Observed) error {
 		err = os.Rename(path+".tmp", path)
 	}
 	if err != nil {
+		os.Remove(path + ".tmp") // what there is room for is wanted for the status
 		return fmt.Errorf("writing what was observed of the host: %w", err)
 	}
 	return nil

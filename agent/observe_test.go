@@ -6,7 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"dumbbell/collectors/observe"
+
+	"golang.org/x/sys/unix"
 )
 
 // checkObserved checks that a phase has read the host before and after.
@@ -32,5 +37,28 @@ func TestObserveOtherPhase(t *testing.T) {
 	a.end("done", 0)
 	if _, err := os.Stat(filepath.Join(a.dir, observedFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestObservedLeavesRoom: a disk that has no room for it has some for the status.
+func TestObservedLeavesRoom(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=220k"); err != nil {
+		t.Skipf("a small file system cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	r, err := openRun(dir, "", "version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := &observe.Reading{Settings: map[string]string{"a lot": strings.Repeat("x", 300<<10)}}
+	if err := r.writeObserved(Observed{Before: large}); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("writing more than there is room for: %v", err)
+	}
+	if state, err := r.end("failed", errors.New("why")); state != "failed" || err.Error() != "why" {
+		t.Errorf("it ends as %s: %v", state, err)
+	}
+	if s := readStatus(dir); s.State != "failed" || s.Reason != "why" {
+		t.Errorf("status %+v", s)
 	}
 }

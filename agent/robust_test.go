@@ -207,7 +207,7 @@ func TestIperf3Dies(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=220k"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=320k"); err != nil {
 		t.Skipf("a small file system cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
@@ -226,6 +226,9 @@ func TestDiskFull(t *testing.T) {
 	}
 	if done, err := spool.Scan(bytes.NewReader(b), 1); err != nil || done.Rows == 0 {
 		t.Errorf("spool %+v, %v", done, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "*.tmp")); err != nil || left != nil {
+		t.Errorf("half written files are left: %q, %v", left, err)
 	}
 }
 

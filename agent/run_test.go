@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -46,6 +47,12 @@ func TestMain(m *testing.M) {
 		}
 		main()
 		return
+	}
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		flag.Set("test.parallel", "6") // agents mostly wait, also where there are few processors
 	}
 	code := m.Run()
 	for _, dir := range removeAtEnd {
