@@ -2,7 +2,6 @@ package observe
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -312,13 +311,4 @@ func (n *network) readRules() {
 			n.join(name, value)
 		})
 	}
-}
-
-// named are the names of devices, by index, in the order of their names.
-func (n *network) named() []device {
-	var all []device
-	for _, index := range slices.Sorted(maps.Keys(n.devices)) {
-		all = append(all, device{index, n.devices[index]})
-	}
-	return all
 }
