@@ -33,17 +33,22 @@ func (r *Reading) readDevice(name string) {
 		}
 	}
 	slices.SortFunc(interrupts, func(a, b string) int { return len(a) - len(b) }) // directory has sorted those of one length
+	r.readAffinity("irq affinity "+name, "/proc/irq", interrupts)
+}
+
+// readAffinity reads the processors of each interrupt, in their order.
+func (r *Reading) readAffinity(name, folder string, interrupts []string) {
 	var affinity []string
 	for _, irq := range interrupts {
-		cpus, err := readText("/proc/irq/" + irq + "/smp_affinity_list")
+		cpus, err := readText(filepath.Join(folder, irq, "smp_affinity_list"))
 		if err != nil {
-			r.unread("irq affinity "+name, err)
+			r.unread(name, err)
 			return
 		}
-		affinity = append(affinity, irq+":"+cpus)
+		affinity = append(affinity, cpus)
 	}
 	if len(affinity) > 0 {
-		r.set("irq affinity "+name, strings.Join(affinity, " "))
+		r.set(name, strings.Join(affinity, " "))
 	}
 }
 
@@ -103,12 +108,29 @@ func (r *Reading) readKernel() {
 		r.set("kernel release", unix.ByteSliceToString(name.Release[:]))
 		r.set("kernel version", unix.ByteSliceToString(name.Version[:]))
 	}
-	r.file("kernel command line", "/proc/cmdline")
+	r.readCommandLine("/proc/cmdline")
 	r.file("clock source", "/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	const vulnerabilities = "/sys/devices/system/cpu/vulnerabilities"
 	for _, name := range directory(vulnerabilities) {
 		r.file("mitigation "+name, vulnerabilities+"/"+name)
 	}
+}
+
+// ofOneWorld begin words of the command line that each world of virtual time has
+// of its own.
+var ofOneWorld = []string{"rng_seed=", "time-travel-start="}
+
+func (r *Reading) readCommandLine(path string) {
+	const name = "kernel command line"
+	text, err := readText(path)
+	if err != nil {
+		r.unread(name, err)
+		return
+	}
+	words := slices.DeleteFunc(strings.Fields(text), func(word string) bool {
+		return slices.ContainsFunc(ofOneWorld, func(prefix string) bool { return strings.HasPrefix(word, prefix) })
+	})
+	r.set(name, strings.Join(words, " "))
 }
 
 // readProcessors reads how fast processors are, and how deep they sleep.

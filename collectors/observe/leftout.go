@@ -32,6 +32,8 @@ var LeftOut = []Left{
 	{"module *_diag", "the kernel loads it when somebody asks for sockets"},
 	{"module af_packet*", "the kernel loads it when somebody captures packets"},
 	{"* ring * (uml-vector)", "reading the rings of this driver ends a kernel 6.1 in a panic"},
+	{"(kernel command line: rng_seed, time-travel-start)", "each world of virtual time has its own: the seed of its point, and the time at which it begins"},
+	{"(irq affinity: numbers of interrupts)", "the kernel gives them anew at each boot; their processors are read, in their order"},
 	{"(addresses: lifetimes)", "they run down"},
 	{"(routes: expiry, use and age)", "they run down, or count"},
 	{"(qdiscs, classes, filters, actions, rules: counters and times of use)", "they count packets"},

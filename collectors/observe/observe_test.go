@@ -235,6 +235,57 @@ func TestSecretsAreLeftOut(t *testing.T) {
 	}
 }
 
+// write makes a file below a directory that the test alone has.
+func write(t *testing.T, text string, path ...string) string {
+	t.Helper()
+	name := filepath.Join(path...)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// TestCommandLine is the same in all worlds of virtual time, of whatever seed
+// they are and whenever they begin; other words count.
+func TestCommandLine(t *testing.T) {
+	lines := []string{
+		"mem=4G root=/dev/root time-travel=inf-cpu time-travel-start=1764162000000000000 rng_seed=00ff con=null\n",
+		"mem=4G root=/dev/root time-travel=inf-cpu time-travel-start=1764162009000000000 rng_seed=5a5a con=null\n",
+		"mem=4G root=/dev/root time-travel=inf-cpu con=null mitigations=off\n",
+	}
+	const world = "mem=4G root=/dev/root time-travel=inf-cpu con=null"
+	for i, want := range []string{world, world, world + " mitigations=off"} {
+		r := &Reading{Settings: make(map[string]string), Unread: make(map[string]string)}
+		r.readCommandLine(write(t, lines[i], t.TempDir(), "cmdline"))
+		if got := r.Settings["kernel command line"]; got != want {
+			t.Errorf("%q is read of %q", got, lines[i])
+		}
+	}
+}
+
+// TestAffinity is that of the queues in their order, whatever numbers a boot has
+// given their interrupts.
+func TestAffinity(t *testing.T) {
+	for _, interrupts := range [][]string{{"98", "99", "100"}, {"127", "128", "129"}} {
+		folder := t.TempDir()
+		for i, cpus := range []string{"0", "1-3", "2"} {
+			write(t, cpus+"\n", folder, interrupts[i], "smp_affinity_list")
+		}
+		r := &Reading{Settings: make(map[string]string), Unread: make(map[string]string)}
+		r.readAffinity("irq affinity vec1", folder, interrupts)
+		if got := r.Settings["irq affinity vec1"]; got != "0 1-3 2" {
+			t.Errorf("%q is read of %q", got, interrupts)
+		}
+		r.readAffinity("irq affinity vec2", folder, []string{"1"})
+		if got := r.Settings["irq affinity vec2"]; got != "" {
+			t.Errorf("%q is read of an interrupt that is not there", got)
+		}
+	}
+}
+
 func TestUnreadableIsSaid(t *testing.T) {
 	r := &Reading{Settings: make(map[string]string), Unread: make(map[string]string)}
 	r.file("directory", t.TempDir())
