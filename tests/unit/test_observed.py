@@ -144,6 +144,18 @@ def owned(host: str, **pairs: Any) -> Callable[[Path], None]:
     return state(host, lambda s: s["owned"].update(pairs))
 
 
+def sysctl_of_an_interface(value: str) -> Callable[[Path], None]:
+    """One that is owned and was applied. Agents tell none of an interface that has the default, 0."""
+    name = "net.ipv4.conf.vec1.rp_filter"
+
+    def change(run_dir: Path) -> None:
+        owned("sender1", **{name: [value, value]})(run_dir)
+        state("sender1", lambda s: s["sysctl"].update({name: value}))(run_dir)
+        both("sender1", lambda r: r["settings"].update({"net.ipv4.conf.default.rp_filter": "0"}))(run_dir)
+
+    return change
+
+
 FILE = "raw/receiver1/measurement/observed.json"
 T0, END = T0_UNIX_NS["measurement"], T0_UNIX_NS["measurement"] + 30 * 10**9
 CHANGED: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -235,6 +247,14 @@ CHANGED: dict[str, tuple[Callable[[Path], None], str]] = {
         state("sender1", lambda s: s["sysctl"].pop("net.ipv4.tcp_sack")),
         "sender1: net.ipv4.tcp_sack not known: 1 among owned settings, - among sysctls",
     ),
+    "an owned sysctl of an interface is its default again": (
+        sysctl_of_an_interface("1"),
+        "sender1: net.ipv4.conf.vec1.rp_filter changed after it was applied: 1 then, 0 when",
+    ),
+    "a path is there though none is asked for": (
+        owned("router", **{"path reverse": [None, {"rate_bps": 1}]}),
+        "router: path reverse: asked -, found ",
+    ),
     "no settings are owned": (
         state("receiver2", lambda s: s.pop("owned")),
         "receiver2: owned settings not known: state.json has none",
@@ -257,6 +277,16 @@ def test_what_is_not_one_known_state_is_invalid(run_dir: Path, case: str) -> Non
     verdict = collect(run_dir, None)
     assert verdict.state == "invalid"
     assert any(told.startswith(reason) for told in verdict.reasons), verdict.reasons
+
+
+def test_an_interface_that_has_the_default_may_be_asked_for_it(run_dir: Path) -> None:
+    sysctl_of_an_interface("0")(run_dir)
+    assert collect(run_dir, None).reasons == []
+
+
+def test_no_path_is_asked_for_and_none_is_there(run_dir: Path) -> None:
+    owned("router", **{"path reverse": [None, None]})(run_dir)
+    assert collect(run_dir, None).reasons == []
 
 
 def test_what_a_driver_does_not_have_may_be_unread(run_dir: Path) -> None:

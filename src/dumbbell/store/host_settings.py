@@ -76,7 +76,7 @@ def _owned(run: Run, host: str) -> Iterator[Check]:
     good = 0
     for name, pair in owned.items():
         asked, found = pair if _is_pair(pair) else (pair, None)
-        if found is None:
+        if not _is_pair(pair) or (found is None and asked is not None):
             reason = f"{name} not known: it was not read back"
         elif asked != found:
             reason = f"{name}: asked {human(asked)}, found {human(found)}"
@@ -134,7 +134,8 @@ def _observed(run: Run, host: str) -> Iterator[Check]:
     if not before.settings:
         yield _check("observed", host, "read", None, "observed settings not known: none was read")
     for name, read in _read_twice(run.states[host]).items():
-        if (later := before.settings.get(name)) is not None and later != read:
+        later = before.settings.get(name, before.settings.get(_default(name)))
+        if later is not None and later != read:
             told = f"{name} changed after it was applied: {read} then, {later} when it began to measure"
             yield _check("observed", host, read, later, told)
     same = len(before.settings) - sum(name in before.settings for name, *_ in changed)
@@ -161,6 +162,11 @@ def _read_twice(state: Any) -> dict[str, str]:
     return {
         name: _words(pair[1]) for name, pair in owned.items() if name.startswith("net.") and _is_pair(pair)
     }
+
+
+def _default(name: str) -> str:
+    """The sysctl whose value an interface has where agents tell none of its own."""
+    return re.sub(r"^(net\.ipv[46]\.(?:conf|neigh))\..+\.", r"\1.default.", name)
 
 
 def _is_pair(value: Any) -> bool:
