@@ -241,8 +241,11 @@ DECIDED_BY = (
 )
 # Another kernel has other settings and other defaults. Nothing of the site: addresses, rules, services.
 BY_KERNEL = (
-    r"kernel version|kernel command line|mitigation .*|clock source|governor|idle .*|module .*|net\..*"
+    r"kernel version|kernel command line|mitigation .*|clock source|module .*|net\..*"
+    r"|governor|idle .*|pstate driver|frequency .*|turbo|smt"
+    # What a driver chooses where nobody asks it.
     r"|\S+ (?:feature .*|private flag .*|driver|driver version|gso_\S+|gro_\S+|coalescing .*|ring .*)"
+    r"|\S+ (?:channels .*|pause .*|eee .*|[rt]x queues|[rt]x-\d+ .*|threaded|napi_\S+)|irq affinity .*"
     rf"|{_QUEUES}"
 )
 

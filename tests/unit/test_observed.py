@@ -511,6 +511,11 @@ def test_another_kernel_explains_what_kernels_decide(points: Callable[[str], Poi
         "mitigation retbleed": "Vulnerable",
         "net.ipv4.tcp_plb_enabled": None,
         "vec1 feature tx-checksumming": "off",
+        "vec1 channels combined": "2",
+        "vec1 tx-0 xps_cpus": "3",
+        "vec1 threaded": "0",
+        "irq affinity vec1": "0 1",
+        "pstate driver": "passive",
     }
     site = {"nftables": "5f2c", "service irqbalance": "running", "vec1 mtu": "9000"}
     pair = seen("old", points("old"), settings=old | site), seen("new", points("new"))
