@@ -323,6 +323,14 @@ def test_settings_that_come_with_a_kernel_stand_apart(collected: Path, tmp_path:
     ) in both.notes()
 
 
+def test_settings_that_are_gone_are_not_taken_for_equal(collected: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(collected, tmp_path / "b"))
+    (other / "raw/router/measurement/observed.json").unlink()
+    both = Comparison([collected], [other], ("a", "b"))
+    with pytest.raises(ValueError, match=r"b: settings of router not known: observed\.json cannot be read"):
+        both.text()
+
+
 def test_runs_that_kept_no_settings_are_counted(collected: Path, tmp_path: Path) -> None:
     older = Path(shutil.copytree(collected, tmp_path / "old"))
     plan = json.loads((older / "plan.json").read_text())

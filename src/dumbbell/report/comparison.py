@@ -86,7 +86,7 @@ class _Side:
     @cached_property
     def seen(self) -> list[Seen]:
         """Settings of hosts at each valid point that kept them."""
-        return [*seen((Run.open(folder), self.name) for folder in self.valid)]
+        return [*seen(((Run.open(folder), self.name) for folder in self.valid), valid=True)]
 
     @cached_property
     def digests(self) -> dict[tuple[str, int], dict[str, set[str]]]:

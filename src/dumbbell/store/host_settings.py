@@ -23,10 +23,11 @@ def observed(run: Run, host: str) -> Observed:
     return read_observed(run.raw(host, "measurement", "observed.json"))
 
 
-def seen(runs: Iterable[tuple[Run, str]]) -> Iterator[Seen]:
+def seen(runs: Iterable[tuple[Run, str]], *, valid: bool = False) -> Iterator[Seen]:
     """Settings of those hosts that have some, of each run and its label for people.
 
-    Not of runs that are older than these settings. What many runs have found is kept once.
+    Not of runs that are older than these settings. What many runs have found is kept once. A host whose
+    settings cannot be read is left out; ValueError, where all runs are valid.
     """
     known: dict[str, dict[str, str]] = {}
     for run, label in runs:
@@ -36,7 +37,9 @@ def seen(runs: Iterable[tuple[Run, str]]) -> Iterator[Seen]:
         for host in run.point.phase("measurement").hosts:
             try:
                 settings = observed(run, host).before.settings
-            except ValueError:
+            except ValueError as error:
+                if valid:
+                    raise ValueError(f"{run.dir}: settings of {host} not known: {error}") from None
                 continue  # the verdict says it
             found[host] = known.setdefault(digest(settings), settings)
         trims = {host: dig(state, "path", "trim_us") for host, state in run.states.items()}
