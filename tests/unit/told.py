@@ -67,7 +67,10 @@ def write_iperf3(folder: Path, flow: Flow, host: str) -> None:
     for end, side in ((flow.src_host, "client"), (flow.dst_host, "server")):
         if host != end:
             continue
-        totals = [{"sum": {"start": i, "end": i + 1, "bytes": 1_250_000}} for i in range(int(seconds))]
+        totals = [
+            {"sum": {"start": i, "end": i + 1, "bytes": 1_250_000, "bits_per_second": 1e7}}
+            for i in range(int(seconds))
+        ]
         whole = {"seconds": seconds, "bytes": 1_250_000 * len(totals)}
         report = {
             "start": {"cookie": COOKIE, "test_start": {"num_streams": flow.streams, "tos": 0}},

@@ -89,7 +89,7 @@ def _owned(state: Mapping[str, Any], offloads: Iterable[str]) -> Iterator[str]:
     told: dict[str, Any] = dict(state["sysctl"])
     for device, nic in state["nic"].items():
         told |= {f"{device} {name}": nic[name] for name in ("mtu", "txqueuelen")}
-        told |= {f"{device} feature {name}": nic["offloads"].get(name) for name in offloads}
+        told |= {f"{device} feature {name}": (nic.get("offloads") or {}).get(name) for name in offloads}
     for name, value in told.items():
         if name not in owned and not name.endswith(AS_FOUND):
             yield f"state.json: owned has no {name}"
