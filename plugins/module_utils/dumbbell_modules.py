@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import gzip
+import lzma
+import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+import stat
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+SYSCTLS = Path("/proc/sys/net/ipv4")
+MODULES = Path("/lib/modules", os.uname().release)
+SYSFS = Path("/sys/module")
+UNPACK: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".xz": lzma.decompress, ".gz": gzip.decompress}
 
 # net/ipv4 also holds modules of that prefix which are no congestion control.
 NO_CONTROLS = {"tcp_diag"}
@@ -168,8 +178,11 @@ def mismatches(asked: Asked, found: Modules) -> dict[str, tuple[Any, Any]]:
     return wrong
 
 
-def plan(asked: Asked, found: Modules) -> list[list[str]]:
-    """Load what is not there, and anew what is another build; set parameters; then allow to any user."""
+def plan(asked: Asked, found: Modules, again: Collection[str] = ()) -> list[list[str]]:
+    """Load what is not there, and anew what is another build; set parameters; then allow to any user.
+
+    Those in `again` are loaded anew in any case.
+    """
     commands = []
     reloaded = False
     for name in asked.names:
@@ -178,7 +191,7 @@ def plan(asked: Asked, found: Modules) -> list[list[str]]:
         wrong = wrong_parameters(name, asked, found)
         if name not in found.loaded:
             commands.append(load)
-        elif stale(name, found) or wrong.keys() & found.loaded[name].read_only:
+        elif name in again or stale(name, found) or wrong.keys() & found.loaded[name].read_only:
             commands += [["modprobe", "--remove", name], load]
             reloaded = True
         else:
@@ -220,3 +233,66 @@ def report(asked: Asked, found: Modules) -> dict[str, Any]:
             if name in asked.names
         },
     }
+
+
+# Reading
+
+
+def _read_or(file: Path, default: bytes) -> bytes:
+    return file.read_bytes() if file.exists() else default
+
+
+def _is_live(name: str) -> bool:
+    """Not while another host of the same kernel is still loading it: to load it again waits for that."""
+    directory = SYSFS / name
+    return directory.exists() and _read_or(directory / "initstate", b"live").strip() == b"live"
+
+
+def read_loaded(name: str) -> Loaded:
+    """A module that is loaded, or built in."""
+    module = SYSFS / name
+    files = {file.name: file for file in (module / "parameters").glob("*")}
+    values = {}
+    for parameter, file in files.items():
+        try:
+            values[parameter] = file.read_text().strip()
+        except OSError:  # it can only be written
+            continue
+    return Loaded(
+        _read_or(module / "srcversion", b"").decode().strip() or None,
+        build_id(_read_or(module / "notes/.note.gnu.build-id", b"")),
+        values,
+        frozenset(parameter for parameter, file in files.items() if not file.stat().st_mode & stat.S_IWUSR),
+    )
+
+
+def read_aliases() -> dict[str, str]:
+    """`control_aliases` of this host."""
+    return control_aliases(_read_or(MODULES / "modules.alias", b"").decode())
+
+
+def read(asked: Asked) -> Modules:
+    """Modules and congestion controls of this host."""
+    available = (SYSCTLS / "tcp_available_congestion_control").read_text().split()
+    allowed = (SYSCTLS / "tcp_allowed_congestion_control").read_text().split()
+    modules, built_in = (
+        module_files(_read_or(MODULES / name, b"").decode()) for name in ("modules.dep", "modules.builtin")
+    )
+    # A module compressed in a way that Python cannot read says nothing of itself.
+    files = {name: MODULES / modules[name] for name in asked.names if name in modules}
+    return Modules(
+        available,
+        allowed,
+        sorted({*modules, *asked.aliases}),
+        {
+            name: read_loaded(name)
+            for name in asked.names
+            # What is built in has a directory only if it has parameters.
+            if _is_live(name) or name in built_in or control_of(name) in available
+        },
+        {
+            name: describe(UNPACK[file.suffix](file.read_bytes()))
+            for name, file in files.items()
+            if file.suffix in UNPACK
+        },
+    )

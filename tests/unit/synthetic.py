@@ -167,7 +167,7 @@ def write_run(
     run_dir.mkdir(parents=True)
     whole = plan(scenario, inventory())
     planned = whole.points[point]
-    whole = whole.model_copy(update={"points": [planned], "schema_version": 2})
+    whole = whole.model_copy(update={"points": [planned]})
     (run_dir / "scenario.yml").write_bytes(scenario.read_bytes())
     (run_dir / "plan.json").write_bytes(whole.to_json())
     states = ("planned", "preparing", "calibrating", "armed", "running", "collecting")

@@ -398,7 +398,6 @@ def leaking(
     collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, str]]:
     """``fab ab`` of two profiles, of which b meets settings that are not those of a; status and output."""
-    monkeypatch.setattr("dumbbell.plan.planner.SCHEMA_VERSION", 2)
     monkeypatch.chdir(tmp_path)
     text = (REPOSITORY / "scenarios/two_flow_fairness.yml").read_text()
     (tmp_path / "leak.yml").write_text(text.partition("profiles:")[0] + AB)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.plan import Plan, Way, plan
+from dumbbell.plan import Plan, plan
 from dumbbell.report.index import Listed
 from dumbbell.report.summary import render_summary
 from dumbbell.rundir import (
     Execution,
     RunDir,
     abort,
-    plan_path_changes,
     point_folders,
     record_state,
     write_json,
@@ -175,12 +172,6 @@ def observe(execution: Execution, rp_filter: str) -> None:
 
 
 def test_settings_that_nothing_explains_are_told_first(run: RunDir) -> None:
-    run = replace(
-        run,
-        executions=[
-            replace(one, plan=one.plan.model_copy(update={"schema_version": 2})) for one in run.executions
-        ],
-    )
     for execution, value in zip(run.executions, "0010", strict=True):
         verdict(execution, "passed")
         observe(execution, value)
@@ -226,32 +217,6 @@ def test_how_a_run_is_getting_on(run: RunDir) -> None:
     said = [line.rpartition(": ")[2] for line in lines]
     assert said == ["failed; why", "running measurement, 4 of 20 s", "preparing for 4 s", "planned"]
     assert "measurement should have ended 60 s ago" in run.describe(now + 76_000_000_000)
-
-
-def test_the_router_gets_the_commands_that_change_the_path(tmp_path: Path) -> None:
-    scenario = REPOSITORY / "tests" / "e2e" / "changing_path.yml"
-    run = RunDir.create(plan(scenario, inventory()), scenario, tmp_path / "results")
-    file = run.dir / "raw/router/measurement/plan.json"
-    before = json.loads(file.read_text())
-    first, second, undo = ([["qdisc", "change", "dev", "x", word]] for word in ("first", "second", "undo"))
-    changes: dict[Way, list[dict[str, Any]]] = {
-        "forward": [{"at_ns": 6, "commands": first}, {"at_ns": 9, "commands": second}],
-        "reverse": [],
-    }
-    assert plan_path_changes(run.dir, "router", changes, undo, check=True)
-    assert json.loads(file.read_text()) == before
-    assert plan_path_changes(run.dir, "router", changes, undo)
-    own = json.loads(file.read_text())["hosts"]["router"]
-    assert [(action["name"], action["commands"]) for action in own["actions"]] == [
-        ("forward-1", first),
-        ("forward-2", second),
-    ]
-    assert own["restore"] == undo
-    for action in own["actions"]:
-        del action["commands"]
-    del own["restore"]
-    assert own == before["hosts"]["router"]
-    assert not plan_path_changes(run.dir, "router", changes, undo)
 
 
 def test_runs_that_begin_in_the_same_moment_have_directories_of_their_own(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dumbbell.plan.path import OwnDelay, PlannedPath
 from dumbbell.units import human
 
 # Since 2 every owned setting of a host is judged, and those that its agent observes.
-SCHEMA_VERSION: Literal[1, 2] = 1  # of new plans
+SCHEMA_VERSION: Literal[1, 2] = 2  # of new plans
 SERVER_LEAD_NS = 5_000_000_000  # before the first flow; agents start servers earlier, when they are armed
 
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import (
+    PACKET_BYTES,
     UDP_HEADER_BYTES,
     Direction,
     Flow,
@@ -109,10 +110,9 @@ def blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> fl
     end = dig(sent, "last_unix_ns")
     if not packets or not end or not flow.payload_bytes:
         return None
-    packet_bytes = flow.payload_bytes + UDP_HEADER_BYTES
-    if full_ns := way.fullest_ns(packet_bytes):
+    if full_ns := way.fullest_ns(PACKET_BYTES):
         last = min(last, end + 1000 * way.delay_us + full_ns)
-    bits = 8 * packets * packet_bytes
+    bits = 8 * packets * (flow.payload_bytes + UDP_HEADER_BYTES)
     return bits * 1e9 / (last - first) / way.arriving if last > first and way.arriving else None
 
 

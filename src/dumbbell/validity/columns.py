@@ -72,11 +72,12 @@ _SENT = _names("asked_packets sent_packets sent_bytes skipped_packets dropped_pa
 _RECEIVED = _names("""
     received_packets received_bytes lost_packets reordered_packets duplicate_packets stale_packets
     socket_drops""")
+# Not CurRwinSent, which kernels before 6.2 do not tell.
 WEB100 = _names("""
     SegsOut DataSegsOut DataOctetsOut SegsRetrans OctetsRetrans SegsIn DataSegsIn AckPktsIn ThruOctetsAcked
     ThruOctetsReceived CurMSS CurCwnd MaxCwnd PipeSize SmoothedRTT RTTVar MinRTT MaxRTT CurRTO MaxRTO
     SndLimTimeRwin SndLimTimeCwnd SndLimTimeSnd CongestionSignals CurTimeoutCount OtherReductions
-    DupAcksOut DSACKDups ReorderingEvents ECNsignals CurRwinRcvd CurRwinSent CurAppWQueue CurAppRQueue""")
+    DupAcksOut DSACKDups ReorderingEvents ECNsignals CurRwinRcvd CurAppWQueue CurAppRQueue""")
 _TIMED = ("unix_ns", "mono_ns")
 # Settings of queues that a path may be made of; of netem also those of a delay line.
 SETTINGS = {

@@ -1,0 +1,18 @@
+"""Measure the round trip of the path that a sender's first flow takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dumbbell.execution.action import StepAction
+
+
+class ActionModule(StepAction):
+    """Argument: ``planned``. Answers ``said``, the output of ping; nothing where no flow is sent."""
+
+    def step(self) -> dict[str, Any]:
+        """Over an idle path; lost echoes are no trouble as long as some come back."""
+        peer = self.point.peer(self.host)
+        if not peer or not self.answers().go_on:
+            return {}
+        return {"said": self.shell(f"ping -n -c 101 -i 0.01 {peer} || test $? = 1")}
