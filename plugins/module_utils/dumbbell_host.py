@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils import dumbbell_link as link
+from ansible.module_utils import dumbbell_modules as modules
 from ansible.module_utils import dumbbell_sysctl as sysctl
 
 State = dict[str, Any]
@@ -93,6 +94,7 @@ def converge(
         record(module, commands, loaded)
         for command in commands:
             perform(command) if perform else execute(module, command)
+        modules.remember(commands)
         found = read()
         after = report(found)
         wrong = mismatches(found)
@@ -116,6 +118,7 @@ def record(module: Any, commands: list[Command], loaded: list[str]) -> None:
         settings,
         lambda setting: known[setting] if setting in known else baseline.read(setting, module.run_command),
     )
+    modules.remember(commands, kept=True)
 
 
 def unload(module: Any, loaded: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import json
 import lzma
 import os
 import re
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 SYSCTLS = Path("/proc/sys/net/ipv4")
 MODULES = Path("/lib/modules", os.uname().release)
 SYSFS = Path("/sys/module")
+GIVEN = Path("/run/dumbbell/parameters.json")  # gone with the boot, like what it tells of
 UNPACK: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".xz": lzma.decompress, ".gz": gzip.decompress}
 
 # net/ipv4 also holds modules of that prefix which are no congestion control.
@@ -296,3 +298,49 @@ def read(asked: Asked) -> Modules:
             if file.suffix in UNPACK
         },
     )
+
+
+# What modules were given
+
+Given = dict[str, dict[str, str]]
+WRITE = re.compile(r"echo (?P<value>\S+) >/sys/module/(?P<name>[^/]+)/parameters/(?P<parameter>\S+)")
+
+
+def given_after(given: Given, commands: Iterable[list[str]], kept: bool = False) -> Given:
+    """Parameters that modules have from us once the commands are carried out, by module.
+
+    The kernel does not tell which of them a module was loaded with. With `kept`, those are in it too that
+    modules have lost by then.
+    """
+    found = {name: dict(values) for name, values in given.items()}
+    for command in commands:
+        if command[0] == "modprobe":
+            first, *rest = command[1:]
+            if first.startswith("-"):
+                for name in [] if kept else rest:
+                    found.pop(name, None)
+            elif rest:
+                found.setdefault(first, {}).update(dict(word.split("=", 1) for word in rest))
+        elif command[:2] == ["sh", "-c"] and (write := WRITE.fullmatch(command[2])):
+            found.setdefault(write["name"], {})[write["parameter"]] = shlex.split(write["value"])[0]
+    return found
+
+
+def read_given() -> Given:
+    """What they were given since the boot."""
+    try:
+        given: Given = json.loads(GIVEN.read_text())
+    except (OSError, ValueError):
+        return {}
+    return given
+
+
+def remember(commands: Iterable[list[str]], kept: bool = False) -> None:
+    """Write down what modules get by commands: before them with `kept`, and once they are carried out."""
+    before = read_given()
+    after = given_after(before, commands, kept)
+    if after != before:
+        GIVEN.parent.mkdir(mode=0o755, exist_ok=True)
+        part = GIVEN.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(after))
+        part.replace(GIVEN)

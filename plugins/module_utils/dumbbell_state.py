@@ -30,8 +30,12 @@ Owned = dict[str, tuple[Any, Any]]  # by a name for people: what it is to be, an
 Ledger = Mapping[Setting, Any]  # what settings were as found
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
+AVAILABLE = "net.ipv4.tcp_available_congestion_control"
+CONTROL = "net.ipv4.tcp_congestion_control"
+DEFAULT_QDISC = "net.core.default_qdisc"
 # Owned from the first contact on, whoever asks.
-ALWAYS = (ALLOWED, "net.ipv4.tcp_congestion_control")
+ALWAYS = (ALLOWED, CONTROL)
+NO_CHOICE = ("mq", "noqueue", "noop")  # by the kind of the device, whatever the default is
 DIRECTIONS = {"forward": ("left", "right"), "reverse": ("right", "left")}
 # Groups of ethtool, and what one of their settings is called.
 CALLED = {"features": "feature", "rings": "ring", "channels": "channels"}
@@ -41,7 +45,6 @@ MEMBERS = {
     "scatter-gather": "tx-scatter-gather",
     "tcp-segmentation-offload": "tx-tcp",
 }
-PARAMETERS = Path("/sys/module")
 
 
 class Part(NamedTuple):
@@ -104,6 +107,11 @@ class Host:
         """Root and ingress that somebody chose, as the record has them."""
         return list(baseline.own_qdiscs([qdisc for qdisc in self.qdiscs() if qdisc["dev"] == device]))
 
+    def default_qdiscs(self, device: str) -> list[str]:
+        """Kinds of those that the kernel chose for what is sent."""
+        chosen = [qdisc for qdisc in self.qdiscs() if qdisc["dev"] == device and qdisc["handle"] == "0:"]
+        return list(dict.fromkeys(qdisc["kind"] for qdisc in chosen))
+
     def group(self, device: str, group: str) -> str:
         """What ethtool shows of a group; '' where the driver has none, or must not be asked."""
         if group == "features":
@@ -135,60 +143,88 @@ def parts(asked: Mapping[str, Any], ledger: Ledger, host: Host, module: Any) -> 
     carrying = (
         {way[side] for side in ("left", "right")} if way and (way["forward"] or way["reverse"]) else set()
     )
-    found = [_modules(asked, ledger, host, module)]
+    # The qdisc that the kernel chooses is a sysctl's.
+    found = [_modules(asked, ledger), _sysctls(asked, ledger)]
     for device, of in asked["interfaces"].items():
         found += _interface(device, of, ledger, host, module)
     if way:
         found += [_direction(name, way, host, module) for name in DIRECTIONS]
     found += [
-        _as_found_qdisc(device, ledger, host)
+        _as_found_qdisc(device, asked, ledger, host)
         for device, of in asked["interfaces"].items()
         if of.get("qdisc") is None and device not in carrying
     ]
-    return [*found, _sysctls(asked, ledger, module), _files(asked, ledger)]
+    return [*found, _allowed(asked, ledger), _files(asked, ledger), _surplus(asked, ledger)]
 
 
-def _modules(asked: Mapping[str, Any], ledger: Ledger, host: Host, module: Any) -> Part:
+def _is_as_found(name: str, ledger: Ledger) -> bool:
+    """Whether a module was there before any run; what the kernel loads by itself counts as such."""
+    return ledger.get(Setting("module", name), True) is not None
+
+
+def _own_parameters(wanted: Mapping[str, Mapping[str, str]], ledger: Ledger) -> dict[str, dict[str, str]]:
+    """As found, of modules that were there and are loaded anew for a run's parameters, or have been."""
+    found = {
+        setting.subject: was
+        for setting, was in ledger.items()
+        if setting.kind == "parameters" and was is not None and _is_as_found(setting.subject, ledger)
+    }
+    for name, asked in wanted.items():
+        if name in found or not _is_as_found(name, ledger) or not (modules.SYSFS / name).exists():
+            continue
+        has = modules.read_loaded(name)
+        differ = [key for key, value in asked.items() if modules.canonical(has.parameters.get(key)) != value]
+        if has.read_only & set(differ):
+            found[name] = has.parameters
+    return {
+        name: {
+            key: str(ledger.get(Setting("sysfs", f"/sys/module/{name}/parameters/{key}"), value))
+            for key, value in was.items()
+            if value not in ("", "(null)")  # which cannot be given
+        }
+        for name, was in found.items()
+    }
+
+
+def _modules(asked: Mapping[str, Any], ledger: Ledger) -> Part:
+    """Modules, with their parameters and no other run's: one that has more is loaded anew."""
     of = asked["modules"]
     wanted: dict[str, dict[str, str]] = {
         name.replace("-", "_"): {key: modules.canonical(value) for key, value in values.items()}
         for name, values in of["loaded"].items()
     }
-    for setting, was in ledger.items():
-        if setting.kind == "parameters" and was is not None:
-            wanted[setting.subject] = {**was, **wanted.get(setting.subject, {})}
-    unload = [
-        setting.subject
-        for setting, was in ledger.items()
-        if setting.kind == "parameters" and was is None and setting.subject not in wanted
-    ]
+    for name, was in _own_parameters(wanted, ledger).items():
+        wanted[name] = {**was, **wanted.get(name, {})}
     controls = list(dict.fromkeys([*of["controls"], *of["allowed"]]))
-    as_found = str(ledger.get(Setting("sysctl", ALLOWED)) or "").split()
-    allowed = list(of["allowed"]) or list(dict.fromkeys([*as_found, *controls]))
-    wants = modules.Asked(wanted, controls, allowed or None, modules.read_aliases())
+    wants = modules.Asked(wanted, controls, None, modules.read_aliases())
 
     def read() -> Any:
-        return modules.read(wants), [name for name in unload if Path(PARAMETERS, name).exists()]
+        more = {
+            name: sorted(values.keys() - wanted.get(name, {}).keys())
+            for name, values in modules.read_given().items()
+            if name in wants.names and not _is_as_found(name, ledger)
+        }
+        return modules.read(wants), {name: keys for name, keys in more.items() if keys}, sysctl.read(CONTROL)
 
     def plan(found: Any) -> list[Command]:
-        have, surplus = found
-        return [*(["modprobe", "-r", name] for name in surplus), *modules.plan(wants, have)]
+        have, more, default = found
+        again = [name for name in more if name in have.loaded]
+        commands = [command for command in modules.plan(wants, have, again) if command[0] != "sysctl"]
+        # The default control is in use. reno, of every kernel, stands in until the sysctls are set.
+        if ["modprobe", "--remove", f"tcp_{default}"] in commands:
+            commands.insert(0, ["sysctl", "-w", f"{CONTROL}=reno"])
+        return commands
 
     def owned(found: Any) -> Owned:
-        have, surplus = found
-        wrong = modules.mismatches(wants, have)
+        have, more, _ = found
         settings: Owned = {f"module {name}": ("loaded", "loaded") for name in wants.names}
         for name, values in wanted.items():
-            for key, value in values.items():
-                settings[f"{key} of {name}"] = (value, value)
-        settings["allowed congestion controls"] = (sorted(allowed), sorted(allowed))
-        settings.update({f"module {name}": ("not loaded", "not loaded") for name in unload})
-        settings.update({f"module {name}": ("not loaded", "loaded") for name in surplus})
-        for name, (want, got) in wrong.items():
-            if name == "allowed":
-                settings["allowed congestion controls"] = (sorted(want), sorted(got))
-            else:
-                settings[f"module {name}" if name in wants.names else name] = (want, got)
+            settings.update({f"{key} of {name}": (value, value) for key, value in values.items()})
+        for name, keys in more.items():
+            settings.update({f"{key} of {name}": ("as it is loaded", "of another run") for key in keys})
+        for name, pair in modules.mismatches(wants, have).items():
+            if name != "allowed":
+                settings[f"module {name}" if name in wants.names else name] = pair
         return settings
 
     def refuse(found: Any, commands: list[Command]) -> None:
@@ -197,6 +233,53 @@ def _modules(asked: Mapping[str, Any], ledger: Ledger, host: Host, module: Any) 
 
     return Part(
         "modules", read, plan, owned, lambda found: {"modules": modules.report(wants, found[0])}, refuse
+    )
+
+
+def _allowed(asked: Mapping[str, Any], ledger: Ledger) -> Part:
+    """Controls that any user may choose; after the default is set, which the kernel allows to everybody."""
+    of = asked["modules"]
+    as_found = str(ledger.get(Setting("sysctl", ALLOWED)) or "").split()
+    default = asked["sysctls"].get(CONTROL) or ledger.get(Setting("sysctl", CONTROL))
+    exactly = of["allowed"] or str(asked["sysctls"].get(ALLOWED) or "").split()
+    wants = exactly or [*as_found, *of["controls"], *([default] if default else [])]
+
+    def read() -> Any:
+        return tuple(str(sysctl.read(name) or "").split() for name in (AVAILABLE, ALLOWED))
+
+    def wanted(found: Any) -> list[str]:
+        """Not one that was allowed as found, and whose module a boot has not loaded."""
+        return [name for name in dict.fromkeys(wants) if exactly or name in found[0]]
+
+    def plan(found: Any) -> list[Command]:
+        want = wanted(found)
+        return [] if set(want) == set(found[1]) else [["sysctl", "-w", f"{ALLOWED}={' '.join(want)}"]]
+
+    return Part(
+        "allowed congestion controls",
+        read,
+        plan,
+        lambda found: {"allowed congestion controls": (sorted(wanted(found)), sorted(found[1]))},
+        lambda found: {"modules": {"allowed": found[1]}, "sysctl": {ALLOWED: " ".join(found[1])}},
+    )
+
+
+def _surplus(asked: Mapping[str, Any], ledger: Ledger) -> Part:
+    """Modules that a run has given parameters, and that nobody asks for; last, when nothing uses them."""
+    of = asked["modules"]
+    names = {name.replace("-", "_") for name in of["loaded"]}
+    names |= set(modules.Asked({}, [*of["controls"], *of["allowed"]], None, modules.read_aliases()).names)
+
+    def read() -> list[str]:
+        given = [name for name in modules.read_given() if name not in names]
+        return [name for name in given if not _is_as_found(name, ledger) and (modules.SYSFS / name).exists()]
+
+    return Part(
+        "modules of other runs",
+        read,
+        lambda found: [["modprobe", "--remove", name] for name in found],
+        lambda found: {f"module {name}": ("not loaded", "loaded") for name in found},
+        lambda found: {},
     )
 
 
@@ -298,19 +381,31 @@ def _group(device: str, group: str, of: Mapping[str, Any], ledger: Ledger, host:
     return Part(f"{group} of {device}", read, plan, owned, report)
 
 
-def _as_found_qdisc(device: str, ledger: Ledger, host: Host) -> Part:
+def _as_found_qdisc(device: str, asked: Mapping[str, Any], ledger: Ledger, host: Host) -> Part:
     was = ledger.get(Setting("qdisc", device)) or []
+    default = asked["sysctls"].get(DEFAULT_QDISC) or ledger.get(Setting("sysctl", DEFAULT_QDISC))
+    # What the kernel chose under another default stays when the default is back.
+    chosen = default and not any(qdisc.get("root") and qdisc["kind"] != "noop" for qdisc in was)
+
+    def read() -> Any:
+        return host.own_qdiscs(device), host.default_qdiscs(device)
+
+    def other(found: Any) -> list[str]:
+        return [kind for kind in found[1] if chosen and kind not in (default, *NO_CHOICE)]
 
     def plan(found: Any) -> list[Command]:
-        return list(baseline.undo_qdiscs(device, was, found))
+        commands = list(baseline.undo_qdiscs(device, was, found[0]))
+        if not commands and other(found):  # the kernel chooses again when one that was made is deleted
+            root = ["tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "pfifo"]
+            commands = [root, ["tc", "qdisc", "del", "dev", device, "root"]]
+        return commands
 
-    return Part(
-        f"qdisc of {device}",
-        lambda: host.own_qdiscs(device),
-        plan,
-        lambda found: {f"qdisc of {device}": (was, found)},
-        lambda found: {},
-    )
+    def owned(found: Any) -> Owned:
+        if other(found):
+            return {f"qdisc of {device}": (default, ", ".join(found[1]))}
+        return {f"qdisc of {device}": (was, found[0])}
+
+    return Part(f"qdisc of {device}", read, plan, owned, lambda found: {})
 
 
 def _direction(name: str, way: Mapping[str, Any], host: Host, module: Any) -> Part:
@@ -356,31 +451,32 @@ def _direction(name: str, way: Mapping[str, Any], host: Host, module: Any) -> Pa
     return Part(f"path {name}", read, plan, owned, report, refuse)
 
 
-def _sysctls(asked: Mapping[str, Any], ledger: Ledger, module: Any) -> Part:
+def _sysctls(asked: Mapping[str, Any], ledger: Ledger) -> Part:
     was = {
         setting.subject: value
         for setting, value in ledger.items()
         if setting.kind == "sysctl" and value is not None and setting.subject != ALLOWED
     }
-    wants = {name: sysctl.canonical(value) for name, value in asked["sysctls"].items()}
+    wants = {name: sysctl.canonical(value) for name, value in asked["sysctls"].items() if name != ALLOWED}
 
-    def read() -> dict[str, str]:
-        found = {name: sysctl.read(name) for name in {**was, **wants}}
-        lacking = [name for name in wants if found[name] is None]
-        if lacking:
+    def read() -> dict[str, str | None]:
+        found = {name: sysctl.read(name) for name in sorted({**was, **wants})}
+        return {name: value for name, value in found.items() if value is not None or name in wants}
+
+    def pairs(found: Mapping[str, str | None]) -> Owned:
+        return {name: ({**was, **wants}[name], value) for name, value in found.items()}
+
+    def plan(found: Mapping[str, str | None]) -> list[Command]:
+        differ = {name: want for name, (want, value) in pairs(found).items() if want != value}
+        return [["sysctl", "-w", f"{name}={want}"] for name, want in differ.items()]
+
+    def refuse(found: Mapping[str, str | None], commands: list[Command]) -> None:
+        lacking = [name for name, value in found.items() if value is None]
+        loads = [name for name in asked["modules"]["loaded"] if not (modules.SYSFS / name).exists()]
+        if lacking and not loads:  # a module may bring it
             raise ValueError(f"this kernel has no sysctl {', '.join(lacking)}")
-        return {name: value for name, value in sorted(found.items()) if value is not None}
 
-    def wanted(found: Mapping[str, str]) -> dict[str, str]:
-        return {name: {**was, **wants}[name] for name in found}
-
-    return Part(
-        "sysctls",
-        read,
-        lambda found: sysctl.plan(wanted(found), found),
-        lambda found: {name: (value, found[name]) for name, value in wanted(found).items()},
-        lambda found: {"sysctl": found},
-    )
+    return Part("sysctls", read, plan, pairs, lambda found: {"sysctl": dict(found)}, refuse)
 
 
 def _files(asked: Mapping[str, Any], ledger: Ledger) -> Part:
@@ -389,14 +485,20 @@ def _files(asked: Mapping[str, Any], ledger: Ledger) -> Part:
     irq_cpus = dict.fromkeys(asked["interfaces"], of["irq_cpus"]) if of["irq_cpus"] is not None else {}
     wants = cpu.wanted(of["governor"], of["idle_latency_max_us"], irq_cpus)
     set_by_module = {
-        str(PARAMETERS / name.replace("-", "_") / "parameters" / key)
+        str(modules.SYSFS / name.replace("-", "_") / "parameters" / key)
         for name, values in asked["modules"]["loaded"].items()
         for key in values
     }
+    # Numbers of interrupts are another boot's, and other devices may have them by now.
+    interrupts = {file for device in asked["interfaces"] for file in cpu.affinities(device)}
     was = {
         setting.subject: value
         for setting, value in ledger.items()
-        if setting.kind == "sysfs" and value is not None and setting.subject not in set_by_module
+        if setting.kind == "sysfs"
+        and value is not None
+        and setting.subject not in set_by_module
+        and (setting.subject in interrupts or not setting.subject.endswith("smp_affinity_list"))
+        and not _is_of_a_run(setting.subject, ledger)
     }
 
     def read() -> dict[str, str]:
@@ -417,6 +519,12 @@ def _files(asked: Mapping[str, Any], ledger: Ledger) -> Part:
         owned,
         lambda found: {"cpu": dict(found)},
     )
+
+
+def _is_of_a_run(file: str, ledger: Ledger) -> bool:
+    """Whether it is a parameter of a module that was not there as found: what was found then was a run's."""
+    parts = Path(file).parts
+    return parts[1:3] == ("sys", "module") and not _is_as_found(parts[3], ledger)
 
 
 # Together

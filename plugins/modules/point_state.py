@@ -150,6 +150,7 @@ from ansible.module_utils.dumbbell_host import (
     unload,
     write_file,
 )
+from ansible.module_utils.dumbbell_modules import remember
 
 AGENT = "dumbbell-agent"
 RUNS = Path("/var/lib/dumbbell/runs")
@@ -157,6 +158,7 @@ STORED = "/var/lib/dumbbell/stored"
 FACTS = Path("/run/dumbbell/facts.json")
 FACT = Path("/etc/ansible/facts.d/dumbbell.fact")
 TOOLS = ("/usr/local/bin/dumbbell-agent", "/usr/bin/iperf3", "/sbin/tc", "/sbin/ethtool")
+ROUNDS = 3  # a setting may change others: ip_forward makes the kernel reset how redirects are taken
 TRACKING_FIELDS = 14  # of `chronyc -c tracking`: chronyc(1)
 
 
@@ -218,9 +220,19 @@ def perform(module, command):
         execute(module, command)
 
 
-def allowed(part, found):
-    """What a plan of the modules says of allowed controls, once others are loaded: loading allows some."""
-    return [command for command in part.plan(found) if command[0] == "sysctl"]
+def apply(module, parts, host, loaded):
+    """Carry out what each part plans, from what it finds after those before it; returns the commands."""
+    done = []
+    for part in parts:
+        planned = part.plan(part.read())
+        if planned:
+            record(module, planned, loaded)
+            for command in planned:
+                perform(module, command)
+            remember(planned)
+            host.forget()
+        done += planned
+    return done
 
 
 def converge(module, asked, host):
@@ -242,21 +254,11 @@ def converge(module, asked, host):
         unload(module, loaded)
         return [(part, part.read()) for part in parts], commands, before
     changed = []
-    if commands:
-        for part in parts:
-            planned = part.plan(part.read())
-            if not planned:
-                continue
-            record(module, planned, loaded)
-            for command in planned:
-                if part.name == "modules" and command[0] == "sysctl":
-                    continue
-                perform(module, command)
-            host.forget()
-            if part.name == "modules":
-                for command in allowed(part, part.read()):
-                    perform(module, command)
-            changed += planned
+    for _ in range(ROUNDS if commands else 0):
+        done = apply(module, parts, host, loaded)
+        changed += done
+        if not done:
+            break
     return [(part, part.read()) for part in parts], changed, before
 
 
@@ -413,7 +415,7 @@ def main():
     flushes = bool(states) and states[-1].get("tcp_metrics") != "keep" and not module.check_mode
     if not module.check_mode:
         if flushes:
-            module.run_command(["ip", "tcp_metrics", "flush"])
+            run(module, ["ip", "tcp_metrics", "flush"])
         put_plans(module, reported)
         if params["token"]:
             put(Path(params["token"]["directory"], "atou.token"), params["token"]["secret"], 0o600)

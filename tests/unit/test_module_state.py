@@ -50,6 +50,9 @@ class Simulated(state.Host):
     def own_qdiscs(self, device: str) -> list[dict[str, Any]]:
         return self.made
 
+    def default_qdiscs(self, device: str) -> list[str]:
+        return []
+
     def take(self, command: list[str]) -> None:
         if command[0] == "ethtool":
             for name, value in zip(command[3::2], command[4::2], strict=True):
@@ -62,6 +65,11 @@ class Simulated(state.Host):
             self.made = [{"kind": kind, "handle": handle, "root": True, "options": {}}]
         else:
             raise AssertionError(command)
+
+
+def asking(sysctls: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Nothing but these sysctls."""
+    return {"sysctls": sysctls or {}, "modules": {"loaded": {}, "controls": [], "allowed": []}}
 
 
 def reach(part: Any, take: Callable[[list[str]], None]) -> Any:
@@ -108,8 +116,27 @@ def test_nothing_of_the_run_before_is_left_of_a_qdisc(runs: list[str | None]) ->
         if asked:
             host.made = [{"kind": asked, "handle": "8002:", "root": True, "options": {}}]
         else:
-            reach(state._as_found_qdisc("vec1", {Setting("qdisc", "vec1"): was}, host), host.take)
+            reach(state._as_found_qdisc("vec1", asking(), {Setting("qdisc", "vec1"): was}, host), host.take)
             assert host.made == was
+
+
+def test_a_qdisc_that_the_kernel_chose_under_another_default_is_chosen_again() -> None:
+    """It has no handle, like the one as found, and would stay."""
+    host = Simulated()
+    ledger = {Setting("qdisc", "vec1"): [], Setting("sysctl", state.DEFAULT_QDISC): "pfifo_fast"}
+    host.default_qdiscs = lambda device: ["fq"]  # type: ignore[method-assign]
+    part = state._as_found_qdisc("vec1", asking(), ledger, host)
+    assert part.owned(part.read()) == {"qdisc of vec1": ("pfifo_fast", "fq")}
+    assert [command[:3] for command in part.plan(part.read())] == [
+        ["tc", "qdisc", "replace"],
+        ["tc", "qdisc", "del"],
+    ]
+    for kind in ("pfifo_fast", "mq", "noqueue"):
+        host.default_qdiscs = lambda device, kind=kind: [kind]  # type: ignore[method-assign,misc]
+        assert part.plan(part.read()) == []
+    part = state._as_found_qdisc("vec1", asking({state.DEFAULT_QDISC: "fq"}), ledger, host)
+    host.default_qdiscs = lambda device: ["fq"]  # type: ignore[method-assign]
+    assert part.plan(part.read()) == []
 
 
 @pytest.fixture
@@ -126,13 +153,22 @@ def sysctls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_sysctl_that_any_run_has_set_is_owned_from_then_on(sysctls: Path) -> None:
     ledger = {Setting("sysctl", "net.ipv4.tcp_sack"): "1"}
     (sysctls / "tcp_sack").write_text("0\n")  # the run before
-    part = state._sysctls({"sysctls": {}}, ledger, None)
+    part = state._sysctls(asking(), ledger)
     assert part.plan(part.read()) == [["sysctl", "-w", "net.ipv4.tcp_sack=1"]]
     assert part.owned(part.read()) == {"net.ipv4.tcp_sack": ("1", "0")}
-    part = state._sysctls({"sysctls": {"net.ipv4.tcp_sack": 0}}, ledger, None)
+    part = state._sysctls(asking({"net.ipv4.tcp_sack": 0}), ledger)
     assert part.plan(part.read()) == []
+    part = state._sysctls(asking({"net.ipv4.tcp_none": 1}), ledger)
     with pytest.raises(ValueError, match=r"this kernel has no sysctl net\.ipv4\.tcp_none"):
-        state._sysctls({"sysctls": {"net.ipv4.tcp_none": 1}}, ledger, None).read()
+        part.refuse(part.read(), [])
+
+
+def test_a_sysctl_that_a_module_may_bring_is_not_refused_before_it_is_loaded(sysctls: Path) -> None:
+    asked = asking({"net.ipv4.tcp_none": 1})
+    asked["modules"]["loaded"] = {"no_such_module": {}}
+    part = state._sysctls(asked, {})
+    part.refuse(part.read(), [])
+    assert part.owned(part.read()) == {"net.ipv4.tcp_none": ("1", None)}  # nor taken for reached
 
 
 def test_reports_are_put_together() -> None:
