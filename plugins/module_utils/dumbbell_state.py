@@ -10,7 +10,7 @@ A part is one kind of settings. All of them are pure but for `Host`, which reads
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,10 +127,11 @@ class Host:
 # At first contact
 
 
-def first_contact(devices: Iterable[str]) -> list[Setting]:
-    """Settings that are recorded before anything is changed, for a host with these experiment interfaces."""
-    return [Setting("sysctl", name) for name in ALWAYS] + [
-        Setting(kind, device) for device in devices for kind in ("link", "qdisc", "features")
+def first_contact(asked: Mapping[str, Any]) -> list[Setting]:
+    """Settings that are recorded before anything is changed: to set one sysctl may change another one."""
+    known = [name for name in asked["sysctls"] if sysctl.read(name) is not None]
+    return [Setting("sysctl", name) for name in (*ALWAYS, *known)] + [
+        Setting(kind, device) for device in asked["interfaces"] for kind in ("link", "qdisc", "features")
     ]
 
 

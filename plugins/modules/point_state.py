@@ -237,10 +237,9 @@ def apply(module, parts, host, loaded):
 
 def converge(module, asked, host):
     """Bring the host to a state; returns the parts with what was read back, commands, and what differed."""
-    devices = list(asked["interfaces"])
-    require_devices(module, *devices)
+    require_devices(module, *asked["interfaces"])
     if not module.check_mode:
-        baseline.record(state.first_contact(devices), lambda setting: baseline.read(setting, host.execute))
+        baseline.record(state.first_contact(asked), lambda setting: baseline.read(setting, host.execute))
     parts = state.parts(asked, baseline.load(), host, Context(module, host))
     loaded = baseline.read(baseline.MODULES, host.execute)
     commands, before = [], {}
