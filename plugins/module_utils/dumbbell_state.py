@@ -260,8 +260,8 @@ def _allowed(asked: Mapping[str, Any], ledger: Ledger) -> Part:
         "allowed congestion controls",
         read,
         plan,
-        lambda found: {"allowed congestion controls": (sorted(wanted(found)), sorted(found[1]))},
-        lambda found: {"modules": {"allowed": found[1]}, "sysctl": {ALLOWED: " ".join(found[1])}},
+        lambda found: {ALLOWED: (" ".join(sorted(wanted(found))), " ".join(sorted(found[1])))},
+        lambda found: {"modules": {"allowed": found[1]}, "sysctl": {ALLOWED: " ".join(sorted(found[1]))}},
     )
 
 
