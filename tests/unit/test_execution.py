@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from dumbbell.execution import archive, calibrated, own_delay
 from dumbbell.execution.answers import SECOND_NS, SILENT, Answers, Armed, behind_ns, start_unix_ns
 from dumbbell.execution.point import PlannedPoint
 from dumbbell.rundir import read_json
+from dumbbell.store.collect import own_rows
 
 HOSTS = ("sender1", "router", "receiver1")
 
@@ -228,3 +230,11 @@ def test_an_archive_that_is_cut_short_is_no_result(tmp_path: Path) -> None:
     connection = SimpleNamespace(become=None, fetch_file=fetch_file)
     with pytest.raises(OSError, match="cannot be unpacked"):
         archive.fetch(connection, str, str(tmp_path / "phase.tgz"), tmp_path / "home")
+
+
+def test_rows_of_a_reused_calibration_are_those_of_the_point_that_made_it(tmp_path: Path) -> None:
+    rows = {"snmp": pl.DataFrame({"phase": ["calibration", "measurement"]}), "none": pl.DataFrame()}
+    run = SimpleNamespace(dir=tmp_path)
+    assert own_rows(run, rows)["snmp"].height == 2  # type: ignore[arg-type]
+    (tmp_path / calibrated.REUSED).write_text("{}")
+    assert own_rows(run, rows)["snmp"]["phase"].to_list() == ["measurement"]  # type: ignore[arg-type]
