@@ -38,6 +38,8 @@ _READ = {
     "experiment_interfaces",
     "experiment_routes",
     "ansible_host",
+    "nic_mtu",
+    "nic_offloads",
     "nic_qdisc",
     "sysctl_settings",
 }

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from platformdirs import user_cache_path
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 
 class InventoryError(Exception):
@@ -30,6 +30,9 @@ class Interface(BaseModel):
     address: IPv4Interface | IPv6Interface
 
 
+LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9216
+
+
 class InventoryHost(BaseModel):
     """What the planner needs to know of a host."""
 
@@ -37,6 +40,8 @@ class InventoryHost(BaseModel):
     management_interface: str | None = None
     experiment_interfaces: dict[str, Interface] = {}
     lab_machine: str | None = None
+    nic_mtu: Annotated[int, Field(ge=LEAST_MTU_BYTES, le=MOST_MTU_BYTES)] = 1500
+    nic_offloads: dict[str, bool] = {}
 
 
 class Inventory(BaseModel):
@@ -117,6 +122,24 @@ class Inventory(BaseModel):
         return sorted(group for group, members in self.groups.items() if host in members)
 
 
+def narrow_router(
+    pairs: Iterable[tuple[str, str]], routers: Iterable[str], mtus: Mapping[str, int]
+) -> str | None:
+    """Which router cannot receive the packets of its hosts, whose MTU is larger; None if none.
+
+    The smaller MTU of the two ends counts: TCP sends no larger packets than the other end can receive.
+    """
+    for ends in pairs:
+        least = min(mtus[host] for host in ends)
+        for router in routers:
+            if mtus[router] < least:
+                return (
+                    f"{' and '.join(ends)} send each other packets of up to {least} bytes (MTU), and "
+                    f"{router} receives no more than {mtus[router]}"
+                )
+    return None
+
+
 def _digest(path: Path) -> str | None:
     """SHA-256 of what decides what ``ansible-inventory`` lists; None if that is not files alone."""
     beside = path if path.is_dir() else path.parent
@@ -124,7 +147,8 @@ def _digest(path: Path) -> str | None:
     files = sorted(file for tree in trees for file in (tree, *tree.rglob("*")) if file.is_file())
     settings = {name: value for name, value in os.environ.items() if name.startswith("ANSIBLE_")}
     digest = hashlib.sha256()
-    for part in (version("dumbbell"), version("ansible-core"), path.absolute(), sorted(settings.items())):
+    versions = (version("dumbbell"), version("ansible-core"))
+    for part in (*versions, sorted(InventoryHost.model_fields), path.absolute(), sorted(settings.items())):
         digest.update(f"{part}\0".encode())
     configuration = Path(settings.get("ANSIBLE_CONFIG", "ansible.cfg"))
     if not configuration.is_file():

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from ruamel.yaml import YAML
 
+from dumbbell.inventory import LEAST_MTU_BYTES, MOST_MTU_BYTES, InventoryHost, narrow_router
+
 Groups = Mapping[str, Sequence[str]]
 Variables = Mapping[str, Any]
 Address = IPv4Interface | IPv6Interface
@@ -80,6 +82,7 @@ def _host(name: str, of: Variables, groups: Groups) -> Iterator[str]:
                 f"experiment_interfaces.{side}.address: {each.get('address')!r} is no address with prefix "
                 "length, such as 198.18.1.11/24"
             )
+    yield from _sizes(of)
     for group in ("senders", "receivers"):
         if name in groups.get(group, []) and not interfaces:
             yield f"is one of the {group}, but has no experiment_interfaces"
@@ -87,6 +90,35 @@ def _host(name: str, of: Variables, groups: Groups) -> Iterator[str]:
         yield from _router(of, interfaces)
     for route in of.get("experiment_routes") or []:
         yield from _route(route, [_interface(each) for each in interfaces.values()])
+
+
+def _sizes(of: Variables) -> Iterator[str]:
+    """What the planner counts packets by."""
+    if _mtu(of) is None:
+        allowed = f"a whole number of bytes from {LEAST_MTU_BYTES} to {MOST_MTU_BYTES}"
+        yield f"nic_mtu is {of['nic_mtu']!r}: it is {allowed}"
+    for feature in of.get("nic_offloads") or {}:
+        if short := _LONG_NAMES.get(feature):
+            yield f"nic_offloads: call {feature} {short}, the name that scenarios have for it"
+
+
+# ethtool's other names for what the planner has to know of.
+_LONG_NAMES = {
+    "tcp-segmentation-offload": "tso",
+    "generic-segmentation-offload": "gso",
+    "generic-receive-offload": "gro",
+    "large-receive-offload": "lro",
+}
+
+
+def _mtu(of: Variables) -> int | None:
+    """Largest packet of its experiment interfaces; None if that is none."""
+    asked = of.get("nic_mtu", InventoryHost().nic_mtu)
+    try:
+        found = int(asked)
+    except (TypeError, ValueError):
+        return None
+    return found if LEAST_MTU_BYTES <= found <= MOST_MTU_BYTES and not isinstance(asked, bool) else None
 
 
 def _router(of: Variables, interfaces: Variables) -> Iterator[str]:
@@ -168,8 +200,13 @@ def _is_in(text: str, network: Any) -> bool:
 
 
 def _pairs(groups: Groups, testbed: Mapping[str, Variables]) -> Iterator[str]:
-    """Hosts of one index must reach each other, both ways."""
-    for pair in zip(groups.get("senders", []), groups.get("receivers", []), strict=False):
+    """Hosts of one index must reach each other, both ways, with packets that routers can receive."""
+    pairs = list(zip(groups.get("senders", []), groups.get("receivers", []), strict=False))
+    mtus = {host: _mtu(of) or MOST_MTU_BYTES for host, of in testbed.items()}  # what is wrong is said already
+    on_both_sides = [pair for pair in pairs if testbed.keys() >= set(pair)]
+    if problem := narrow_router(on_both_sides, testbed.keys() & set(groups.get("routers", [])), mtus):
+        yield f"nic_mtu: {problem}"
+    for pair in pairs:
         for host, peer in (pair, pair[::-1]):
             if host in testbed and peer in testbed and not _reaches(testbed[host], testbed[peer]):
                 yield f"{host}: has neither a network nor one of experiment_routes in common with {peer}"

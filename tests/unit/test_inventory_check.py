@@ -78,6 +78,19 @@ PROBLEMS: dict[str, tuple[Change, str]] = {
         lambda h: h["router"]["experiment_interfaces"].pop("left"),
         "router: is a router, but its experiment_interfaces lack left",
     ),
+    "an MTU that is none": (
+        lambda h: h["s1"].update(nic_mtu="jumbo"),
+        "s1: nic_mtu is 'jumbo': it is a whole number of bytes from 576 to 9216",
+    ),
+    "a router with smaller packets": (
+        lambda h: [h[name].update(nic_mtu=9000) for name in ("s1", "r1")],
+        "nic_mtu: s1 and r1 send each other packets of up to 9000 bytes (MTU), and router receives no more "
+        "than 1500",
+    ),
+    "another name of an offload": (
+        lambda h: h["s1"].update(nic_offloads={"generic-receive-offload": True}),
+        "s1: nic_offloads: call generic-receive-offload gro, the name that scenarios have for it",
+    ),
     "a misspelt variable of a role": (
         lambda h: h["s1"].update(nic_txquelen=1),
         "s1: no role knows the variable nic_txquelen; did you mean nic_txqueuelen?",
@@ -91,6 +104,8 @@ PROBLEMS: dict[str, tuple[Change, str]] = {
 
 def test_a_good_inventory_has_none() -> None:
     assert problems(GROUPS, HOSTS, STORE, ROLES) == []
+    jumbo = {name: of | {"nic_mtu": 9000, "nic_offloads": {"gro": True}} for name, of in HOSTS.items()}
+    assert problems(GROUPS, jumbo, STORE, ROLES) == []
 
 
 @pytest.mark.parametrize(("change", "reason"), PROBLEMS.values(), ids=PROBLEMS.keys())

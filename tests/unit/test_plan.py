@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,7 +16,7 @@ from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
 from dumbbell.model import NetworkPath, ScenarioError
-from dumbbell.plan import Direction, Flow, PingAction, Plan, Point, Sample, describe, plan
+from dumbbell.plan import Direction, Flow, Inventory, PingAction, Plan, Point, Sample, describe, plan
 from dumbbell.plan.document import CaptureAction, CommandAction, TcpListenAction, TcpPingAction
 from dumbbell.plan.order import ordered_delay_us
 from dumbbell.plan.path import PACKET_BYTES, Conditions, Queue, resolve_path
@@ -93,7 +94,6 @@ def test_path_is_resolved() -> None:
     [
         # 250 000 bytes = 27.7 packets of 9014 bytes
         ("testbed: {mtu: 9000}", 9014, 28),
-        ("testbed: {mtu: 9000}, routers: {mtu: 1500}", 1514, 166),
         ("senders: {mtu: 9000}", 1514, 166),
         ("testbed: {mtu: 1280}", 1294, 194),
     ],
@@ -105,6 +105,57 @@ def test_a_bandwidth_delay_product_counts_the_largest_packets_of_the_path(
     path = only(tmp_path, text).path
     assert path is not None
     assert (path.packet_bytes, path.forward.queue.limit_packets) == (packet_bytes, packets)
+
+
+def jumbo(**others: int) -> Inventory:
+    """Hosts with an MTU of 9000 in the inventory, but for these."""
+    asked = inventory()
+    for name, host in asked.hosts.items():
+        host.nic_mtu = others.get(name, 9000)
+    return asked
+
+
+def test_the_mtu_of_the_inventory_counts_where_the_scenario_names_none(tmp_path: Path) -> None:
+    (point, *_) = plan(SCENARIO, jumbo()).points
+    assert point.path is not None
+    assert (point.path.packet_bytes, point.path.forward.queue.limit_packets) == (9014, 28)
+    assert {host.state.mtu for host in point.hosts.values()} == {9000}
+    # 9014 bytes with the 8972 of the payload of a full packet
+    (rate,) = point.phase("calibration").flows
+    assert (rate.payload_bytes, rate.rate_bps) == (8972, math.ceil(1.1 * 100e6 * 8972 / 9014))
+    asking = SCENARIO.read_text().replace("txqueuelen: 1000", "mtu: 1400")
+    (tmp_path / "x.yml").write_text(asking)
+    (point, *_) = plan(tmp_path / "x.yml", jumbo()).points
+    assert point.path is not None
+    assert point.path.packet_bytes == 1414
+    assert {host.state.mtu for host in point.hosts.values()} == {1400}
+
+
+def test_of_hosts_with_different_mtus_the_smallest_counts() -> None:
+    path = plan(SCENARIO, jumbo(receiver1=4000, receiver2=1500)).points[0].path
+    assert path is not None
+    assert path.packet_bytes == 1514
+
+
+@pytest.mark.parametrize("where", ["inventory", "scenario"])
+def test_a_router_that_cannot_receive_the_packets_of_its_hosts_is_refused(tmp_path: Path, where: str) -> None:
+    text, asked = SCENARIO.read_text(), jumbo(router=1500)
+    if where == "scenario":
+        asked = inventory()
+        text = text.replace("  testbed:\n", "  routers: {mtu: 1500}\n  testbed:\n    mtu: 9000\n")
+    (tmp_path / "x.yml").write_text(text)
+    with pytest.raises(
+        ScenarioError, match="sender1 and receiver1 send each other packets of up to 9000 bytes"
+    ) as said:
+        plan(tmp_path / "x.yml", asked)
+    assert "router receives no more than 1500: give them the same nic_mtu" in str(said.value)
+
+
+def test_an_inventory_that_asks_for_the_default_mtu_changes_no_plan(tmp_path: Path) -> None:
+    named = inventory()
+    for host in named.hosts.values():
+        host.nic_mtu, host.nic_offloads = 1500, {"tso": False, "rx": True}
+    assert plan(SCENARIO, named).to_json() == plan(SCENARIO, inventory()).to_json()
 
 
 def test_pings_alone_are_warned_of(tmp_path: Path) -> None:
@@ -170,7 +221,7 @@ def test_measurement_is_that_of_the_data_model() -> None:
     }  # fmt: skip
     assert phase["hosts"]["sender1"] == {
         "actions": [{"at_ns": 0, "kind": "iperf3_client", "flow": "flow1"}],
-        "sample": {"tcp": ["flow1"], "qdisc": False} | HOST_SAMPLES | {"queues": True},
+        "sample": {"tcp": ["flow1"], "qdisc": False} | HOST_SAMPLES,
     }
     assert phase["hosts"]["receiver1"]["actions"][0]["at_ns"] == -5_000_000_000
     assert phase["hosts"]["router"] == {"actions": [], "sample": {"tcp": [], "qdisc": True} | HOST_SAMPLES}
@@ -282,10 +333,15 @@ def test_packets_are_not_put_together_where_a_path_is_emulated(tmp_path: Path) -
     asking = text.replace("hosts:\n", "hosts:\n  routers: {offloads: {gro: true}}\n")
     warned = only(tmp_path, asking)
     assert warned.hosts["router"].state.offloads == {"tso": False, "gso": False, "gro": True, "lro": False}
-    assert warned.warnings == [
+    warnings = [
         "gro of router are asked to be on: "
         "queue.limit_packets of the path then count what they put together, up to 64 kB, as one packet"
     ]
+    assert warned.warnings == warnings
+    inventory_asks = inventory()
+    inventory_asks.hosts["router"].nic_offloads = {"gro": True}
+    point = plan(SCENARIO, inventory_asks).points[0]
+    assert (point.hosts["router"].state, point.warnings) == (warned.hosts["router"].state, warnings)
     bare = (
         re.sub(r"path:\n(  .*\n)+", "", text)
         .replace("min: 90%", "min: 9mbit")
@@ -984,10 +1040,3 @@ def test_nothing_but_a_flow_and_its_probe_meets_its_delay(
     assert {name for name, at in probes.items() if at in delayed} == {
         f"{flow.name}.delayed" for flow in point.phase("measurement").flows if flow.delay_us
     }
-
-
-def test_new_plans_have_the_settings_of_hosts_judged() -> None:
-    made = plan(REPOSITORY / "scenarios/two_flow_fairness.yml", inventory())
-    assert made.observed
-    older = made.model_dump() | {"schema_version": 1}
-    assert not Plan.model_validate(older).observed

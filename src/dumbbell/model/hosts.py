@@ -40,14 +40,14 @@ class HostState(Strict):
     offloads: dict[Literal["tso", "gso", "gro", "lro", "sg", "rx", "tx"], bool] = Field(
         default={},
         description="features of the experiment interfaces, by ethtool's short names; where a path is "
-        "emulated, `tso`, `gso`, `gro` and `lro` are off unless asked for: it would lose and queue as one "
-        "packet what they put together",
+        "emulated, `tso`, `gso`, `gro` and `lro` are off unless asked for, here or by the inventory's "
+        "`nic_offloads`: it would lose and queue as one packet what they put together",
     )
     txqueuelen: Annotated[int, Field(ge=0, le=10**6)] | None = Field(
         default=None, description="packets; of the experiment interfaces"
     )
     mtu: Annotated[int, Field(ge=576, le=9216)] | None = Field(
-        default=None, description="bytes; of the experiment interfaces"
+        default=None, description="bytes; of the experiment interfaces; default: `nic_mtu` of the inventory"
     )
     qdisc: Literal["pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq", "rapid"] | None = Field(
         default=None,

@@ -33,7 +33,8 @@ class Queue(Strict):
         default=None,
         description="pfifo, codel, fq_codel, pie: packets or bdp; bfifo, cake, red: bytes or bdp. 1bdp is "
         "rate x RTT of the path, without delays of flows' own, in packets of the smallest `mtu` on the path "
-        "and 14 bytes: 1514. Required for pfifo, bfifo and red, else the kernel's own.",
+        "(else `nic_mtu` of the inventory) and 14 bytes: 1514. Required for pfifo, bfifo and red, "
+        "else the kernel's own.",
     )
     ecn: bool | None = Field(default=None, description="mark instead of drop; default: the kernel's own")
     target: Delay | None = Field(default=None, description="queueing delay that an AQM tolerates")

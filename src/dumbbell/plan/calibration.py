@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from dumbbell.plan.document import SERVER_LEAD_NS, Action, Flow, PingAction, TcpListenAction, TcpPingAction
-from dumbbell.plan.path import PACKET_BYTES, UDP_HEADER_BYTES, PlannedPath, Way
+from dumbbell.plan.path import UDP_HEADER_BYTES, PlannedPath, Way
 from dumbbell.plan.ports import FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports
 
 PING_COUNT = 51  # the first also waits for ARP and is dropped
@@ -16,7 +16,6 @@ PING_INTERVAL_NS = 50_000_000
 PING_NS = PING_COUNT * PING_INTERVAL_NS
 PROBE_BYTES = 64  # payload of a datagram that shows a delay
 RATE_LOAD = 1.1  # offered, as a multiple of the bottleneck's rate: fills its queue, with little more work
-RATE_PAYLOAD_BYTES = PACKET_BYTES - UDP_HEADER_BYTES  # full packets
 RATE_NS = 4_000_000_000
 SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
 
@@ -126,8 +125,9 @@ class Calibration:
         self.duration_ns += PING_NS + SETTLE_NS
 
     def _rate(self, path: PlannedPath, pair: Pair) -> None:
-        """More datagrams than the bottleneck lets through."""
-        rate_bps = math.ceil(RATE_LOAD * path.rate_bps(pair.direction) * RATE_PAYLOAD_BYTES / PACKET_BYTES)
+        """More datagrams than the bottleneck lets through, in full packets."""
+        payload_bytes = path.packet_bytes - UDP_HEADER_BYTES
+        rate_bps = math.ceil(RATE_LOAD * path.rate_bps(pair.direction) * payload_bytes / path.packet_bytes)
         port = self._server_port(pair.dst_host)
         self._datagrams(
             rate_name(pair.direction),
@@ -136,7 +136,7 @@ class Calibration:
             start_ns=self.duration_ns,
             duration_ns=RATE_NS,
             rate_bps=rate_bps,
-            payload_bytes=RATE_PAYLOAD_BYTES,
+            payload_bytes=payload_bytes,
         )
         self.duration_ns += RATE_NS + SETTLE_NS
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from dumbbell import units
-from dumbbell.inventory import Inventory
+from dumbbell.inventory import Inventory, narrow_router
 from dumbbell.model import (
     AtouFlow,
     CommandFlow,
@@ -153,9 +153,14 @@ class CaseResolver:
         delays: dict[Way, list[OwnDelay]] = {"forward": [], "reverse": []}
         for flow in flows:
             delays[flow.direction] += flow.own_delays
-        on_it = {host for ends in self.pairs for host in ends} | {*self.inventory.groups.get("routers", [])}
-        mtus = [hosts[host].state.mtu or MTU_BYTES for host in on_it if host in hosts]
-        packet_bytes = min(mtus, default=MTU_BYTES) + ETHERNET_BYTES
+        routers = [host for host in self.inventory.groups["routers"] if host in hosts]
+        mtus = {host: of.state.mtu or MTU_BYTES for host, of in hosts.items()}
+        if problem := narrow_router(self.pairs, routers, mtus):
+            self._refuse(
+                ("path",), f"{problem}: give them the same nic_mtu in the inventory, or mtu in hosts"
+            )
+        on_it = {host for ends in self.pairs for host in ends} | {*routers}
+        packet_bytes = min((mtus[host] for host in on_it), default=MTU_BYTES) + ETHERNET_BYTES
         return resolve_path(self.scenario.path, self._refuse, delays, packet_bytes)
 
     # roles
@@ -429,13 +434,16 @@ class CaseResolver:
         """Merged state: large groups first, the host itself last, so that the more special word counts."""
         about = {name: self._members(name) for name in self.scenario.hosts}
         names = sorted((n for n in about if host in about[n]), key=lambda n: (n == host, -len(about[n]), n))
+        own = self.inventory.hosts[host]
         state = State(
             kernel=None,
             modules={},
             # An emulated path would lose and queue as one packet what they put together.
-            offloads=dict.fromkeys(SUPER_PACKETS, False) if self.scenario.path else {},
+            offloads={name: own.nic_offloads.get(name, False) for name in SUPER_PACKETS}
+            if self.scenario.path
+            else {},
             txqueuelen=None,
-            mtu=None,
+            mtu=own.nic_mtu if own.nic_mtu != MTU_BYTES else None,
             qdisc=None,
             sysctls={TIMESTAMPS: "1"} if self.timestamps else {},
             congestion_controls=sorted(
@@ -649,8 +657,7 @@ class CaseResolver:
             tcp = [f.name for f in flows if f.name in sampled and host in f.sampled_on]
             samples[host] = Sample(
                 tcp=tcp,
-                qdisc=(fast := host in routers or host in counting),
-                queues=None if fast else True,
+                qdisc=host in routers or host in counting,
                 link=True,
                 snmp=True,
                 cpu=True,

@@ -23,13 +23,14 @@ SPINNING = frozenset({"iperf", "nuttcp", "trafgen"})
 def real_s(point: Point) -> float:
     """About how long a core needs for a point, in seconds: flows without a rate fill their path."""
     seconds = CONTROLLER_S
+    packet_bytes = point.path.packet_bytes if point.path else PACKET_BYTES
     for phase in point.phases:
         for way, path in point.path.ways if point.path else []:
             flows = [flow for flow in phase.flows if flow.direction == way]
             measuring = phase.phase == "measurement"
             path_bps = path.mean_rate_bps(0, phase.duration_ns) if measuring else path.rate_bps
             asked = sum(flow.duration_ns / 1e9 * (flow.rate_bps or path_bps) for flow in flows)
-            packets = min(asked, phase.duration_ns / 1e9 * path_bps) / 8 / PACKET_BYTES
+            packets = min(asked, phase.duration_ns / 1e9 * path_bps) / 8 / packet_bytes
             gathered = all(point.hosts[flow.src_host].state.offloads.get("gso") for flow in flows)
             seconds += packets * PACKET_S * (GATHERED if gathered else 1)
         samples = sum(part.sample.anything for part in phase.hosts.values())

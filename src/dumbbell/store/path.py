@@ -12,7 +12,6 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import (
-    PACKET_BYTES,
     UDP_HEADER_BYTES,
     Direction,
     Flow,
@@ -110,9 +109,10 @@ def blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> fl
     end = dig(sent, "last_unix_ns")
     if not packets or not end or not flow.payload_bytes:
         return None
-    if full_ns := way.fullest_ns(PACKET_BYTES):
+    packet_bytes = flow.payload_bytes + UDP_HEADER_BYTES
+    if full_ns := way.fullest_ns(packet_bytes):
         last = min(last, end + 1000 * way.delay_us + full_ns)
-    bits = 8 * packets * (flow.payload_bytes + UDP_HEADER_BYTES)
+    bits = 8 * packets * packet_bytes
     return bits * 1e9 / (last - first) / way.arriving if last > first and way.arriving else None
 
 
