@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -144,7 +145,11 @@ def _digest(path: Path) -> str | None:
     """SHA-256 of what decides what ``ansible-inventory`` lists; None if that is not files alone."""
     beside = path if path.is_dir() else path.parent
     trees = [path] if path.is_dir() else [path, beside / "group_vars", beside / "host_vars"]
-    files = sorted(file for tree in trees for file in (tree, *tree.rglob("*")) if file.is_file())
+    # Ansible follows links to directories, as glob does and Path.rglob does not.
+    found = (glob.glob(str(tree / "**"), recursive=True, include_hidden=True) for tree in trees)
+    files = sorted(
+        {file for names in (map(str, trees), *found) for file in map(Path, names) if file.is_file()}
+    )
     settings = {name: value for name, value in os.environ.items() if name.startswith("ANSIBLE_")}
     digest = hashlib.sha256()
     versions = (version("dumbbell"), version("ansible-core"))

@@ -59,6 +59,15 @@ def test_variables_beside_a_file_count(lab: Path, asked: list[Path]) -> None:
     assert len(asked) == 2
 
 
+def test_variables_behind_a_link_count(lab: Path, asked: list[Path]) -> None:
+    (lab / "group_vars").rename(lab.parent / "elsewhere")
+    (lab / "group_vars").symlink_to(lab.parent / "elsewhere")
+    Inventory.read(lab)
+    (lab.parent / "elsewhere/testbed.yml").write_text("lab_machine: vtime\n")
+    assert Inventory.read(lab).virtual
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("kind", ["script", "plugin"])
 def test_what_may_answer_otherwise_is_always_asked(lab: Path, asked: list[Path], kind: str) -> None:
     if kind == "script":
