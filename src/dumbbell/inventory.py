@@ -18,6 +18,8 @@ from typing import Annotated, Any
 from platformdirs import user_cache_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dumbbell.units import LEAST_MTU_BYTES, MOST_MTU_BYTES, MTU_BYTES
+
 
 class InventoryError(Exception):
     """An inventory that cannot be read, or that lacks what a plan needs."""
@@ -31,9 +33,6 @@ class Interface(BaseModel):
     address: IPv4Interface | IPv6Interface
 
 
-LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9216
-
-
 class InventoryHost(BaseModel):
     """What the planner needs to know of a host."""
 
@@ -41,7 +40,7 @@ class InventoryHost(BaseModel):
     management_interface: str | None = None
     experiment_interfaces: dict[str, Interface] = {}
     lab_machine: str | None = None
-    nic_mtu: Annotated[int, Field(ge=LEAST_MTU_BYTES, le=MOST_MTU_BYTES)] = 1500
+    nic_mtu: Annotated[int, Field(ge=LEAST_MTU_BYTES, le=MOST_MTU_BYTES)] = MTU_BYTES
     nic_offloads: dict[str, bool] = {}
 
 

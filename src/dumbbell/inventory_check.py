@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from ruamel.yaml import YAML
 
-from dumbbell.inventory import LEAST_MTU_BYTES, MOST_MTU_BYTES, InventoryHost, narrow_router
+from dumbbell.inventory import InventoryHost, narrow_router
+from dumbbell.units import LEAST_MTU_BYTES, MOST_MTU_BYTES
 
 Groups = Mapping[str, Sequence[str]]
 Variables = Mapping[str, Any]

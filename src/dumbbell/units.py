@@ -20,6 +20,10 @@ SIZE_BYTES = {
     **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
 }
 
+# Largest packets of interfaces, without the link's own header: what may be asked, and what is if nobody asks.
+LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9216
+MTU_BYTES = 1500
+
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _QUANTITY = re.compile(rf"({NUMBER})([A-Za-z%]+)")
 _DIGITS = 400  # what a float may have

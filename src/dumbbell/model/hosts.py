@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dumbbell.model.quantities import NoBoolean, Strict
+from dumbbell.units import LEAST_MTU_BYTES, MOST_MTU_BYTES
 
 # Offloads that put packets of a connection together.
 SUPER_PACKETS = ("tso", "gso", "gro", "lro")
@@ -46,7 +47,7 @@ class HostState(Strict):
     txqueuelen: Annotated[int, Field(ge=0, le=10**6)] | None = Field(
         default=None, description="packets; of the experiment interfaces"
     )
-    mtu: Annotated[int, Field(ge=576, le=9216)] | None = Field(
+    mtu: Annotated[int, Field(ge=LEAST_MTU_BYTES, le=MOST_MTU_BYTES)] | None = Field(
         default=None, description="bytes; of the experiment interfaces; default: `nic_mtu` of the inventory"
     )
     qdisc: Literal["pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq", "rapid"] | None = Field(

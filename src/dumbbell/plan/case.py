@@ -50,7 +50,6 @@ from dumbbell.plan.document import (
 )
 from dumbbell.plan.path import (
     ETHERNET_BYTES,
-    MTU_BYTES,
     OwnDelay,
     PlannedPath,
     Way,
@@ -154,13 +153,13 @@ class CaseResolver:
         for flow in flows:
             delays[flow.direction] += flow.own_delays
         routers = [host for host in self.inventory.groups["routers"] if host in hosts]
-        mtus = {host: of.state.mtu or MTU_BYTES for host, of in hosts.items()}
+        mtus = {host: of.state.mtu or units.MTU_BYTES for host, of in hosts.items()}
         if problem := narrow_router(self.pairs, routers, mtus):
             self._refuse(
                 ("path",), f"{problem}: give them the same nic_mtu in the inventory, or mtu in hosts"
             )
         on_it = {host for ends in self.pairs for host in ends} | {*routers}
-        packet_bytes = min((mtus[host] for host in on_it), default=MTU_BYTES) + ETHERNET_BYTES
+        packet_bytes = min((mtus[host] for host in on_it), default=units.MTU_BYTES) + ETHERNET_BYTES
         return resolve_path(self.scenario.path, self._refuse, delays, packet_bytes)
 
     # roles
@@ -443,7 +442,7 @@ class CaseResolver:
             if self.scenario.path
             else {},
             txqueuelen=None,
-            mtu=own.nic_mtu if own.nic_mtu != MTU_BYTES else None,
+            mtu=own.nic_mtu if own.nic_mtu != units.MTU_BYTES else None,
             qdisc=None,
             sysctls={TIMESTAMPS: "1"} if self.timestamps else {},
             congestion_controls=sorted(

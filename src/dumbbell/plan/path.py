@@ -16,8 +16,7 @@ from dumbbell.model.flows import Flow
 from dumbbell.plan.part import Part, optional
 
 ETHERNET_BYTES = 14  # header of a frame, which the bottleneck's queue counts too
-MTU_BYTES = 1500  # of interfaces of which nobody asks another one
-PACKET_BYTES = ETHERNET_BYTES + MTU_BYTES
+PACKET_BYTES = ETHERNET_BYTES + units.MTU_BYTES
 UDP_HEADER_BYTES = 14 + 20 + 8  # of them, around the payload of a datagram over IPv4
 DRAIN_ROUND_TRIPS = 10  # that flows take to end: iperf3's ends tell each other of it in five
 DRAIN_NS = (10**9, 9 * 10**9)  # at the least, for what is sent again; at most: hosts end what takes 10 s
