@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import socket
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from typing import Any
 
 from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils import dumbbell_link as link
+from ansible.module_utils import dumbbell_modules as modules
+from ansible.module_utils import dumbbell_sysctl as sysctl
 
 State = dict[str, Any]
 Command = list[str]
@@ -35,6 +38,20 @@ def execute(module: Any, command: Command) -> None:
         netlink.send(link.route_request(command, socket.if_nametoindex(device)))
         if reason := link.refusal(netlink.recv(65536)):
             module.fail_json(msg=f"`{shlex.join(command)}` failed: {reason}")
+
+
+def write_file(module: Any, command: Command) -> None:
+    """Do what a command of sysctl, or `echo` of a shell, does; without a process."""
+    if command[0] == "sysctl":
+        name, _, value = command[-1].partition("=")
+        file = sysctl.ROOT / sysctl.path(name)
+    else:
+        (value, redirection) = shlex.split(command[-1].removeprefix("echo "))
+        file = Path(name := redirection.removeprefix(">"))
+    try:
+        file.write_text(value)
+    except OSError as error:
+        module.fail_json(msg=f"{name}: the kernel refuses {value!r}: {error.strerror}")
 
 
 def read_json(module: Any, command: Command) -> Any:
@@ -77,6 +94,7 @@ def converge(
         record(module, commands, loaded)
         for command in commands:
             perform(command) if perform else execute(module, command)
+        modules.remember(commands)
         found = read()
         after = report(found)
         wrong = mismatches(found)
@@ -100,6 +118,7 @@ def record(module: Any, commands: list[Command], loaded: list[str]) -> None:
         settings,
         lambda setting: known[setting] if setting in known else baseline.read(setting, module.run_command),
     )
+    modules.remember(commands, kept=True)
 
 
 def unload(module: Any, loaded: list[str]) -> None:
@@ -107,6 +126,29 @@ def unload(module: Any, loaded: list[str]) -> None:
     more = [name for name in baseline.read(baseline.MODULES, module.run_command) if name not in loaded]
     if more:
         run(module, ["modprobe", "-r", "-a", *more])
+
+
+def refuse_what_the_kernel_lacks(module: Any, commands: list[Command]) -> None:
+    """End the module if this host's kernel cannot have a route or a qdisc that the commands make."""
+    for command in commands:
+        release = os.uname().release
+        version = tuple(int(number) for number in re.findall("[0-9]+", release)[:2])
+        if link.needs_netlink(command) and version < link.USEC_TS_SINCE:
+            module.fail_json(
+                msg=f"asked for tcp_usec_ts of the route to {command[3]}, which Linux has from 6.7 on; "
+                f"this host runs {release}"
+            )
+        if command[:3] != ["tc", "qdisc", "replace"]:
+            continue
+        name, kind = command[command.index("dev") + 1], command[command.index("root") + 1]
+        if kind == "mq":  # lo is no interface to try it on
+            if not Path("/sys/class/net", name, "queues/tx-1").exists():
+                module.fail_json(msg=f"asked for qdisc mq, but {name} has one transmit queue")
+            continue
+        probe = ["lo" if word == name else word for word in command]
+        code, _, err = module.run_command(["unshare", "--net", *probe])
+        if code:
+            module.fail_json(msg=f"asked for qdisc {kind}, which this host lacks: {' '.join(err.split())}")
 
 
 def ssh_connection() -> str | None:

@@ -30,7 +30,7 @@ CLSACT = {"kind": "clsact", "handle": "ffff:", "parent": "ffff:fff1", "options":
         ("ethtool -K vec1 tso off", [("features", "vec1")]),
         ("ethtool -G vec1 rx 512", [("rings", "vec1")]),
         ("sysctl -w net.ipv4.ip_forward=1", [("sysctl", "net.ipv4.ip_forward")]),
-        ("modprobe ifb numifbs=2", [("module", "ifb")]),
+        ("modprobe ifb numifbs=2", [("module", "ifb"), ("parameters", "ifb")]),
         ("modprobe --remove ifb", []),
     ],
 )

@@ -32,6 +32,20 @@ def test_the_report_is_one_complete_file(run_dir: Path) -> None:
     assert "from dumbbell" not in page
 
 
+def test_what_changed_while_it_measured_is_shown(run_dir: Path) -> None:
+    collect(run_dir, None)
+    page = render(run_dir).read_text()
+    assert page.count("<td>nothing</td>") == 5
+    file = run_dir / "raw/router/measurement/observed.json"
+    observed = json.loads(file.read_text())
+    observed["after"]["settings"]["nftables"] = "5f2c"
+    file.write_text(json.dumps(observed))
+    collect(run_dir, None)
+    shown = Report(run_dir).states().data
+    assert shown.count("<td>nothing</td>") == 4
+    assert "nftables changed while it measured: none before, 5f2c after" in shown
+
+
 def test_every_flow_is_in_every_figure(run_dir: Path) -> None:
     collect(run_dir, None)
     report = Report(run_dir)

@@ -14,10 +14,11 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from dumbbell import analysis
+from dumbbell import analysis, validity
 from dumbbell.model.hosts import READ_GAPS
 from dumbbell.plan import Conditions, Flow, PlannedPath, Validity, Way, change_name, rate_name
 from dumbbell.rundir import read_json, read_jsonl
+from dumbbell.store.check import Check
 from dumbbell.store.flows import (
     client_report,
     failures,
@@ -26,6 +27,7 @@ from dumbbell.store.flows import (
     unsampled_share,
     why_no_start,
 )
+from dumbbell.store.host_settings import settings_checks
 from dumbbell.store.metrics import UNITS, Metrics
 from dumbbell.store.path import (
     TC_ROUNDING_US,
@@ -55,21 +57,6 @@ from dumbbell.units import human
 
 NDT = {"ndt7_download": "Download", "ndt7_upload": "Upload"}  # kinds, and what their client calls them
 TROUBLE = "execution"  # name of the check that says what went wrong on the way to the results
-
-
-class Check(BaseModel):
-    """One requested fact beside the measured one; ``tolerance`` is absolute, in ``unit``."""
-
-    model_config = ConfigDict(extra="forbid")
-    name: str
-    kind: Literal["validity", "expect"]
-    subject: str
-    requested: Any
-    measured: Any
-    tolerance: float | None = None
-    unit: str = ""
-    ok: bool
-    reason: str = ""
 
 
 class Verdict(BaseModel):
@@ -106,10 +93,18 @@ def judge(
     run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None, troubles: Sequence[str] = ()
 ) -> list[Check]:
     """All checks of a run. ``stored`` is None if the run was made without InfluxDB."""
+    return [*asked(run, tables, stored, troubles), *validity.checks(run, tables)]
+
+
+def asked(
+    run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None, troubles: Sequence[str] = ()
+) -> list[Check]:
+    """Those of what the plan asks for, beside what was found."""
     judge = _Judge(run, tables)
     judge.troubles(troubles)
     judge.agents()
     judge.states()
+    judge.checks += settings_checks(run)
     judge.gaps()
     if run.point.path is not None:
         judge.path(run.point.path)
@@ -338,7 +333,7 @@ class _Judge:
             for name, asked in path.ways:
                 wanted = asked.model_dump(exclude={"changes"})
                 found = dig(self.run.states[host], "path", name)
-                if isinstance(found, dict):  # the path's own delay is part of what was asked
+                if dig(found, "delay_us") is not None:  # the path's own delay is part of what was asked
                     trim_us = dig(self.run.states[host], "path", "trim_us") or 0
                     delay_us = found["delay_us"] + trim_us
                     if abs(delay_us - asked.delay_us) <= TC_ROUNDING_US:
@@ -836,15 +831,22 @@ class _Judge:
                 )
 
     def finals(self) -> None:
-        """The agent said of how many connections it did not see the end; web100's rows grade those lower."""
+        """The agent saw the end of every connection: without it, its totals stop at the last sample."""
         kinds = ("iperf3_tcp", *NDT)
         followed = {flow.name for flow in self.measurement.flows if flow.kind in kinds}
         for host, part in self.measurement.hosts.items():
             if followed.intersection(part.sample.tcp):
-                missed = dig(self.run.event("finals", host=host, phase="measurement"), "open")
-                what = "final totals of its connections not known"
-                reason = f"{what}: the agent did not say which ends it saw" if missed is None else ""
-                self._add("ends missed", host, None, missed, ok=not reason, reason=reason)
+                event = self.run.event("finals", host=host, phase="measurement")
+                missed, what = dig(event, "open"), "final totals of its connections not known"
+                reason = ""
+                if missed is None:
+                    reason = f"{what}: the agent did not say which ends it saw"
+                elif missed or dig(event, "lost"):
+                    reason = f"{what}: the ends of {missed} were not seen"
+                    reason += (
+                        f", {lost} messages of the kernel were lost" if (lost := dig(event, "lost")) else ""
+                    )
+                self._add("ends missed", host, 0, missed, ok=not reason, reason=reason)
 
     def cpus(self) -> None:
         """No host was held up by a core that had no time left, for longer than is allowed."""
