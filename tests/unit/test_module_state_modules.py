@@ -70,6 +70,7 @@ class Kernel:
                 self.put("allowed", list(dict.fromkeys([*self.words("allowed"), value])))
             elif name == state.ALLOWED:
                 assert set(value.split()) <= set(self.words("available"))
+                value = " ".join(name for name in self.words("available") if name in value.split())
             (self.sysctls / name.rpartition(".")[2]).write_text(value + "\n")
         elif command[:2] == ["modprobe", "--remove"]:
             self.unload(command[2])
@@ -119,6 +120,7 @@ class Kernel:
             modules.remember(planned)
         owned = {name: pair for part in parts for name, pair in part.owned(part.read()).items()}
         assert {name: pair for name, pair in owned.items() if pair[0] != pair[1]} == {}
+        assert owned[state.ALLOWED][1] == " ".join(self.words("allowed"))  # as an agent observes it
         assert [command for part in parts for command in part.plan(part.read())] == []
 
 
