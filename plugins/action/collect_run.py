@@ -1,4 +1,4 @@
-"""Complete a point's run directory: tables, manifest, verdict, and the report."""
+"""Complete a point's run directory: tables, manifest and verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ActionModule(ActionBase):
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Collect, judge, report."""
+        """Collect and judge."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec(
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tarfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from dumbbell.execution.answers import SECOND_NS, SILENT, Answers, Armed, behind
 from dumbbell.execution.point import PlannedPoint
 from dumbbell.rundir import read_json
 from dumbbell.store.collect import own_rows
+from dumbbell.store.run import Run
 
 HOSTS = ("sender1", "router", "receiver1")
 
@@ -238,3 +240,10 @@ def test_rows_of_a_reused_calibration_are_those_of_the_point_that_made_it(tmp_pa
     assert own_rows(run, rows)["snmp"].height == 2  # type: ignore[arg-type]
     (tmp_path / calibrated.REUSED).write_text("{}")
     assert own_rows(run, rows)["snmp"]["phase"].to_list() == ["measurement"]  # type: ignore[arg-type]
+
+
+def test_a_point_with_the_calibration_of_another_keeps_its_own_id(run_dir: Path) -> None:
+    own = Run.open(run_dir).id
+    for file in run_dir.glob("raw/*/calibration/plan.json"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"run_id": "run_001"}))
+    assert Run.open(run_dir).id == own

@@ -12,9 +12,10 @@ import polars as pl
 import pytest
 
 from dumbbell.report import Report, figures
-from dumbbell.report.notebooks import render
+from dumbbell.report.notebooks import render, render_points
 from dumbbell.report.sharing import Sharing
 from dumbbell.report.transfer import Transfer
+from dumbbell.rundir import RunDir
 from dumbbell.store.collect import collect
 
 FIGURES = ("goodput", "fairness", "cwnd", "srtt", "queue")
@@ -30,6 +31,20 @@ def test_the_report_is_one_complete_file(run_dir: Path) -> None:
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
     assert "PASSED" in page
     assert "from dumbbell" not in page
+
+
+def test_a_page_is_made_when_its_point_was_judged_after_it(run_dir: Path) -> None:
+    run, page = RunDir.open(run_dir), run_dir / "report.html"
+    render_points(run)
+    assert not page.exists()
+    collect(run_dir, None)
+    render_points(run)
+    made = page.stat().st_mtime_ns
+    render_points(run)
+    assert page.stat().st_mtime_ns == made
+    collect(run_dir, None)
+    render_points(run)
+    assert page.stat().st_mtime_ns > made
 
 
 def test_what_changed_while_it_measured_is_shown(run_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""Completing a point's run directory: tables, manifest, verdict and report."""
+"""Completing a point's run directory: tables, manifest and verdict."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ _REASONS = "reasons.json"  # what had gone wrong when judging was left to others
 def judge(
     run_dir: Path, influxdb: Mapping[str, Any] | None, reasons: Sequence[str], *, judged: bool
 ) -> dict[str, Any]:
-    """Collect, judge, report; without ``judged`` that is left to who collects it later, with these reasons.
+    """Collect and judge; without ``judged`` that is left to who collects it later, with these reasons.
 
     ``influxdb`` as :class:`dumbbell.store.influx.InfluxTarget`, or None. Returns ``verdict``, which is
     `aborted` if the measurement was never begun, else what can be judged; and ``stored``, whether InfluxDB
     has every row.
     """
     # Ansible's own process loads this module, and is to stay small for as long as a run lasts.
-    from dumbbell.report.notebooks import render  # noqa: PLC0415
     from dumbbell.store.collect import collect  # noqa: PLC0415
     from dumbbell.store.influx import InfluxTarget  # noqa: PLC0415
 
@@ -35,7 +34,6 @@ def judge(
     record_state(run_dir, "collecting")
     verdict = collect(run_dir, InfluxTarget(**influxdb) if influxdb else None, reasons)
     record_state(run_dir, verdict.state, "; ".join(verdict.reasons))
-    render(run_dir)
     rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"]
     stored = rows is not None and all(of["stored"] == of["spooled"] for of in rows.values())
     return {"verdict": read_json(run_dir / "verdict.json"), "stored": stored}
