@@ -14,7 +14,7 @@ class ActionModule(ActionBase):
     """Argument: ``run_dir``. Returns ``verdict``; that of a run of one point is the point's."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Write the points' pages; verdict, table of flows and page of a run with several; the index of all."""
+        """Write pages of points; verdict, flows and page of a run with several; the index of all runs."""
         # Ansible loads this file into its own process, which is to stay small for as long as a run lasts.
         from dumbbell.report.index import render_index  # noqa: PLC0415
         from dumbbell.report.notebooks import render_points  # noqa: PLC0415

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.module_utils import dumbbell_ethtool as ethtool
 from ansible.module_utils import dumbbell_tc as tc
+from ansible.module_utils.dumbbell_host import call
 
 OFFLOADS = ("tso", "gso", "gro", "lro")
 
@@ -67,7 +68,7 @@ def refuse_what_the_host_lacks(module: Any, asked: tc.Direction, found: tc.Found
         script = [*map(shlex.join, commands), "tc -j -d qdisc show >&3"]
         # With -x the last command named in what it says is the one that failed.
         probe = "exec 3>&1 >&2; set -ex; " + "; ".join(script)
-        code, out, err = module.run_command(["unshare", "--net", "sh", "-c", probe])
+        code, out, err = call(["unshare", "--net", "sh", "-c", probe])
         if code:
             failed, _, words = err.rpartition("+ ")[2].partition("Usage:")[0].partition("\n")
             module.fail_json(
@@ -89,7 +90,7 @@ def offloads_on(module: Any, *devices: str) -> dict[str, list[str]]:
     """Those of devices."""
     found = {}
     for device in devices:
-        code, out, err = module.run_command(["ethtool", "-k", device])
+        code, out, err = call(["ethtool", "-k", device])
         if code:
             module.warn(f"whether offloads of {device} are on is not known: {err.strip()}")
         found[device] = put_together(out)

@@ -142,6 +142,7 @@ from ansible.module_utils import dumbbell_path as path
 from ansible.module_utils import dumbbell_state as state
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import (
+    call,
     execute,
     record,
     refuse_what_the_kernel_lacks,
@@ -190,7 +191,7 @@ def hold(module, asked):
         f"--owner={asked['owner']}",
         f"--for={asked['seconds']}s",
     ]
-    code, out, err = module.run_command(command)
+    code, out, err = call(command)
     if code:
         module.fail_json(msg=(err or out).strip().removeprefix("dumbbell-agent lock: "))
 
@@ -201,7 +202,7 @@ def refuse_what_is_missing(module):
         module.fail_json(msg=f"it lacks {', '.join(lacking)}: provision it first (playbooks/provision.yml)")
     sources = module.params["probe"]
     if sources:
-        code, out, err = module.run_command([AGENT, "probe", *sources])
+        code, out, err = call([AGENT, "probe", *sources])
         if code:
             module.fail_json(msg=f"it is asked for {' and '.join(sources)}; {(out or err).strip()}")
 
@@ -294,7 +295,7 @@ def clock(module, asked):
         return {"synchronised": same, "offset_ns": 0, "root_dispersion_ns": 0, **about}
     until = time.monotonic() + (0 if module.check_mode else asked["timeout_s"])
     while True:
-        fields = module.run_command(["chronyc", "-c", "tracking"])[1].strip().split(",")
+        fields = call(["chronyc", "-c", "tracking"])[1].strip().split(",")
         found = {"synchronised": False, "offset_ns": None, "root_dispersion_ns": None}
         if len(fields) >= TRACKING_FIELDS:
             found = {
@@ -386,7 +387,7 @@ def main():
     if params["hold"]:
         hold(module, params["hold"])
     refuse_what_is_missing(module)
-    host = state.Host(lambda command: run(module, command), module.run_command)
+    host = state.Host(lambda command: run(module, command), call)
     reached, commands, before = [], [], {}
     try:
         for asked in states:
@@ -419,7 +420,7 @@ def main():
         if params["token"]:
             put(Path(params["token"]["directory"], "atou.token"), params["token"]["secret"], 0o600)
         for run_id in params["pack"]:
-            module.run_command([AGENT, "pack", str(RUNS / run_id), STORED])
+            call([AGENT, "pack", str(RUNS / run_id), STORED])
     reported.pop("path_commands", None)
     result["state"] = {
         "boot_id": boot_id(),
@@ -433,7 +434,7 @@ def main():
         "tcp_metrics": {"flushed": flushes},
     }
     if params["release"]:
-        module.run_command([AGENT, "unlock", f"--run={params['release']}"])
+        call([AGENT, "unlock", f"--run={params['release']}"])
     module.exit_json(**result)
 
 
