@@ -29,9 +29,9 @@ class ActionModule(StepAction):
         answers = self.answers()
         armed: Any = next(iter(self.said("run_armed").values()), {})
         if known := armed.get("calibration"):
-            calibrated.reuse(Path(run), known, self.point.dir)
+            calibrated.reuse(Path(run), known, self.point.run_id, self.point.dir)
         answer = judge(self.point.dir, influxdb, answers.reasons(), judged=judged)
-        if armed.get("calibrates") and judged and calibrated.holds(answer["verdict"]):
+        if armed.get("calibrates") and calibrated.holds(answer["verdict"]) is not None:
             calibrated.remember(Path(run), armed["fingerprint"], self.point.run_id, self.point.dir)
         reasons = answer["verdict"]["reasons"]
         self._display.display(

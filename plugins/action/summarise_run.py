@@ -14,8 +14,9 @@ class ActionModule(ActionBase):
     """Argument: ``run_dir``. Returns ``verdict``; that of a run of one point is the point's."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Write pages of points; verdict, flows and page of a run with several; the index of all runs."""
+        """Judge reused calibrations; write pages of points, results of the run, the index of all runs."""
         # Ansible loads this file into its own process, which is to stay small for as long as a run lasts.
+        from dumbbell.execution.judge import judge_calibrations  # noqa: PLC0415
         from dumbbell.report.index import render_index  # noqa: PLC0415
         from dumbbell.report.notebooks import render_points  # noqa: PLC0415
         from dumbbell.report.summary import render_summary  # noqa: PLC0415
@@ -24,6 +25,7 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec({"run_dir": {"type": "path", "required": True}})
         run = RunDir.open(Path(args["run_dir"]))
+        judge_calibrations(run)
         render_points(run)
         if run.sweeps:
             verdict = summarise(run)

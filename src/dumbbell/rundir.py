@@ -119,6 +119,11 @@ class Execution:
         return self.plan.points[0]
 
     @property
+    def short_name(self) -> str:
+        """The name without what varies: which point of how many it is."""
+        return self.name.partition(":")[0]
+
+    @property
     def phases(self) -> dict[str, list[str]]:
         """Names of the phases in which each host takes part, in their order."""
         found: dict[str, list[str]] = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -13,13 +15,19 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic import inventory, write_points
 
 from dumbbell.execution import archive, calibrated, own_delay
 from dumbbell.execution.answers import SECOND_NS, SILENT, Answers, Armed, behind_ns, start_unix_ns
+from dumbbell.execution.judge import judge_calibrations
 from dumbbell.execution.point import PlannedPoint
-from dumbbell.rundir import read_json
-from dumbbell.store.collect import own_rows
-from dumbbell.store.run import Run
+from dumbbell.plan import plan
+from dumbbell.report.notebooks import render_points
+from dumbbell.rundir import RunDir, read_json, write_json
+from dumbbell.store.check import Check
+from dumbbell.store.collect import collect, own_rows
+from dumbbell.store.summary import summarise
+from dumbbell.store.verdict import Verdict
 
 HOSTS = ("sender1", "router", "receiver1")
 
@@ -100,7 +108,7 @@ def test_t0_is_as_near_as_the_slowest_agent_allows() -> None:
     assert start_unix_ns(agents, SECOND_NS) == 10**18 + 4 * SECOND_NS
 
 
-def plan(**path: Any) -> dict[str, Any]:
+def asked(**path: Any) -> dict[str, Any]:
     return {"path": {"rate_bps": 10**8} | path, "phases": [{"phase": "calibration", "flows": []}]}
 
 
@@ -126,22 +134,25 @@ STATE = {
     ],
 )
 def test_a_calibration_holds_until_what_it_measured_changes(changed: dict[str, Any], same: bool) -> None:
-    one = calibrated.fingerprint(plan(), {"router": STATE})
-    assert (calibrated.fingerprint(plan(), {"router": STATE | changed}) == one) is same
-    assert calibrated.fingerprint(plan(rate_bps=10**7), {"router": STATE}) != one
+    one = calibrated.fingerprint(asked(), {"router": STATE})
+    assert (calibrated.fingerprint(asked(), {"router": STATE | changed}) == one) is same
+    assert calibrated.fingerprint(asked(rate_bps=10**7), {"router": STATE}) != one
 
 
 def test_a_calibration_proves_so_many_points_and_no_more(tmp_path: Path) -> None:
     first = tmp_path / "points/001"
     (first / "raw/router/calibration").mkdir(parents=True)
     (first / "raw/router/calibration/status.json").write_text('{"state": "done"}')
+    (first / "verdict.json").write_text(
+        json.dumps({"checks": [{"name": "rate", "subject": "s", "ok": True}]})
+    )
     calibrated.remember(tmp_path, "digest", "run_001", first)
     for number in (2, 3):
         known = calibrated.reusable(tmp_path, "digest", every=3)
         assert known is not None
         point = tmp_path / f"points/00{number}"
         (point / "raw/router/calibration").mkdir(parents=True)
-        calibrated.reuse(tmp_path, known, point)
+        calibrated.reuse(tmp_path, known, f"run_00{number}", point)
         assert read_json(point / calibrated.REUSED) == {"execution": "run_001", "fingerprint": "digest"}
         assert (point / "raw/router/calibration/status.json").read_text() == '{"state": "done"}'
     assert calibrated.reusable(tmp_path, "digest", every=3) is None
@@ -150,17 +161,148 @@ def test_a_calibration_proves_so_many_points_and_no_more(tmp_path: Path) -> None
 
 def test_only_a_calibration_that_was_as_asked_is_reused() -> None:
     rtt, rate = ({"name": name, "subject": "s", "ok": True} for name in ("idle RTT", "rate"))
-    other = {"name": "start", "subject": "flow1", "ok": False}
-    assert calibrated.holds({"checks": [rtt, rate, other]})
-    assert not calibrated.holds({"checks": [rtt, rate | {"ok": False}]})
-    assert not calibrated.holds({"checks": [other]})
+    others = [{"name": name, "subject": "flow1", "ok": False} for name in ("start", "rate sent")]
+    assert calibrated.holds({"checks": [rtt, rate, *others]}) is True
+    assert calibrated.holds({"checks": [rtt, rate | {"ok": False}]}) is False
+    assert calibrated.holds({"checks": others}) is None
+    assert calibrated.holds({"state": "aborted"}) is None
+
+
+MANY = """\
+name: many
+title: A path of which many points are run
+duration: 2s
+repetitions: 6
+path:
+  forward: {rate: 20mbit, delay: 5ms, queue: {kind: pfifo, limit: 1bdp}}
+flows:
+  tcp: {kind: iperf3_tcp, from: "senders[0]", to: "receivers[0]", congestion_control: cubic}
+"""
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> RunDir:
+    (scenario := tmp_path / "many.yml").write_text(MANY)
+    return RunDir.create(plan(scenario, inventory()), scenario, tmp_path / "results")
+
+
+def make(
+    run: RunDir, number: int, *, reuse: bool = False, holds: bool = True, digest: str = "digest"
+) -> None:
+    """A point as it is when it has been judged."""
+    execution = run.executions[number - 1]
+    known = calibrated.reusable(run.dir, digest, every=20)
+    if reuse:
+        assert known is not None
+        calibrated.reuse(run.dir, known, execution.id, execution.dir)
+    check = Check(name="rate", kind="validity", subject="a-b", requested=2, measured=2, ok=holds,
+                  reason="" if holds else "rate of the bottleneck is 1, asked 2")  # fmt: skip
+    write_json(execution.dir / "verdict.json", Verdict.of([check]).model_dump())
+    if not reuse:
+        calibrated.remember(run.dir, digest, execution.id, execution.dir)
+
+
+def disproved(run: RunDir) -> dict[str, str]:
+    return {execution.short_name: reason for execution, reason in calibrated.disproved(run)}
+
+
+def test_points_are_proved_by_the_calibrations_on_both_sides_of_them(many: RunDir) -> None:
+    make(many, 1)
+    make(many, 2, reuse=True)
+    make(many, 3)
+    make(many, 4, reuse=True)
+    make(many, 5, reuse=True)
+    assert disproved(many) == {}
+    make(many, 6, holds=False)
+    reason = (
+        "its calibration is that of point 3 of 6, and the next of its path, that of point 6 of 6,"
+        " does not hold: a-b: rate of the bottleneck is 1, asked 2"
+    )
+    assert disproved(many) == {"point 4 of 6": reason, "point 5 of 6": reason}
+
+
+def test_a_calibration_says_nothing_of_another_path_nor_of_points_that_another_one_proves(
+    many: RunDir,
+) -> None:
+    make(many, 1)
+    make(many, 2, reuse=True)
+    make(many, 3, holds=False, digest="another")
+    assert disproved(many) == {}
+    make(many, 4, holds=False)
+    make(many, 5, holds=False)
+    assert disproved(many).keys() == {"point 2 of 6"}
+    assert "that of point 4 of 6, does not hold" in disproved(many)["point 2 of 6"]
+
+
+def test_no_calibration_is_reused_after_one_that_did_not_hold(many: RunDir) -> None:
+    make(many, 1)
+    assert calibrated.reusable(many.dir, "digest", every=20) is not None
+    make(many, 2, holds=False)
+    assert calibrated.reusable(many.dir, "digest", every=20) is None
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> RunDir:
+    """Three points that were run, of which no one is judged."""
+    (scenario := tmp_path / "many.yml").write_text(MANY.replace("repetitions: 6", "repetitions: 3"))
+    whole = write_points(tmp_path / "run", scenario)
+    (tmp_path / "run/plan.json").write_bytes(whole.to_json())
+    run = RunDir.open(tmp_path / "run")
+    for execution in run.executions:
+        for file in execution.dir.glob("raw/*/*/plan.json"):
+            about = {"run_id": execution.id, "holder": execution.holder}
+            file.write_text(json.dumps(read_json(file) | about))
+    return run
+
+
+def judge(run: RunDir, number: int, *, reuse: bool = False) -> None:
+    execution = run.executions[number - 1]
+    if reuse:
+        known = calibrated.reusable(run.dir, "digest", every=20)
+        assert known is not None
+        calibrated.reuse(run.dir, known, execution.id, execution.dir)
+    collect(execution.dir, None)
+    if not reuse:
+        calibrated.remember(run.dir, "digest", execution.id, execution.dir)
+
+
+def verdicts(run: RunDir) -> list[dict[str, Any]]:
+    return [read_json(execution.dir / "verdict.json") for execution in run.executions]
+
+
+def test_a_point_that_reuses_a_calibration_passes_as_itself(measured: RunDir) -> None:
+    judge(measured, 1)
+    judge(measured, 2, reuse=True)
+    judge(measured, 3)
+    judge_calibrations(measured)
+    assert [each["reasons"] for each in verdicts(measured)] == [[], [], []]
+    found = [read_json(execution.dir / "manifest.json")["run"] for execution in measured.executions]
+    assert found == [execution.id for execution in measured.executions]
+
+
+def test_a_point_whose_calibration_is_disproved_is_invalid(measured: RunDir) -> None:
+    for ping in measured.executions[2].dir.glob("raw/*/calibration/ping-*.txt"):
+        ping.write_text(re.sub(r"time=[0-9.]+", "time=70", ping.read_text()))
+    judge(measured, 1)
+    judge(measured, 2, reuse=True)
+    judge(measured, 3)
+    for _ in range(2):  # the second time finds it done
+        judge_calibrations(measured)
+    render_points(measured)
+    found = verdicts(measured)
+    assert [each["state"] for each in found] == ["passed", "invalid", "invalid"]
+    (reason,) = found[1]["reasons"]
+    of = "its calibration is that of point 1 of 3, and the next of its path, that of point 3 of 3,"
+    assert reason.startswith(f"path: {of} does not hold: ")
+    assert reason in html.unescape((measured.executions[1].dir / "report.html").read_text())
+    assert summarise(measured)["state"] == "invalid"
 
 
 def test_the_correction_of_a_path_is_known_from_its_first_point_on(tmp_path: Path) -> None:
-    assert own_delay.known_us(tmp_path, plan()["path"]) is None
-    own_delay.remember(tmp_path, plan()["path"], 250)
-    assert own_delay.known_us(tmp_path, plan()["path"]) == 250
-    assert own_delay.known_us(tmp_path, plan(rate_bps=1)["path"]) is None
+    assert own_delay.known_us(tmp_path, asked()["path"]) is None
+    own_delay.remember(tmp_path, asked()["path"], 250)
+    assert own_delay.known_us(tmp_path, asked()["path"]) == 250
+    assert own_delay.known_us(tmp_path, asked(rate_bps=1)["path"]) is None
 
 
 FACTS = {
@@ -240,10 +382,3 @@ def test_rows_of_a_reused_calibration_are_those_of_the_point_that_made_it(tmp_pa
     assert own_rows(run, rows)["snmp"].height == 2  # type: ignore[arg-type]
     (tmp_path / calibrated.REUSED).write_text("{}")
     assert own_rows(run, rows)["snmp"]["phase"].to_list() == ["measurement"]  # type: ignore[arg-type]
-
-
-def test_a_point_with_the_calibration_of_another_keeps_its_own_id(run_dir: Path) -> None:
-    own = Run.open(run_dir).id
-    for file in run_dir.glob("raw/*/calibration/plan.json"):
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"run_id": "run_001"}))
-    assert Run.open(run_dir).id == own

@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dumbbell.rundir import read_json, write_json
+from dumbbell.rundir import Execution, RunDir, read_json, write_json
 
-EVERY_POINTS = 20  # a calibration proves no more points than these without another one
 KNOWN = "calibrations.json"  # in the run's directory
 REUSED = "calibration.json"  # in the point's directory
+# Checks of the idle path, by their names.
+OF_PATH = ("idle RTT", "idle RTT, duplicates", "idle RTT, waits", "rate", "rate, arriving")
 
 State = Mapping[str, Any]
 
@@ -40,48 +41,87 @@ def _under_packets(state: State) -> dict[str, Any]:
     return kept | {"sysctl": {name: value for name, value in sysctls if not name.startswith("net.ipv4.tcp_")}}
 
 
-def reusable(run_dir: Path, digest: str, every: int = EVERY_POINTS) -> dict[str, Any] | None:
-    """The calibration that proves a path, as :func:`remember` wrote it; None if one is to be made."""
-    known: Sequence[dict[str, Any]] = read_json(run_dir / KNOWN) or []
-    found = next((each for each in reversed(known) if each["fingerprint"] == digest), None)
-    return found if found and found["proves"] < every else None
+def reusable(run_dir: Path, digest: str, every: int) -> dict[str, Any] | None:
+    """The calibration that proves a path, as :func:`remember` wrote it; None if one is to be made.
+
+    It proves no more points than ``every``.
+    """
+    for known in reversed(_known(run_dir)):
+        if known["fingerprint"] == digest:
+            proves_more = len(known["proves"]) < every and holds(_verdict(run_dir / known["dir"]))
+            return known if proves_more else None
+    return None
 
 
 def remember(run_dir: Path, digest: str, execution: str, point_dir: Path) -> None:
-    """Write down that the calibration of an execution was as asked, for the points after it."""
-    known = read_json(run_dir / KNOWN) or []
+    """Write down the calibration that an execution has made, for the points after it."""
     where = os.path.relpath(point_dir, run_dir)
-    known.append({"fingerprint": digest, "execution": execution, "dir": where, "proves": 1})
-    write_json(run_dir / KNOWN, known)
+    made = {"fingerprint": digest, "execution": execution, "dir": where, "proves": [execution]}
+    write_json(run_dir / KNOWN, [*_known(run_dir), made])
 
 
-def reuse(run_dir: Path, calibration: Mapping[str, Any], point_dir: Path) -> None:
-    """Give a point what an earlier calibration left, and say in its directory which one that is."""
+def reuse(run_dir: Path, calibration: Mapping[str, Any], execution: str, point_dir: Path) -> None:
+    """Give an execution what an earlier calibration left, and say in its directory which one that is."""
     source = run_dir / calibration["dir"]
     for folder in sorted(source.glob("raw/*/calibration")):
         target = point_dir / folder.relative_to(source)
         target.mkdir(parents=True, exist_ok=True)
         for file in folder.iterdir():
-            if file.is_file():
+            if file.is_file() and file.name != "plan.json":  # the execution has its own, with its own id
                 (target / file.name).unlink(missing_ok=True)
                 os.link(file, target / file.name)
     write_json(
         point_dir / REUSED,
         {"execution": calibration["execution"], "fingerprint": calibration["fingerprint"]},
     )
-    known = read_json(run_dir / KNOWN) or []
+    known = _known(run_dir)
     for each in known:
         if each["execution"] == calibration["execution"]:
-            each["proves"] += 1
+            each["proves"].append(execution)
     write_json(run_dir / KNOWN, known)
 
 
-def holds(verdict: Mapping[str, Any]) -> bool:
-    """Whether a point's calibration was as asked: all that was checked of the idle path."""
-    checks = [
-        check["ok"]
-        for check in verdict.get("checks", ())
-        if check["name"].startswith(("idle RTT", "rate"))
-        or (check["name"] == "agent" and check["subject"].endswith(" calibration"))
-    ]
-    return bool(checks) and all(checks)
+def holds(verdict: Mapping[str, Any]) -> bool | None:
+    """Whether a point's calibration was as asked: all that was checked of the idle path.
+
+    None of a point that did not come so far.
+    """
+    checks = _checks(verdict)
+    return all(check["ok"] for check in checks) if checks else None
+
+
+def disproved(run: RunDir) -> Iterator[tuple[Execution, str]]:
+    """Points that reused a calibration after which the next one of the same path did not hold; and why."""
+    executions = {execution.id: execution for execution in run.executions}
+    held: dict[str, dict[str, Any]] = {}  # the last one of each path, by fingerprint
+    for made in _known(run.dir):
+        path, verdict = made["fingerprint"], _verdict(run.dir / made["dir"])
+        if holds(verdict):
+            held[path] = made
+        elif before := held.pop(path, None):
+            first, then = (executions[each["execution"]].short_name for each in (before, made))
+            why = "; ".join(f"{c['subject']}: {c['reason']}" for c in _checks(verdict) if not c["ok"])
+            reason = f"its calibration is that of {first}, and the next of its path, that of {then},"
+            for proved in before["proves"]:
+                if proved != before["execution"] and proved in executions:
+                    yield executions[proved], f"{reason} does not hold: {why}"
+
+
+def _known(run_dir: Path) -> list[dict[str, Any]]:
+    known: list[dict[str, Any]] = read_json(run_dir / KNOWN) or []
+    return known
+
+
+def _verdict(point_dir: Path) -> dict[str, Any]:
+    verdict: dict[str, Any] = read_json(point_dir / "verdict.json") or {}
+    return verdict
+
+
+def _checks(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those of the idle path, and of the agents that measured it."""
+
+    def concerns(check: Mapping[str, Any]) -> bool:
+        of_agent: bool = check["name"] == "agent" and check["subject"].endswith(" calibration")
+        return of_agent or check["name"] in OF_PATH
+
+    return [check for check in verdict.get("checks", ()) if concerns(check)]

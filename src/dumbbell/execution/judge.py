@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dumbbell.rundir import abort, read_json, record_state, was_armed, write_json
+from dumbbell.execution import calibrated
+from dumbbell.rundir import RunDir, abort, read_json, record_state, was_armed, write_json
 
 _REASONS = "reasons.json"  # what had gone wrong when judging was left to others
 
@@ -37,3 +38,19 @@ def judge(
     rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"]
     stored = rows is not None and all(of["stored"] == of["spooled"] for of in rows.values())
     return {"verdict": read_json(run_dir / "verdict.json"), "stored": stored}
+
+
+def judge_calibrations(run: RunDir) -> None:
+    """Make points invalid whose path was not that of the calibration which they reused, by a later one."""
+    from dumbbell.store.check import Check  # noqa: PLC0415
+    from dumbbell.store.verdict import Verdict  # noqa: PLC0415
+
+    for execution, reason in calibrated.disproved(run):
+        before = read_json(execution.dir / "verdict.json")
+        check = Check(name="calibration", kind="validity", subject="path", requested="holds",
+                      measured="does not hold", ok=False, reason=reason)  # fmt: skip
+        if not execution.finished or check.model_dump() in before["checks"]:
+            continue
+        verdict = Verdict.of([*Verdict.model_validate(before).checks, check])
+        record_state(execution.dir, verdict.state, reason)
+        write_json(execution.dir / "verdict.json", verdict.model_dump())

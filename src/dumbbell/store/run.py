@@ -92,8 +92,7 @@ class Run:
     @cached_property
     def id(self) -> str:
         """The run's id, as the agents were told it; it survives a renamed directory."""
-        # A calibration may be that of an earlier point, with its id.
-        for path in sorted(self.dir.glob("raw/*/*/plan.json"), key=lambda path: path.parts[-2], reverse=True):
+        for path in sorted(self.dir.glob("raw/*/*/plan.json")):
             if isinstance(run_id := dig(read_json(path), "run_id"), str):
                 return run_id
         return self.dir.resolve().name
