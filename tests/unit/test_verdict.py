@@ -1304,3 +1304,26 @@ def test_what_a_flow_of_atou_lacks_makes_a_run_invalid(
     verdict = collect(atou, None)
     assert verdict.state == "invalid"
     assert any(reason in found for found in verdict.reasons), verdict.reasons
+
+
+def late_tick(run_dir: Path, missed: int) -> None:
+    """The second row of a sampler comes when a tick is due that it has not sampled yet."""
+    spool = run_dir / "raw/sender1/measurement/spool.lp"
+    rows = [line for line in spool.read_text().splitlines() if not line.startswith("#")]
+    second = [i for i, row in enumerate(rows) if row.startswith("sampler,")][1]
+    head, sampled, tail = rows[second].partition(",sampled=")
+    ticks = int(head.rpartition("ticks=")[2][:-1]) + 1
+    tail = re.sub(r"missed=\d+i", f"missed={missed}i", tail)
+    rows[second] = f"{head.rpartition('ticks=')[0]}ticks={ticks}i{sampled}{tail}"
+    write_spool(spool, rows)
+
+
+@pytest.mark.parametrize(
+    ("missed", "reasons"), [(1, []), (0, ["sampler: sampled and missed are not its ticks"])]
+)
+def test_a_tick_is_missed_until_it_is_sampled(run_dir: Path, missed: int, reasons: list[str]) -> None:
+    late_tick(run_dir, missed)
+    told = collect(run_dir, None).reasons
+    assert [reason for reason in told if "sampler" in reason] == [
+        f"sender1 measurement: {r}" for r in reasons
+    ]

@@ -117,6 +117,9 @@ class _Rows:
         yield from self._shrinking(of, rows, series, counters)
         if asked.measurement == "snmp":
             yield from _unlike_totals(rows)
+        uneven = pl.col("ticks") - pl.col("sampled") != pl.col("missed")
+        if asked.measurement == "sampler" and not absent and rows.filter(uneven).height:
+            yield "sampler: sampled and missed are not its ticks"
         if asked.steady:
             interval = self.phase.sampling_interval_ns
             yield from self._gaps(of, rows, series, max(SECOND, interval) if asked.each_second else interval)
