@@ -21,3 +21,18 @@ def do_not_answer(hosts: Sequence[str], variables: Mapping[str, Any]) -> str:
 def go_on(run: str) -> str:
     """How to go on with a run; '' without one."""
     return f" Then: ansible-playbook playbooks/resume.yml -e run={run}" if run else ""
+
+
+def can_run(scenario: str, troubles: Mapping[str, str], boots: Mapping[str, str]) -> str:
+    """Whether hosts can run a scenario; ``troubles`` says why not, '' of one that can.
+
+    ``boots`` has the kernels that hosts would have to boot first.
+    """
+    if any(troubles.values()):
+        hosts = "".join(f"\n{host}: {trouble or 'can'}" for host, trouble in troubles.items())
+        return f"this testbed cannot run {scenario}:{hosts}"
+    first = "".join(
+        f"; {host} is to boot {kernel} first, and what that kernel has shows then"
+        for host, kernel in boots.items()
+    )
+    return f"every host can run {scenario}: {', '.join(troubles)}{first}"
