@@ -13,9 +13,10 @@ class ActionModule(StateAction):
     spec: ClassVar[dict[str, Any]] = {"path": {"type": "bool", "default": True}}
 
     def act(self, path: bool) -> dict[str, Any]:
-        """Apply it and read it back; in check mode say what would be done."""
+        """Apply it, read it back, and wait for the clock; in check mode say what would be done."""
         without = {} if path else {"path_forward": None, "path_reverse": None}
-        result = self.module(asked=[self.asked(self.variables() | without)])
+        variables = self.variables()
+        result = self.module(asked=[self.asked(variables | without)], clock=self.clock(variables))
         return {key: result[key] for key in ("changed", "commands", "diff", "state")}
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

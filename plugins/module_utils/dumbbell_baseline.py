@@ -228,13 +228,18 @@ def save(values: Values, place: Path = PLACE) -> None:
     kinds: dict[str, dict[str, Any]] = {}
     for (kind, subject), value in values.items():
         kinds.setdefault(kind, {})[subject] = value
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = place / "settings.part"
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(kinds, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(place / "settings.json")
+    write(place / "settings.json", kinds)
+
+
+def write(file: Path, content: Any) -> None:
+    """Replace a file that is root's alone; a crash leaves the old one or the new one."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = file.with_suffix(".part")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+        json.dump(content, opened, indent=1)
+        opened.flush()
+        os.fsync(opened.fileno())
+    part.replace(file)
 
 
 def record(settings: Iterable[Setting], read: Callable[[Setting], Any], place: Path = PLACE) -> list[Setting]:
