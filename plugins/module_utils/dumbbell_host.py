@@ -8,6 +8,7 @@ import re
 import shlex
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ def converge(
     result |= also(found) if also else {}
     if commands and module.check_mode:
         after = predict(found)
-        unload(module, loaded)
+        unload(loaded)
     elif commands:
         record(module, commands, loaded)
         for command in commands:
@@ -143,11 +144,17 @@ def record(module: Any, commands: list[Command], loaded: list[str]) -> None:
     modules.remember(commands, kept=True)
 
 
-def unload(module: Any, loaded: list[str]) -> None:
-    """Unload modules of the kernel that are not among `loaded`: a look at a feature loads what has it."""
-    more = [name for name in baseline.read(baseline.MODULES, call) if name not in loaded]
-    if more:
-        run(module, ["modprobe", "-r", "-a", *more])
+def unload(loaded: list[str]) -> None:
+    """Unload modules of the kernel that are not among `loaded`: a look at a feature loads what has it.
+
+    The kernel removes the namespace of a look in the background. What is in use after a second stays: another
+    host of the same kernel has it.
+    """
+    for _ in range(10):
+        more = [name for name in baseline.read(baseline.MODULES, call) if name not in loaded]
+        if not more or call(["modprobe", "-r", "-a", *more])[0] == 0:
+            return
+        time.sleep(0.1)
 
 
 def refuse_what_the_kernel_lacks(module: Any, commands: list[Command]) -> None:

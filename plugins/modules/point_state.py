@@ -251,7 +251,7 @@ def converge(module, asked, host):
         before.update(part.owned(found))
         commands += planned
     if module.check_mode:
-        unload(module, loaded)
+        unload(loaded)
         return [(part, part.read()) for part in parts], commands, before
     changed = []
     for _ in range(ROUNDS if commands else 0):
