@@ -35,6 +35,8 @@ DEVICES = {
     "forward": {"bottleneck": "vec2", "delay_line": "vec2"},
     "reverse": {"bottleneck": "vec1", "delay_line": "vec1"},
 }
+GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+OWNED_OF_INTERFACES = ("mtu", "txqueuelen", "gso_max_segs", "routes")
 SAMPLES_A_BATCH = 10
 CLOCK_OFFSET_NS = -700_000  # of receivers against senders
 CHANGE_LATE_NS, CHANGE_TOOK_NS = 1_000_000, 2_000_000
@@ -228,17 +230,27 @@ def _state(planned: Point, host: str, *, router: bool) -> dict[str, Any]:
         path["trim_us"] = PATH_TRIM_US
         path["burst_us"] = 1000
         path["devices"] = DEVICES
+        path["handles"] = {"forward": ["1:", "101:"], "reverse": ["1:", "101:"]}
+        nic["qdisc"] = "netem"
+    controls = sorted({"reno", "cubic", *asked.congestion_controls})
     sysctls = {"net.ipv4.tcp_congestion_control": "cubic", "net.ipv4.tcp_sack": "1"} | asked.sysctls
+    sysctls["net.ipv4.tcp_allowed_congestion_control"] = " ".join(controls)
     owned: dict[str, Any] = {name: [value, value] for name, value in sysctls.items()}
+    owned |= {f"path {name}": [path[name]] * 2 for name in ("forward", "reverse") if path}
+    owned |= {"module tcp_cubic": ["loaded", "loaded"], GOVERNOR: ["performance", "performance"]}
+    for module, parameters in asked.modules.items():
+        owned |= {f"{name} of {module}": [value, value] for name, value in parameters.items()}
     for device in _devices(host, planned):
-        owned |= {f"{device} {name}": [nic[name]] * 2 for name in ("mtu", "txqueuelen")}
+        owned |= {f"{device} {name}": [nic[name]] * 2 for name in OWNED_OF_INTERFACES}
+        owned |= {f"{device} addresses": [["198.18.1.11/24"]] * 2, f"{device} up": [True, True]}
         owned |= {f"{device} feature {name}": [on, on] for name, on in asked.offloads.items()}
-        owned[f"qdisc of {device}"] = ["pfifo_fast", "pfifo_fast"]
+        if path is None:
+            owned[f"qdisc of {device}"] = [[], []]
     offset = {"router": 0}.get(host, 20_000 + 13_000 * (zlib.crc32(host.encode()) % 9))
     return {
         "kernel": "6.12.0-synthetic",
         "boot_id": _boot_id(host),
-        "asked": {"sysctls": sysctls, "tcp_metrics": "flush"},
+        "cpu": {GOVERNOR: "performance"},
         "owned": owned,
         "tcp_metrics": {"flushed": True},
         "nic": {device: nic for device in _devices(host, planned)},
@@ -251,7 +263,7 @@ def _state(planned: Point, host: str, *, router: bool) -> dict[str, Any]:
                     "parameters": {"hystart": "1", "fast": "Y", "beta": "717"},
                 }
             },
-            "available": (controls := sorted({"reno", "cubic", *asked.congestion_controls})),
+            "available": controls,
             "allowed": controls,
         },
         "path": path,
@@ -291,6 +303,8 @@ def _observed(planned: Point, phase: Phase, host: str) -> dict[str, Any]:
         "nftables": "none",
         "service irqbalance": "absent",
     } | asked.sysctls
+    controls = sorted({"reno", "cubic", *asked.congestion_controls})
+    settings["net.ipv4.tcp_allowed_congestion_control"] = " ".join(controls)
     for device in _devices(host, planned):
         settings |= {
             f"{device} driver": "virtio_net 1.0.0",
@@ -440,10 +454,10 @@ def _write_atou(folder: Path, flow: Flow, host: str, lost: int) -> None:
         for keys in (flow.sender, flow.receiver)
     )
     ended = {"elapsed_ns": flow.duration_ns + 900, "config": sent, "receiver_config": got, "lost_lines": 0}
-    ended |= {"pkts_in": 30_000, "path": {"socket_drops": 0}}
+    ended |= {"pkts_in": 30_000, "path": {"socket_drops": 0, "foreign": 0}}
     ended |= {"pkts_out": 40_000 + lost, "enobufs": 0}
     received = {"end": "fin", "socket_drops": 0, "arrived_segments": 40_000, "sender_config": sent}
-    received |= {"acks_sent": 30_000, "unsent_acks": 0}
+    received |= {"acks_sent": 30_000, "unsent_acks": 0, "foreign": 0}
     for end, side, result in ((flow.src_host, "sender", ended), (flow.dst_host, "receiver", received)):
         if host == end:
             (folder / f"atou-{flow.name}-{side}.json").write_text(json.dumps(result) + "\n")
@@ -537,7 +551,6 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
         if flow.kind == "http" and host in (flow.src_host, flow.dst_host)
         for row in _fetches(planned, phase, host, t0, flow)
     ]
-    rows += _ends(phase, host, common, t0)
     latest: dict[tuple[int, str], int] = {}  # counters only grow
     for tick in range(phase.duration_ns // phase.sampling_interval_ns):
         at = tick * phase.sampling_interval_ns + int(rng.gamma(2, 60_000))
@@ -602,7 +615,7 @@ def _of_connections(
         if flow.kind == "atou":
             fields = told.atou({name: fields[name] for name in ATOU_FIELDS if name in fields})
         else:
-            fields = told.tcp_info(fields)
+            fields = told.tcp_info(fields) | (_paced(flow) if side == "sender" else {})
         text = told.fields(fields)
         control = flow.congestion_control or flow.kind
         yield f'tcp_info,{tags} {text},congestion_control="{control}",{stamp}'
@@ -629,12 +642,20 @@ def _finals(
         values = _tcp_info(fluid, step, i, _min_rtt_us(planned, flow), sender=side == "sender")
         for name in ("bytes_sent", "data_segs_out"):
             values[name] = max(latest.get((i, name), 0), values.get(name, 0))
-        last = told.tcp_info(values, final=True)
+        last = told.tcp_info(values, final=True) | (_paced(flow) if side == "sender" else {})
         if flow.kind == "atou":
             last = told.atou({name: values[name] for name in ATOU_FIELDS if name in values})
             last |= {"final": True, "congestion_control": "atou"}
         tags = f"flow={flow.name},host={host},{common},side={side},stream={stream}"
         yield f"tcp_info,{tags} {told.fields(last)},mono_ns={at + 10**12}i {t0 + at}"
+        if flow.kind == "iperf3_tcp":
+            traced = {"FastRetran": 7} if phase.hosts[host].sample.trace else {}
+            for grade, variables in (
+                ("exact", told.web100(last) | traced),
+                ("approximate", {"MaxRTT": 31000}),
+            ):
+                of = tags.replace(f"host={host}", f"grade={grade},host={host}")
+                yield f"web100,{of} {told.fields(variables)},mono_ns={at + 10**12}i {t0 + at}"
 
 
 def _cpu(phase: Phase, host: str, common: str, t0: int) -> Iterator[str]:
@@ -684,26 +705,6 @@ def _settings(planned: Point, at: int, host: str, common: str, *, sent: int, sta
             shares = f"loss={state.loss},duplicate=0,corrupt=0,reorder=0"
             counts = f"delay_ns={delay_ns}i,jitter_ns=0i,rate_bps=0i,drops=0i,packets={sent}i,{told.NETEM}"
             rows.append(f"qdisc,{device},{common} {shares},{counts},{stamp}")
-    return rows
-
-
-def _ends(phase: Phase, host: str, common: str, t0: int) -> list[str]:
-    """What became of connections, by the names of RFC 4898; of those that are traced, more."""
-    rows = []
-    for flow in phase.flows:
-        if flow.name in phase.hosts[host].sample.tcp:
-            side = "sender" if host == flow.src_host else "receiver"
-            about = f"host={host},{common},side={side}"
-            stamp = f"mono_ns={flow.end_ns + 10**12}i {t0 + flow.end_ns}"
-            traced = ",FastRetran=7i" if phase.hosts[host].sample.trace else ""
-            for stream in range(flow.streams):
-                for grade, fields in (
-                    ("exact", f"{told.fields(told.web100() | {'SegsRetrans': 12})}{traced}"),
-                    ("approximate", "MaxRTT=31000i"),
-                ):
-                    rows.append(
-                        f"web100,flow={flow.name},grade={grade},{about},stream={stream} {fields},{stamp}"
-                    )
     return rows
 
 
@@ -779,6 +780,10 @@ def _fetches(planned: Point, phase: Phase, host: str, t0: int, flow: Flow) -> li
             own = told.tcp_info({"cookie": fields["cookie"], "congestion_control": flow.congestion_control})
             rows.append(f"tcp_info,{tags} {told.fields(own)},mono_ns={stamp - t0 + told.MONO_NS}i {stamp}")
     return rows
+
+
+def _paced(flow: Flow) -> dict[str, int]:
+    return {} if flow.pacing_bps is None else {"max_pacing_rate_Bps": flow.pacing_bps // 8}
 
 
 def _min_rtt_us(planned: Point, flow: Flow) -> int:

@@ -22,7 +22,8 @@ duration: 4s
 path:
   forward: {rate: 20mbit, delay: 5ms, queue: {kind: pfifo, limit: 1bdp}}
 flows:
-  first: {kind: iperf3_tcp, from: "senders[0]", to: "receivers[0]", congestion_control: cubic}
+  first: {kind: iperf3_tcp, from: "senders[0]", to: "receivers[0]", congestion_control: cubic,
+          pacing: 20mbit}
   second: {kind: udp, from: "senders[1]", to: "receivers[1]", rate: 1mbit, start: 1s, duration: 2s}
   rtt: {kind: ping, from: "senders[0]", to: "receivers[0]", interval: 100ms}
 """
@@ -88,7 +89,7 @@ def all_columns() -> dict[str, set[str]]:
         flow = Flow.model_validate(
             {"name": "x", "kind": kind, "direction": "forward", "src_host": "a", "dst_host": "b", "src": "",
              "dst": "", "server_port": 1, "client_port": 1, "streams": 1, "start_ns": 0, "duration_ns": 1,
-             "congestion_control": None, "rate_bps": None}
+             "congestion_control": None, "rate_bps": None, "pacing_bps": 1}
         )  # fmt: skip
         asked += [*columns.of_flow(flow, "a", part), *columns.of_flow(flow, "b", part)]
     found: dict[str, set[str]] = {}

@@ -96,7 +96,12 @@ def expectation(metric: str, **bound: Any) -> Callable[[Path], None]:
 def routes(**options: bool) -> Callable[[Path], None]:
     """The one that the first sender has to the other side."""
     there = [{"to": "198.18.2.0/24", "via": "198.18.1.1"} | options]
-    return state("sender1", lambda s: s["nic"]["vec1"].update(routes=there))
+
+    def change(found: Any) -> None:
+        found["nic"]["vec1"].update(routes=there)
+        found["owned"]["vec1 routes"] = [there, there]
+
+    return state("sender1", change)
 
 
 def gaps(run_dir: Path) -> None:
@@ -379,6 +384,13 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         events("receiver1", "strangers", packets=None, reason="socket: operation not permitted"),
         "receiver1 measurement: packets of strangers to its ports not known: socket: operation not permitted",
     ),
+    "what came was of no flow": (
+        lambda run_dir: edit(
+            run_dir / "raw/receiver1/calibration/udp-calibration_rate-receiver.json",
+            lambda told: told.update(foreign_packets=10_000),
+        ),
+        "calibration_rate calibration: 10000 datagrams came that were not its own, of ",
+    ),
     "strangers found a port open": (
         events("receiver1", "strangers", packets=3, first="TCP from 1.2.3.4:5", open=["flow1: why"]),
         "receiver1 measurement: 3 packets of strangers came, the first TCP from 1.2.3.4:5, "
@@ -594,6 +606,10 @@ INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
         paced(90_000_000, asked_bps=800_000_000),
         "flow1: pacing is 720 Mbit/s, asked 800 Mbit/s ± 7 bit/s",
     ),
+    "a flow was faster than its pacing": (
+        paced(1_000_000, asked_bps=8_000_000),
+        "flow1: rate at which it was paced is ",
+    ),
     "a slow flow is not paced": (
         paced(None, asked_bps=800_000_000),
         "flow1: pacing not known: the kernel does not limit the sender's socket",
@@ -769,6 +785,8 @@ def test_bursts_may_take_more_than_single_losses() -> None:
 def test_kernel_modules_and_qdisc_as_asked(run_dir: Path) -> None:
     wanted = {"kernel": "6.12.0-synthetic", "qdisc": "pfifo_fast"}
     asked("sender1", **wanted, modules={"tcp_cubic": {"hystart": "1", "fast": "1"}})(run_dir)
+    owned = {f"{name} of tcp_cubic": ["1", "1"] for name in ("hystart", "fast")}
+    state("sender1", lambda s: s["owned"].update(owned))(run_dir)
     verdict = collect(run_dir, None)
     assert verdict.state == "passed", verdict.reasons
     found = {check.name: check.measured for check in verdict.checks if check.subject.startswith("sender1")}

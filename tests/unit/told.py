@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from dumbbell.plan import Flow, Phase, PingAction
 from dumbbell.plan.document import CommandAction, FlowAction, PhaseHost
 from dumbbell.validity import columns
@@ -197,9 +199,10 @@ NETEM = "limit_packets=1000i,bytes=0i,backlog_bytes=0i,qlen_packets=0i,overlimit
 PROBE = dict.fromkeys(("snd_nxt", "snd_una", "snd_ssthresh", "snd_wnd", "srtt_us", "rcv_wnd"), 1)
 
 
-def web100() -> dict[str, int]:
-    """All variables that every kernel tells."""
-    return dict.fromkeys(columns.WEB100, 1)
+def web100(last: dict[str, Any]) -> dict[str, int]:
+    """All variables that every kernel tells exactly, of a connection by its last row."""
+    made = pl.DataFrame([last]).select(of.alias(name) for name, of in columns.WEB100_OF.items())
+    return filled(made.row(0, named=True), tuple(name for name in columns.WEB100 if name != "MaxRTT"))
 
 
 _PART = PhaseHost.model_validate({"actions": [], "sample": {"tcp": ["x"]}})

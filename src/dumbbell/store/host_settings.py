@@ -5,7 +5,6 @@ Runs whose plan is older than these settings have none, and nothing is judged of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from dumbbell.store.run import Run, dig
 from dumbbell.units import human
 
 PAIR = 2  # asked, found
-SYSCTL = re.compile(r"(?:net|kernel|vm)\.\S+$")
+UNTIL_STATUS_NS = 10**9
 
 
 def observed(run: Run, host: str) -> Observed:
@@ -87,24 +86,10 @@ def _owned(run: Run, host: str) -> Iterator[Check]:
             good += 1
             continue
         yield _check("owned", host, asked, found, reason)
-    # Every owned sysctl is told twice: among the owned settings, and among the sysctls that were read back.
-    told = dig(state, "sysctl")
-    read = told if isinstance(told, dict) else {}
-    for name in {**run.point.hosts[host].state.sysctls, **read}:
-        if name not in owned:
-            yield _check("owned", host, "owned", None, f"{name} not known: it is a sysctl, and not owned")
-    for name, pair in owned.items():
-        if not SYSCTL.match(name) or not _is_pair(pair):
-            continue
-        found, again = pair[1], read.get(name)
-        if again is None or _words(again) != _words(found):
-            reason = f"{name} not known: {human(found)} among owned settings, {human(again)} among sysctls"
-            yield _check("owned", host, found, again, reason)
     yield _check("owned", host, good, good, unit="settings as asked")
-    if dig(state, "asked", "tcp_metrics") != "keep":
-        flushed = dig(state, "tcp_metrics", "flushed")
-        reason = "" if flushed is True else "the cache of TCP metrics was not flushed before the point"
-        yield _check("TCP metrics", host, "flushed", "flushed" if flushed is True else None, reason)
+    flushed = dig(state, "tcp_metrics", "flushed") is True
+    reason = "" if flushed else "the cache of TCP metrics was not flushed before the point"
+    yield _check("TCP metrics", host, "flushed", "flushed" if flushed else None, reason)
 
 
 def _observed(run: Run, host: str) -> Iterator[Check]:
@@ -136,46 +121,25 @@ def _observed(run: Run, host: str) -> Iterator[Check]:
         yield _check("observed", host, was, is_now, told)
     if not before.settings:
         yield _check("observed", host, "read", None, "observed settings not known: none was read")
-    for name, read in _read_twice(run.states[host]).items():
-        later = before.settings.get(name, before.settings.get(_default(name)))
-        if later is not None and later != read:
-            told = f"{name} changed after it was applied: {read} then, {later} when it began to measure"
-            yield _check("observed", host, read, later, told)
     same = len(before.settings) - sum(name in before.settings for name, *_ in changed)
     yield _check("observed", host, len(before.settings), same, unit="settings unchanged")
 
 
 def _bracket(run: Run, host: str, found: Observed) -> Check:
-    """The first reading is from before t0, the second from after the end of the measurement."""
-    t0, reason = run.t0_unix_ns("measurement"), ""
+    """The first reading is from before t0, the second from between the end and the agent's last word."""
+    t0, reason, near = run.t0_unix_ns("measurement"), "", run.point.validity.clock_offset_ns
+    last = dig(run.status(host, "measurement"), "unix_ns")
+    ended = last if isinstance(last, int) else found.after.unix_ns
     read = [found.before.unix_ns, found.after.unix_ns]
     measured = None if t0 is None else [at - t0 for at in read]
     asked = [0, run.point.phase("measurement").duration_ns]
-    if measured is None:
+    if t0 is None or measured is None:
         reason = "when the settings were read is not known: no host kept its t0"
-    elif measured[0] > asked[0] or measured[1] < asked[1] - run.point.validity.clock_offset_ns:
+    elif measured[0] > asked[0] or not asked[1] - near <= measured[1] <= ended - t0 + UNTIL_STATUS_NS:
         when = " and ".join(human(at, "ns") for at in measured)
         reason = f"the settings were read at {when}, asked before 0 and after {human(asked[1], 'ns')}"
     return _check("observed when", host, asked, measured, reason, unit="ns")
 
 
-def _read_twice(state: Any) -> dict[str, str]:
-    """Owned settings that agents observe too, by the same name, as they were read back."""
-    owned = dig(state, "owned") or {}
-    return {
-        name: _words(pair[1]) for name, pair in owned.items() if name.startswith("net.") and _is_pair(pair)
-    }
-
-
-def _default(name: str) -> str:
-    """The sysctl whose value an interface has where agents tell none of its own."""
-    return re.sub(r"^(net\.ipv[46]\.(?:conf|neigh))\..+\.", r"\1.default.", name)
-
-
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == PAIR
-
-
-def _words(value: Any) -> str:
-    """A value as agents write it: the kernel separates some by tabs."""
-    return " ".join(str(value).split())

@@ -22,6 +22,7 @@ from dumbbell.store.check import Check
 from dumbbell.store.flows import (
     client_report,
     failures,
+    paced_bps,
     pacing_bps,
     sent_bps,
     unsampled_share,
@@ -54,6 +55,7 @@ from dumbbell.store.run import (
     start_error_ns,
 )
 from dumbbell.units import human
+from dumbbell.validity.answers import FOREIGN
 
 NDT = {"ndt7_download": "Download", "ndt7_upload": "Upload"}  # kinds, and what their client calls them
 TROUBLE = "execution"  # name of the check that says what went wrong on the way to the results
@@ -667,23 +669,34 @@ class _Judge:
             "receiver": f"the receiver told of {len(received)} flows",
         }
         unsent, acks = dig(end, "unsent_acks"), dig(end, "acks_sent")  # of which unsent are a part
-        for name, side, share, what in (
+        drops = self.point.validity.unexpected_drops
+        for name, side, share, most, what in (
             (
                 "socket drops",
                 "sender",  # windows grow by the ACK
                 _lost_share(dig(told, "path", "socket_drops"), dig(told, "pkts_in")),
+                drops,
                 "ACKs that found the sender's socket full",
             ),
             (
                 "socket drops",
                 "receiver",
                 _lost_share(dig(end, "socket_drops"), dig(end, "arrived_segments")),
+                drops,
                 "segments that found the receiver's socket full",
+            ),
+            (
+                "foreign",
+                "receiver",
+                _lost_share(dig(end, "foreign"), dig(end, "arrived_segments")),
+                FOREIGN,
+                "datagrams that were of no flow, or of another one",
             ),
             (
                 "unsent ACKs",
                 "receiver",
                 None if unsent is None or acks is None else unsent / max(acks, 1),
+                drops,
                 "ACKs that the receiver's host refused",
             ),
         ):
@@ -692,7 +705,7 @@ class _Judge:
                 f"{flow.name} {side}",
                 0,
                 share,
-                tolerance=self.point.validity.unexpected_drops,
+                tolerance=most,
                 unit="share",
                 what=f"share of {what}",
                 missing=missing[side],
@@ -787,11 +800,19 @@ class _Judge:
                 self.same(name, flow.name, asked, found, what=name, missing=missing)
 
     def pacing(self, flow: Flow, asked_bps: int, tcp_info: pl.DataFrame) -> None:
-        """The kernel limits each socket to the rate that was asked; it keeps whole bytes per second."""
-        found, missing = pacing_bps(tcp_info.filter(flow=flow.name, side="sender"), asked_bps)
+        """The kernel keeps each socket to the rate that was asked, in whole bytes per second."""
+        rows = tcp_info.filter(flow=flow.name, side="sender")
+        found, missing = pacing_bps(rows, asked_bps)
         self.close(
             "pacing", flow.name, asked_bps, found, tolerance=7, unit="bps", what="pacing", missing=missing
         )
+        most = asked_bps * (1 + self.point.validity.rate_tolerance)
+        rate, reason = paced_bps(rows, flow.start_ns - self.point.validity.start_error_ns), ""
+        if rate is None:
+            reason = "rate at which it was paced not known: the kernel does not tell what was sent"
+        elif rate > most:
+            reason = f"rate at which it was paced is {human(rate, 'bps')}, asked at most {human(most, 'bps')}"
+        self._add("paced rate", flow.name, most, rate, unit="bps", ok=not reason, reason=reason)
 
     def sampled(self, flow: Flow, side: str, rows: pl.DataFrame, end_ns: int) -> None:
         """An end of a flow was sampled from its planned start on, without long pauses."""

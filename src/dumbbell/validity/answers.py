@@ -29,6 +29,7 @@ SEQUENCES = 2**16  # of echo requests; then they begin again
 FEW_PACKETS = 3  # of which a rate is none
 ROUNDING_MS = 0.5  # of a mean over times of three digits, whatever their size
 BPS_ROUNDING = 0.01  # between a rate and the bytes and time that it is made of
+FOREIGN = 1e-3  # the most of what a flow's server got that may be of others: it moves no number of the flow
 LATE_NS = 60_000_000_000  # after its end a flow's last datagram has come
 
 
@@ -186,6 +187,10 @@ def _udp(run: Run, phase: Phase, flow: Flow) -> Iterator[str]:
             "its sender's own queue refused many datagrams",
         ),
         (not got["stale_packets"], "datagrams came too late to be counted"),
+        (
+            got["foreign_packets"] <= FOREIGN * got["received_packets"],
+            f"{got['foreign_packets']} datagrams came that were not its own, of {got['received_packets']}",
+        ),
         (got["kernel_stamps"], "the kernel did not stamp arrivals"),
         (
             got["delay_packets"] <= got["received_packets"] + got["duplicate_packets"],
@@ -249,6 +254,10 @@ def _http(run: Run, phase: Phase, flow: Flow) -> Iterator[str]:
         (
             server["connections"] <= client["connections"],
             "the server had more connections than the client made",
+        ),
+        (  # the flow's end cuts some before they ask for anything
+            server["foreign"] <= client["cut"] + FOREIGN * server["served"],
+            f"{server['foreign']} connections came that were not its client's, or asked for something else",
         ),
         (client["connections"] <= max(1, client["begun"]), "the client made more connections than fetches"),
         (bool(client["connections"]) or not client["done"], "the client made no connection"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import polars as pl
+
 from dumbbell.plan import Flow
 from dumbbell.plan.document import CHOSEN_PORTS, PhaseHost
 
@@ -79,6 +81,19 @@ WEB100 = _names("""
     SndLimTimeRwin SndLimTimeCwnd SndLimTimeSnd CongestionSignals CurTimeoutCount OtherReductions
     DupAcksOut DSACKDups ReorderingEvents ECNsignals CurRwinRcvd CurAppWQueue CurAppRQueue""")
 _TIMED = ("unix_ns", "mono_ns")
+# What variables of web100 are made of, in the connection's row of tcp_info of the same time.
+WEB100_OF = {name: pl.col(column) for name, column in (pair.split(":") for pair in _names("""
+    SegsOut:segs_out DataSegsOut:data_segs_out DataOctetsOut:bytes_sent SegsRetrans:total_retrans
+    OctetsRetrans:bytes_retrans SegsIn:segs_in DataSegsIn:data_segs_in ThruOctetsAcked:bytes_acked
+    ThruOctetsReceived:bytes_received CurMSS:snd_mss SmoothedRTT:srtt_us RTTVar:rttvar_us MinRTT:min_rtt_us
+    CurRTO:rto_us SndLimTimeRwin:rwnd_limited_us CurTimeoutCount:backoff DupAcksOut:rcv_ooopack
+    DSACKDups:dsack_dups ReorderingEvents:reord_seen ECNsignals:delivered_ce CurRwinRcvd:snd_wnd
+    CurAppWQueue:notsent_bytes CurAppRQueue:rqueue_bytes"""))} | {
+    "AckPktsIn": pl.col("segs_in") - pl.col("data_segs_in"),
+    "CurCwnd": pl.col("snd_cwnd") * pl.col("snd_mss"),
+    "PipeSize": (pl.col("unacked") - pl.col("sacked") - pl.col("lost") + pl.col("retrans"))
+    * pl.col("snd_mss"),
+}  # fmt: skip
 # Settings of queues that a path may be made of; of netem also those of a delay line.
 SETTINGS = {
     "htb": (),
@@ -219,7 +234,8 @@ def _of_connections(flow: Flow, match: dict[str, str], part: PhaseHost) -> list[
                   series=("flow", "side", "stream"), steady=False)
         ]  # fmt: skip
     own = (*_INFO, *_INFO_COUNTERS, *(_SOCKET if flow.kind != "http" else ("cookie",)))
-    many = ("pacing_rate_Bps", "min_rtt_us", "congestion_control")
+    many = _names("pacing_rate_Bps min_rtt_us congestion_control")
+    many += ("max_pacing_rate_Bps",) if flow.pacing_bps is not None and match["side"] == "sender" else ()
     ended = () if flow.kind == "http" else ("final", *MEMORY)
     # Of connections whose ports are not known in advance, a later one may have the number of one before.
     numbered = "cookie" if flow.kind in CHOSEN_PORTS else "stream"

@@ -41,7 +41,12 @@ class Interface(Document):
     qdisc_options: dict[str, Any]
     qdisc_leaves: list[str]
     routes: list[dict[str, Any]]
-    offloads: dict[str, bool | None] = Field(default={})  # those that somebody asks for
+    # Groups of settings that somebody asks for.
+    offloads: dict[str, bool | None]
+    rings: dict[str, Any] = Field(default={})
+    coalescing: dict[str, Any] = Field(default={})
+    pause: dict[str, Any] = Field(default={})
+    channels: dict[str, Any] = Field(default={})
 
 
 class LoadedModule(Document):
@@ -111,7 +116,7 @@ class OwnedState(State):
     """The same of runs that own settings: what was asked of each, and what was found."""
 
     boot_id: str = Field(min_length=1)
-    asked: dict[str, Any] = Field(default={})
+    cpu: dict[str, str]
     owned: dict[str, list[Any]]
     tcp_metrics: dict[str, Any]
 

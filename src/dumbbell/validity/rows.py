@@ -29,10 +29,16 @@ GAUGES = 2**31  # growth by more than half of them is none
 def checks(run: Run, tables: Tables) -> Iterator[Check]:
     """Of each host and phase, and of each flow of the measurement."""
     for phase in run.point.phases:
-        for host, part in phase.hosts.items():
-            yield faultless("rows", f"{host} {phase.phase}", _Rows(run, tables, phase, host, part).faults())
+        for host in phase.hosts:
+            yield of_host(run, tables, phase, host)
     for flow in run.point.phase("measurement").flows:
         yield from _covered(run, tables, flow)
+
+
+def of_host(run: Run, tables: Tables, phase: Phase, host: str) -> Check:
+    """Of one host and phase."""
+    rows = _Rows(run, tables, phase, host, phase.hosts[host])
+    return faultless("rows", f"{host} {phase.phase}", rows.faults())
 
 
 def devices(run: Run, host: str) -> list[str]:
@@ -120,6 +126,8 @@ class _Rows:
         uneven = pl.col("ticks") - pl.col("sampled") != pl.col("missed")
         if asked.measurement == "sampler" and not absent and rows.filter(uneven).height:
             yield "sampler: sampled and missed are not its ticks"
+        if asked.measurement == "web100":
+            yield from self._unlike_samples(of, rows)
         if asked.steady:
             interval = self.phase.sampling_interval_ns
             yield from self._gaps(of, rows, series, max(SECOND, interval) if asked.each_second else interval)
@@ -151,6 +159,26 @@ class _Rows:
         steps = rows.sort("unix_ns").select(_shrinks(name, series).alias(name) for name in counters)
         if shrunk := [name for name, value in steps.row(0, named=True).items() if value]:
             yield f"{of}: {', '.join(shrunk)} became less"
+
+    def _unlike_samples(self, of: str, rows: pl.DataFrame) -> Iterator[str]:
+        """Variables of web100 that are not what the connection's sample of the same time makes of them."""
+        samples = self.tables["tcp_info"].filter(phase=self.phase.phase, host=self.host)
+        key = ["flow", "side", "stream", "unix_ns"]
+        if not {*key} <= {*samples.columns} & {*rows.columns}:
+            return  # of which every row is without a name, or a time
+        both = rows.join(samples, on=key, how="left", suffix="_of_sample")
+        if both["phase_of_sample"].has_nulls():
+            yield f"{of}: rows are of another time than the samples of their connections"
+        made = {
+            name: sample
+            for name, sample in columns.WEB100_OF.items()
+            if name in rows.columns and {*sample.meta.root_names()} <= {*samples.columns}
+        }
+        # Counters of 32 bits begin again, and web100 counts on.
+        differ = [((pl.col(name) - sample) % WRAP != 0).any().alias(name) for name, sample in made.items()]
+        wrong = both.select(differ)
+        if unlike := [name for name, any_of in wrong.row(0, named=True).items() if any_of]:
+            yield f"{of}: {', '.join(unlike)} differ from what its sample has"
 
     def _gaps(self, of: str, rows: pl.DataFrame, series: Sequence[str], interval_ns: int) -> Iterator[str]:
         """Times without a row of a series, in a share that is not allowed."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dumbbell.plan import PlannedPath
+from dumbbell.plan.document import State as HostState
 from dumbbell.rundir import read_json
 from dumbbell.store.check import Check
 from dumbbell.store.run import Run, dig
@@ -13,8 +15,14 @@ from dumbbell.validity import documents
 from dumbbell.validity.check import faultless
 from dumbbell.validity.files import OBSERVED
 
-UNTIL_STATUS_NS = 10**9
-AS_FOUND = (" mtu", " txqueuelen")  # a host owns them where somebody asks for them
+ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
+CPU_LIST = "smp_affinity_list"  # the kernel writes it in a form of its own
+SYSCTL = re.compile(r"(?:net|kernel|vm)\.\S+$")
+OF_INTERFACES = ("mtu", "txqueuelen", "gso_max_segs")
+# Groups of an interface's settings, and what each of them is called among owned settings.
+GROUPS = {"offloads": "feature", "rings": "ring", "coalescing": "coalescing", "pause": "pause",
+          "channels": "channels"}  # fmt: skip
+WAYS = ("forward", "reverse")
 
 
 def checks(run: Run) -> Iterator[Check]:
@@ -23,18 +31,7 @@ def checks(run: Run) -> Iterator[Check]:
         state = run.states[host]
         observed = read_json(run.raw(host, "measurement", OBSERVED))
         faults = ["nothing was read back"] if state is None else list(_faults(run, host, state, observed))
-        yield faultless("state", host, [*faults, *_read_when(run, host, observed)])
-
-
-def _read_when(run: Run, host: str, observed: Any) -> Iterator[str]:
-    """The agent read its host's settings before the measurement, and again after it."""
-    before, after = (dig(observed, when, "unix_ns") for when in ("before", "after"))
-    t0, ended = run.t0_unix_ns("measurement"), dig(run.status(host, "measurement"), "unix_ns")
-    if t0 is None or not all(isinstance(at, int) for at in (before, after, ended)):
-        return
-    end = t0 + run.point.phase("measurement").duration_ns
-    if not before < t0 < end <= after <= ended + UNTIL_STATUS_NS:
-        yield f"{OBSERVED} was read at {before} and {after}, and the measurement lasted from {t0} to {end}"
+        yield faultless("state", host, faults)
 
 
 def _faults(run: Run, host: str, state: Any, observed: Any) -> Iterator[str]:
@@ -60,7 +57,7 @@ def _faults(run: Run, host: str, state: Any, observed: Any) -> Iterator[str]:
         if lacking := sorted(set(names) - set(modules[whole])):
             yield f"state.json: modules.{whole} lacks {', '.join(lacking)} of {of}"
     if run.plan.schema_version > 1:
-        yield from _owned(state, planned.state.offloads)
+        yield from _owned(state, planned.state)
     if isinstance(before := dig(observed, "before", "settings"), dict):
         yield from _unlike(state, before)
         for control in controls:
@@ -83,35 +80,60 @@ def _path(planned: PlannedPath, state: Mapping[str, Any]) -> Iterator[str]:
             yield f"state.json: the delay line {of} is {devices['delay_line']}, which is not in nic"
 
 
-def _owned(state: Mapping[str, Any], offloads: Iterable[str]) -> Iterator[str]:
-    """What a host owns was all asked, and is what the rest of the document has."""
-    owned, asked = state["owned"], state.get("asked") or {}
-    told: dict[str, Any] = dict(state["sysctl"])
-    for device, nic in state["nic"].items():
-        told |= {f"{device} {name}": nic[name] for name in ("mtu", "txqueuelen")}
-        told |= {f"{device} feature {name}": (nic.get("offloads") or {}).get(name) for name in offloads}
-    for name, value in told.items():
-        if name not in owned and not name.endswith(AS_FOUND):
-            yield f"state.json: owned has no {name}"
-        elif name in owned and _text(owned[name][-1]) != _text(value):
-            yield f"state.json: {name} is {value}, and {owned[name][-1]} in owned"
-    if lacking := sorted((dig(asked, "sysctls") or {}).keys() - state["sysctl"].keys()):
-        yield f"state.json: {', '.join(lacking)} of what was asked was not read back"
-    for name, value in (dig(asked, "sysctls") or {}).items():
-        if name in owned and _text(owned[name][0]) != _text(value):
-            yield f"state.json: {name} is asked to be {value}, and {owned[name][0]} in owned"
-    metrics = dig(asked, "tcp_metrics")
-    if asked and (
-        metrics not in ("flush", "keep") or (metrics == "flush") != bool(dig(state, "tcp_metrics", "flushed"))
+def _owned(state: Mapping[str, Any], asked: HostState) -> Iterator[str]:
+    """What a host owns is what the rest of the document has."""
+    owned, path = state["owned"], state["path"] or {}
+    for key, names in (
+        ("sysctl", {*asked.sysctls, *(name for name in owned if SYSCTL.match(name))}),
+        ("cpu", {name for name in owned if name.startswith("/")}),
     ):
-        yield f"state.json: the cache of TCP metrics was to be {metrics}, and is {state['tcp_metrics']}"
+        if lacking := sorted(names - state[key].keys()):
+            yield f"state.json: {key} has no {', '.join(lacking)}"
+    told: dict[str, Any] = {**state["sysctl"], ALLOWED: " ".join(state["modules"]["allowed"])}
+    told |= {file: value for file, value in state["cpu"].items() if not file.endswith(CPU_LIST)}
+    told |= {f"module {module}": "loaded" for module in state["modules"]["loaded"]}
+    for module, values in asked.modules.items():
+        told |= {f"{name} of {module.replace('-', '_')}": value for name, value in values.items()}
+    for device, nic in state["nic"].items():
+        told |= {f"{device} {name}": nic[name] for name in OF_INTERFACES}
+        for group in GROUPS.keys() & nic.keys():
+            told |= {f"{device} {GROUPS[group]} {name}": value for name, value in nic[group].items()}
+        told |= {f"{device} feature {name}": nic["offloads"].get(name) for name in asked.offloads}
+        if f"{device} qdisc" in owned:  # asked for; else as found, or the path's
+            told[f"{device} qdisc"] = nic["qdisc"]
+    for name, value in told.items():
+        if name in owned and _text(_found(owned, name)) != _text(value):
+            yield f"state.json: {name} is {_text(value)}, and {_found(owned, name)} in owned"
+    wanted = {*told, *state["cpu"], *(f"path {way}" for way in WAYS if way in path)}
+    for device, nic in state["nic"].items():
+        wanted |= {f"{device} {name}" for name in ("addresses", "routes", "up")}
+        if f"{device} qdisc" not in owned and not any(path.get(way) for way in WAYS):
+            wanted.add(f"qdisc of {device}")
+        if _routes(_found(owned, f"{device} routes")) != _routes(nic["routes"]):
+            yield f"state.json: routes of {device} are not those in owned"
+    if lacking := sorted(wanted - owned.keys()):
+        yield f"state.json: owned has no {', '.join(lacking)}"
+
+
+def _found(owned: Mapping[str, Any], name: str) -> Any:
+    """The second of what was asked and what was found."""
+    pair = owned.get(name)
+    return pair[-1] if pair else None
+
+
+def _routes(routes: Any) -> list[list[str]]:
+    """Routes by what they have: an option that is off may be left out."""
+    if not isinstance(routes, list) or not all(isinstance(route, dict) for route in routes):
+        return [["unreadable"]]
+    return sorted(sorted(f"{key} {value}" for key, value in route.items() if value) for route in routes)
 
 
 def _unlike(state: Mapping[str, Any], observed: Mapping[str, Any]) -> Iterator[str]:
     """What the role read back, and the agent observed before it measured, by the agent's names."""
     told = {"kernel release": state["kernel"]} | state["sysctl"]
     for device, nic in state["nic"].items():
-        told |= {f"{device} {name}": str(nic[name]) for name in ("mtu", "txqueuelen")}
+        told |= {f"{device} {name}": nic[name] for name in ("mtu", "txqueuelen")}
+        told |= {f"qdisc {device} root": nic["qdisc"]} if nic["qdisc"] != "noop" else {}
     for module, about in state["modules"]["loaded"].items():
         parameters = {f"module {module} {name}": value for name, value in about["parameters"].items()}
         told |= parameters
@@ -119,9 +141,16 @@ def _unlike(state: Mapping[str, Any], observed: Mapping[str, Any]) -> Iterator[s
             if name.startswith(f"module {module} ") and name not in parameters:
                 yield f"state.json has no {name}, which the agent observed"
     for name, value in told.items():
-        seen = observed.get(name)
+        seen = observed.get(name, observed.get(_default(name)))
+        if name.startswith("qdisc ") and seen:
+            seen = seen.split()[0]  # then come its handle and its options
         if seen is not None and _text(seen) != _text(value):
-            yield f"{name} was {value} when it was read back, and {seen} when the agent observed it"
+            yield f"{name} was {_text(value)} when it was read back, and {seen} when the agent observed it"
+
+
+def _default(name: str) -> str:
+    """The sysctl whose value an interface has where agents tell none of its own."""
+    return re.sub(r"^(net\.ipv[46]\.(?:conf|neigh))\..+\.", r"\1.default.", name)
 
 
 def _text(value: Any) -> str:
