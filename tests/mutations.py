@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import copy
 import json
+import multiprocessing
+import os
 import re
+import shutil
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +28,7 @@ from dumbbell.rundir import read_json
 from dumbbell.store import verdict
 from dumbbell.store.check import Check
 from dumbbell.store.run import Run
-from dumbbell.validity import waivers
+from dumbbell.validity import rows, waivers
 
 Tables = dict[str, pl.DataFrame]
 OF_ONE_NAME = 1  # inputs of the same name, of several hosts and phases, that are altered
@@ -36,7 +42,7 @@ READ = {
     "iperf3": ("start.cookie", "start.test_start.num_streams", "intervals", "end.sum_sent.seconds",
                "end.sum_sent.bytes", "end.sum_received.bytes"),
     "atou": ("config", "receiver_config", "elapsed_ns", "lost_lines", "pkts_in", "pkts_out", "enobufs",
-             "path.socket_drops", "socket_drops", "arrived_segments", "acks_sent", "unsent_acks"),
+             "path.socket_drops", "socket_drops", "arrived_segments", "acks_sent", "unsent_acks", "foreign"),
 }  # fmt: skip
 
 
@@ -59,7 +65,6 @@ class Outcome:
     passed: list[str] = field(default_factory=list)
     waived: list[str] = field(default_factory=list)
     judged: int = 0
-    by: dict[str, str] = field(default_factory=dict)  # first check that failed, by name of the input
 
     @property
     def altered(self) -> int:
@@ -72,54 +77,80 @@ class Outcome:
 
 
 def mutate(run_dir: Path) -> Outcome:
-    """Judge a passed run again with each of its inputs altered."""
+    """Judge a passed run again with each of its inputs altered.
+
+    Several processes share the alterations, each with a copy of the run: it alters files in place.
+    """
+    run, tables = _read(run_dir)
+    before = verdict.Verdict.of(verdict.judge(run, tables, None))
+    assert before.state == "passed", before.reasons
+    processes = os.cpu_count() or 1
+    # Threads of polars do not survive a fork.
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        parts = [pool.submit(_part, run_dir, number, processes) for number in range(processes)]
+        outcomes = [part.result() for part in parts]
+    return Outcome(
+        [each for outcome in outcomes for each in outcome.passed],
+        [each for outcome in outcomes for each in outcome.waived],
+        sum(outcome.judged for outcome in outcomes),
+    )
+
+
+def _read(run_dir: Path) -> tuple[Run, Tables]:
     run = Run.open(run_dir)
     run.read_spools()
-    tables = {name: run.table(name) for name in run.measurements()}
-    before = verdict.judge(run, tables, None)
-    assert verdict.Verdict.of(before).state == "passed", verdict.Verdict.of(before).reasons
+    return run, {name: run.table(name) for name in run.measurements()}
+
+
+def _part(run_dir: Path, number: int, of: int) -> Outcome:
+    """What became of every ``of``-th alteration."""
     outcome = Outcome()
-    made: Counter[tuple[str, str]] = Counter()
-    for mutation in _mutations(run, tables):
-        made[mutation.name, mutation.how] += 1
-        if made[mutation.name, mutation.how] > OF_ONE_NAME:
-            continue
-        if waiver := waivers.waiver(mutation.name, mutation.how):
-            outcome.waived.append(f"{mutation.name} {mutation.how}: {waiver.reason}")
-            continue
-        try:
-            failed = _judged(run, tables, mutation)
-        except Exception as error:  # a judge that ends with one is no judge
-            outcome.passed.append(f"{mutation.name} {mutation.how} ends in {error!r} ({mutation.where})")
-            continue
-        if failed is None:
-            outcome.passed.append(f"{mutation.name} {mutation.how} ({mutation.where})")
-        else:
-            outcome.judged += 1
-            outcome.by.setdefault(f"{mutation.name} {mutation.how}", failed)
+    with tempfile.TemporaryDirectory() as scratch:
+        run, tables = _read(shutil.copytree(run_dir, Path(scratch, run_dir.name)))
+        for mutation in islice(_of_each_name(_mutations(run, tables)), number, None, of):
+            name = f"{mutation.name} {mutation.how}"
+            if waiver := waivers.waiver(mutation.name, mutation.how):
+                outcome.waived.append(f"{name}: {waiver.reason}")
+                continue
+            try:
+                failed = _is_found(run, tables, mutation)
+            except Exception as error:  # a judge that ends with one is no judge
+                outcome.passed.append(f"{name} ends in {error!r} ({mutation.where})")
+                continue
+            if failed:
+                outcome.judged += 1
+            else:
+                outcome.passed.append(f"{name} ({mutation.where})")
     return outcome
 
 
-def _judged(run: Run, tables: Tables, mutation: Mutation) -> str | None:
-    """The first check that failed; None if the verdict still is `passed`."""
+def _of_each_name(mutations: Iterable[Mutation]) -> Iterator[Mutation]:
+    made: Counter[tuple[str, str]] = Counter()
+    for mutation in mutations:
+        made[mutation.name, mutation.how] += 1
+        if made[mutation.name, mutation.how] <= OF_ONE_NAME:
+            yield mutation
+
+
+def _is_found(run: Run, tables: Tables, mutation: Mutation) -> bool:
+    """Whether any check fails: those first that are likely to, and none after the first that does."""
     with _in_place(mutation):
         again = Run(run.dir, run.plan, dict(run.spools))
-        checks: list[Check]
-        if mutation.table is not None:
-            altered = mutation.table(tables)
-            checks = [c for part in validity.OF_ROWS for c in part(again, altered)]
-            if all(check.ok for check in checks):
-                checks = verdict.asked(again, altered, None)
-        else:
-            checks = [c for part in validity.OF_FILES for c in part(again)]
-            if all(check.ok for check in checks):
-                if mutation.file is not None and mutation.file.name.startswith("spool"):
-                    again.read_spools()
-                    tables = {name: again.table(name) for name in again.measurements()}
-                checks = verdict.asked(again, tables, None)
-            if all(check.ok for check in checks):
-                checks = [c for part in validity.OF_ROWS for c in part(again, tables)]
-    return next((check.name for check in checks if not check.ok), None)
+        return not all(check.ok for check in _checks(again, tables, mutation))
+
+
+def _checks(run: Run, tables: Tables, mutation: Mutation) -> Iterator[Check]:
+    if mutation.table is not None:
+        tables = mutation.table(tables)
+        host, phase, *_ = mutation.where.split()
+        yield rows.of_host(run, tables, next(p for p in run.point.phases if p.phase == phase), host)
+    else:
+        yield from (check for part in validity.OF_FILES for check in part(run))
+        if mutation.file is not None and mutation.file.name.startswith("spool"):
+            run.read_spools()
+            tables = {name: run.table(name) for name in run.measurements()}
+    yield from verdict.asked(run, tables, None)
+    yield from (check for part in validity.OF_ROWS for check in part(run, tables))
 
 
 @contextmanager
@@ -297,8 +328,8 @@ def _columns(name: str, table: pl.DataFrame) -> Iterator[Mutation]:
     if not table.height:
         return
     of = [key for key in ("phase", "side", "kind", "source", "grade") if key in table.columns]
-    for key, rows in table.group_by(of, maintain_order=True):
-        host = rows["host"].sort()[0]
+    for key, group in table.group_by(of, maintain_order=True):
+        host = group["host"].sort()[0]
         label = " ".join(map(str, key[1:]))
         kinds = " ".join([name, label]).strip()
         own = pl.all_horizontal(
