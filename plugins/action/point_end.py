@@ -35,7 +35,7 @@ class ActionModule(StepAction):
     ) -> dict[str, Any]:
         """Wait on the controller until the measurement should have ended; hosts do not need it."""
         stopped = self._follow(run, influxdb) if self.answers().go_on else ""
-        phases = [phase for phase in self.point.facts["phases"].get(self.host, []) if self._begun(phase)]
+        phases = [phase for phase in self.point.phases(self.host) if self._begun(phase)]
         if not phases:
             return {"stopped": stopped}
         give_up = time.monotonic() + answer_timeout_s

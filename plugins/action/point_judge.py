@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from dumbbell.execution import calibrated
 from dumbbell.execution.action import StepAction
 from dumbbell.execution.judge import judge
+from dumbbell.execution.words import resume
 
 
 class ActionModule(StepAction):
@@ -38,5 +39,5 @@ class ActionModule(StepAction):
             "\n".join([f"{self.point.facts['name']}: {answer['verdict']['state']}", *reasons])
         )
         if end := answers.end():
-            answer |= {"failed": True, "msg": f"{end} ansible-playbook playbooks/resume.yml -e run={run}"}
+            answer |= {"failed": True, "msg": f"{end} {resume(run)}"}
         return answer | {"changed": True}

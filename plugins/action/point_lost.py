@@ -15,7 +15,7 @@ class ActionModule(StepAction):
         answers = self.said("run_asked")
         if all(answer.get("goes_on", True) for answer in answers.values()):
             return {}
-        for phase in self.point.facts["phases"].get(self.host, []):
+        for phase in self.point.phases(self.host):
             self.command(["systemctl", "stop", self.point.unit(self.host, phase)])
         lost = [*self.task_vars.get("run_lost", []), self.point.run_id]
         return {"changed": True, "ansible_facts": {"run_lost": lost}}

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from dumbbell.execution import own_delay
 from dumbbell.execution.action import StepAction
 from dumbbell.execution.host_state import StateAction, holder, token
-from dumbbell.execution.point import PlannedPoint
 from dumbbell.rundir import read_json, record_state, write_json
 
 
@@ -46,7 +45,9 @@ class ActionModule(StateAction, StepAction):
             asked=[asked],
             hold=hold,
             host=self.host,
-            plans={point.folder(phase): read_json(raw / phase / "plan.json") for phase in self._phases()},
+            plans={
+                point.folder(phase): read_json(raw / phase / "plan.json") for phase in point.phases(self.host)
+            },
             token={"directory": str(Path(point.folder("x")).parent), "secret": token(point.dir)}
             if has_atou
             else None,
@@ -60,7 +61,3 @@ class ActionModule(StateAction, StepAction):
             "diff": result["diff"],
             "trims": point.path is not None and known_us is None and trim_us is None,
         }
-
-    def _phases(self) -> list[str]:
-        phases: list[str] = PlannedPoint(self.point.facts).facts["phases"].get(self.host, [])
-        return phases

@@ -43,9 +43,13 @@ class PlannedPoint:
         """A phase of its plan."""
         return next(phase for phase in self.facts["plan"]["phases"] if phase["phase"] == name)
 
+    def phases(self, host: str) -> list[str]:
+        """Phases in which a host has an agent, in their order."""
+        return list(self.facts["phases"].get(host, []))
+
     def takes_part(self, host: str, phase: str) -> bool:
         """Whether a host has an agent in a phase."""
-        return phase in self.facts["phases"].get(host, [])
+        return phase in self.phases(host)
 
     def unit(self, host: str, phase: str) -> str:
         """The agent's unit; eBPF needs one that may do more."""

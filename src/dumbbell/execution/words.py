@@ -18,9 +18,14 @@ def do_not_answer(hosts: Sequence[str], variables: Mapping[str, Any]) -> str:
     return f"{', '.join(hosts)} {does} not answer by SSH: {remedy}"
 
 
+def resume(run: str) -> str:
+    """The command that goes on with a run."""
+    return f"ansible-playbook playbooks/resume.yml -e run={run}"
+
+
 def go_on(run: str) -> str:
-    """How to go on with a run; '' without one."""
-    return f" Then: ansible-playbook playbooks/resume.yml -e run={run}" if run else ""
+    """What to do when hosts answer again; '' where no run is to go on."""
+    return f" Then: {resume(run)}" if run else ""
 
 
 def can_run(scenario: str, troubles: Mapping[str, str], boots: Mapping[str, str]) -> str:

@@ -327,7 +327,7 @@ class _Judge:
 
     def path(self, path: PlannedPath) -> None:
         validity = self.point.validity
-        routers = [host for host, planned in self.point.hosts.items() if "routers" in planned.groups]
+        routers = self.run.routers
         if not routers:
             missing = "no host of the plan is a router"
             self.same("path", "path", "a router", None, what="emulated path", missing=missing)

@@ -189,7 +189,7 @@ def _asked_loss(run: Run, tables: Tables, path: PlannedPath, way: Way) -> Iterat
     """A delay line drops as many packets as its loss, which is random, makes likely."""
     planned = path.way(way)
     states = planned.states
-    for host in _routers(run):
+    for host in run.routers:
         device = dig(run.states.get(host), "path", "devices", way, "delay_line")
         rows = _measured(tables, "qdisc", host)
         lines = pl.DataFrame() if rows.is_empty() else rows.filter(kind="netem", dev=device or "")
@@ -271,14 +271,10 @@ class Lost:
     sent: int
 
 
-def _routers(run: Run) -> list[str]:
-    return [host for host, planned in run.point.hosts.items() if "routers" in planned.groups]
-
-
 def _dropped(run: Run, tables: Tables, path: PlannedPath, way: Way) -> tuple[int | None, int]:
     """What the queue and the delay line of a direction dropped, and when that was known last."""
     total, last = 0, 0
-    for host in _routers(run):
+    for host in run.routers:
         rows = _measured(tables, "qdisc", host)
         places = dig(run.states.get(host), "path", "devices", way) or {}
         kinds = ((places.get("bottleneck"), path.way(way).queue.kind), (places.get("delay_line"), "netem"))

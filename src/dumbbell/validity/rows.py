@@ -18,10 +18,10 @@ from dumbbell.units import human
 from dumbbell.validity import columns
 from dumbbell.validity.check import faultless
 from dumbbell.validity.columns import Columns
+from dumbbell.validity.events import FASTEST_SLEW
 
 Tables = Mapping[str, pl.DataFrame]
 SECOND = 10**9
-FASTEST_SLEW = 5e-3  # of a clock: more is a step
 WRAP = 2**32  # counters of 32 bits begin again
 GAUGES = 2**31  # growth by more than half of them is none
 
@@ -76,11 +76,7 @@ class _Rows:
             if asked.sampled is not None and asked.sampled(self.part):
                 yield asked
         path = self.run.point.path
-        if (
-            self.part.sample.qdisc
-            and path is not None
-            and "routers" in self.run.point.hosts[self.host].groups
-        ):
+        if self.part.sample.qdisc and path is not None and self.host in self.run.routers:
             trim_us = dig(self.run.states.get(self.host), "path", "trim_us") or 0
             kinds = {"htb", *(way.queue.kind for _, way in path.ways)}
             kinds |= {"netem"} if any(has_delay_line(way, trim_us) for _, way in path.ways) else set()

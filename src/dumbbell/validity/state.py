@@ -41,7 +41,7 @@ def _faults(run: Run, host: str, state: Any, observed: Any) -> Iterator[str]:
     if found:
         return
     planned = point.hosts[host]
-    router = "routers" in planned.groups
+    router = host in run.routers
     if len(state["nic"]) < (2 if router else 1):
         yield f"state.json: nic has {', '.join(state['nic'])} alone"
     if router and point.path is not None:
