@@ -1345,3 +1345,30 @@ def test_a_tick_is_missed_until_it_is_sampled(run_dir: Path, missed: int, reason
     assert [reason for reason in told if "sampler" in reason] == [
         f"sender1 measurement: {r}" for r in reasons
     ]
+
+
+def moved(run_dir: Path, host: str, *names: str) -> None:
+    """Counters of a host's stack that grew by 500 in the first second of the measurement."""
+    spool, t0 = run_dir / f"raw/{host}/measurement/spool.lp", T0_UNIX_NS["measurement"]
+    rows = [row for row in spool.read_text().splitlines() if not row.startswith("#")]
+    tags = next(row for row in rows if row.startswith("snmp,")).split()[0]
+    for name in names:
+        own = re.sub(r"name=\w+", f"name={name}", tags)
+        rows.append(f"{own} total=5i,mono_ns={10**12}i {t0}")
+        grown = "delta=500i,interval_ns=1000000000i"
+        rows.append(f"{own} total=505i,{grown},mono_ns={10**12 + 10**9}i {t0 + 10**9}")
+    write_spool(spool, rows)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["TcpInErrs"], ["receiver1: TcpInErrs grew by 500"]),
+        (["TcpInErrs", "TcpExtTCPSYNChallenge"], []),  # a SYN-ACK that was sent again
+    ],
+)
+def test_what_tcp_refuses_is_an_error_unless_it_is_challenged(
+    run_dir: Path, names: list[str], told: list[str]
+) -> None:
+    moved(run_dir, "receiver1", *names)
+    assert collect(run_dir, None).reasons == told

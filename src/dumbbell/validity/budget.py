@@ -156,6 +156,8 @@ def _in_stack(run: Run, tables: Tables, host: str) -> Iterator[str]:
         yield "the counters of its network stack were not sampled"
         return
     moved = dict(counters.group_by("name").agg(pl.col("delta").sum()).iter_rows())
+    # A SYN-ACK that is sent again counts as an error of TCP, too, and is challenged: its connection is up.
+    moved["TcpInErrs"] = (moved.get("TcpInErrs") or 0) - (moved.get("TcpExtTCPSYNChallenge") or 0)
     received = moved.get("IpInReceives") or 0
     path = run.point.path
     damages = path is not None and any(state.corrupt for _, way in path.ways for _, state in way.states)
