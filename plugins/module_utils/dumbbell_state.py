@@ -250,6 +250,8 @@ def _allowed(asked: Mapping[str, Any], ledger: Ledger) -> Part:
 
     def wanted(found: Any) -> list[str]:
         """Not one that was allowed as found, and whose module a boot has not loaded."""
+        if sysctl.is_fixed(ALLOWED) and not exactly:
+            return list(dict.fromkeys([*found[1], *of["controls"]]))
         return [name for name in dict.fromkeys(wants) if exactly or name in found[0]]
 
     def plan(found: Any) -> list[Command]:

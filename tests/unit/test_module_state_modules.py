@@ -176,6 +176,14 @@ def test_a_default_control_that_no_flow_asks_for_is_allowed_as_the_kernel_does(k
     assert set(kernel.words("allowed")) == {"reno", "cubic"}
 
 
+def test_what_hosts_of_one_kernel_allow_is_not_changed_by_one_of_them(kernel: Kernel) -> None:
+    kernel.reach({}, ["cubic"])
+    kernel.put("allowed", ["reno", "cubic", "other"])  # for another host, whose module has come
+    (kernel.sysctls / "tcp_allowed_congestion_control").chmod(0o444)
+    kernel.reach({}, ["cubic"])
+    assert kernel.words("allowed") == ["reno", "cubic", "other"]
+
+
 def test_parameters_of_a_module_that_was_there_are_those_it_had(kernel: Kernel) -> None:
     kernel.load("sch_mine", {"p": "3", "q": "4"})
     for asked in ({"p": "5"}, {"q": "6"}, {}):
