@@ -329,6 +329,9 @@ def differs(setting: Setting, was: Any, now: Any) -> bool:
         return was is not None and now is not None and was != now
     if setting.kind == "menu":
         return now is False
+    if setting.kind in ethtool.SHOW and was is not None and now is not None:
+        # What a driver let nobody change when it was recorded, and does now, is not known as it was.
+        return any(now.get(name) != value for name, value in was.items())
     return bool(was != now)
 
 
