@@ -87,12 +87,6 @@ report.variables()
 report.hosts()
 
 # %% [markdown]
-# ## State of the hosts
-
-# %%
-report.states()
-
-# %% [markdown]
 # ## Do it again
 
 # %%

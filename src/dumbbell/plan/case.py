@@ -656,8 +656,7 @@ class CaseResolver:
             tcp = [f.name for f in flows if f.name in sampled and host in f.sampled_on]
             samples[host] = Sample(
                 tcp=tcp,
-                qdisc=(fast := host in routers or host in counting),
-                queues=None if fast else True,
+                qdisc=host in routers or host in counting,
                 link=True,
                 snmp=True,
                 cpu=True,

@@ -1,0 +1,178 @@
+"""Show how a phase is getting on until it should have ended. Agents do not need this: it only looks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsiblePromptInterrupt, AnsiblePromptNoninteractive
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from dumbbell.rundir import RunDir, record_state
+from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
+from dumbbell.store.progress import describe, goodputs, line
+
+_LOOK_S = 5.0
+_DRAW_S = 1.0
+_LOG_S, _LOG_LINES = 10.0, 20  # least time between two lines of a log, and most lines of a phase
+_LINE = "\033[A\r{}\033[K"  # on a terminal, in the place of the line above
+_QUESTION = "[d]etach and leave the agents at work, [s]top them, or [c]ontinue? Then Enter."
+_LOG_HINT = "Ctrl-C leaves the agents at work: playbooks/resume.yml goes on, playbooks/stop.yml ends them."
+_DETACHED = """\
+The agents go on alone.
+  to see how they get on:   fab follow --run={0}
+  to await and judge them:  ansible-playbook playbooks/resume.yml -e run={0}
+  to end them:              ansible-playbook playbooks/stop.yml -e run={0}"""
+
+Looks = Iterator[dict[str, float] | str]  # at the flows' goodputs, or why they are not known
+
+
+class ActionModule(ActionBase):
+    """Arguments: ``title`` (of the point), ``phase``, ``run_id`` and ``run_dir`` (of the point), ``run``
+    (directory of the whole run), ``influxdb`` (as InfluxTarget, or null), ``t0_unix_ns``.
+
+    t0 is by the controller's clock, which may differ from the one that the testbed follows. On a terminal
+    a line is drawn anew each second, and Ctrl-C asks what to do: to detach ends the playbook, as Ctrl-C does
+    elsewhere. Returns ``stopped``, the reason to stop the agents, '' if there is none.
+    """
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Show time and flows as InfluxDB has them."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec(
+            {
+                "title": {"type": "str", "required": True},
+                "phase": {"type": "str", "required": True},
+                "run_id": {"type": "str", "required": True},
+                "run_dir": {"type": "path", "required": True},
+                "run": {"type": "path", "required": True},
+                "t0_unix_ns": {"type": "int", "required": True},
+                "influxdb": {"type": "dict"},
+            }
+        )
+        run_dir = Path(args["run_dir"])
+        phase = RunDir.open(run_dir).executions[0].plan.points[0].phase(args["phase"])
+        screen = _Terminal() if _is_terminal() else _Log(phase.duration_ns / 1e9)
+
+        def show_until(end_ns: int, flows: Callable[[int], str]) -> str:
+            while (at_ns := time.time_ns() - args["t0_unix_ns"]) < end_ns:
+                text = line(args["title"], phase, at_ns, flows(at_ns), screen.columns)
+                if answer := screen.show(text, (end_ns - at_ns) / 1e9):
+                    return answer
+            return ""
+
+        answer = show_until(0, lambda _: "")
+        if not answer:
+            record_state(run_dir, "running", phase.phase)
+            with _look(args["influxdb"], args["run_id"], screen.waits) as looks:
+                answer = show_until(phase.duration_ns, lambda at_ns: describe(phase, at_ns, next(looks)))
+        if answer == "detach":
+            Display().display(_DETACHED.format(args["run"]))
+            os.kill(os.getppid(), signal.SIGINT)
+            # Ansible ends its workers then. One that was sending its result would leave the queue locked.
+            signal.pause()
+        return result | {"stopped": f"the {phase.phase} was stopped by hand" if answer == "stop" else ""}
+
+
+@contextmanager
+def _look(influxdb: dict[str, Any] | None, run_id: str, waits: bool) -> Iterator[Looks]:
+    if influxdb is None:
+        yield repeat("no samples before its end")
+        return
+    with (
+        Influx(InfluxTarget(**influxdb)) as influx,
+        # In the lab, hosts of the run are processes beside this one.
+        ThreadPoolExecutor(1, initializer=os.nice, initargs=(19,)) as thread,
+    ):
+        yield _looks(lambda: thread.submit(goodputs, influx, run_id), waits)
+
+
+def _looks(ask: Callable[[], Future[dict[str, float]]], waits: bool) -> Looks:
+    """Goodputs as last seen, or why they are not known; one that waits gets the answer that is due."""
+    found: dict[str, float] | str = "no samples yet"
+    while True:
+        asked_s, answer = time.monotonic(), ask()
+        while not (waits or answer.done()):
+            yield found
+        try:
+            found = answer.result()
+        except InfluxError as error:
+            found = f"({error})"
+        yield found
+        while time.monotonic() < asked_s + _LOOK_S:
+            yield found
+
+
+class _Log:
+    """A line now and then."""
+
+    columns = None
+    waits = True
+
+    def __init__(self, phase_s: float) -> None:
+        self._step_s = max(_LOG_S, phase_s / _LOG_LINES)
+        Display().display(_LOG_HINT)
+
+    def show(self, text: str, left_s: float) -> str:
+        """Show a line for a while, but no longer than this."""
+        Display().display(text)
+        time.sleep(min(left_s, self._step_s))
+        return ""
+
+
+class _Terminal:
+    """One line, and a question after Ctrl-C, which Ansible sees as a character only while it prompts."""
+
+    waits = False
+
+    @property
+    def columns(self) -> int | None:
+        """Its width."""
+        return _columns()
+
+    def show(self, text: str, left_s: float) -> str:
+        """Show the line for a while, but no longer than this; `detach` or `stop` if that is the answer."""
+        try:
+            seconds = min(left_s, _DRAW_S)
+            Display().prompt_until(_LINE.format(text), private=True, seconds=seconds, complete_input=())
+            return ""
+        except AnsiblePromptInterrupt:
+            pass
+        try:
+            answer = Display().prompt_until(_QUESTION, seconds=left_s)
+        except AnsiblePromptInterrupt:  # and again
+            return "detach"
+        return {b"d": "detach", b"s": "stop"}.get(answer.strip().lower()[:1], "")
+
+
+def _is_terminal() -> bool:
+    """Whether there is a terminal to draw on and to ask at; it then has a line to draw on."""
+    try:
+        if _columns():
+            Display().prompt_until("", private=True, seconds=0)
+            return True
+    except AnsiblePromptNoninteractive:
+        pass
+    return False
+
+
+def _columns() -> int | None:
+    """Of the terminal that Ansible writes to, from which its workers are cut off; None if it is none."""
+    try:
+        output = os.open(f"/proc/{os.getppid()}/fd/1", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return os.get_terminal_size(output).columns or 80
+    except OSError:
+        return None
+    finally:
+        os.close(output)
