@@ -106,6 +106,11 @@ experiments-virtual: setup build ## run those at full rates in virtual time; wri
 bench-demo: setup ## time every phase of the demo and write bench/demo.json
 	python -m dumbbell.bench demo
 
+.PHONY: bench-overhead
+bench-overhead: lab build ## measure what a point costs beside its flows, in the lab and in virtual time, into bench/overhead.json
+	$(MAKE) --no-print-directory .lab/provisioned
+	python -m dumbbell.bench overhead
+
 .PHONY: fidelity
 fidelity: lab build ## measure emulated paths in the lab; write docs/fidelity.md and bench/fidelity.json
 	$(MAKE) --no-print-directory .lab/provisioned
@@ -181,7 +186,7 @@ preflight:
 
 .venv/.installed: requirements.lock pyproject.toml
 	test -x $(BIN)/uv || { python3 -m venv .venv && $(BIN)/python -m pip install --quiet uv==$(UV_VERSION); }
-	uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock
 	uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	touch $@
 

@@ -78,6 +78,7 @@ def stop(context, run="results/latest", inventory="inventory/lab"):
 def compare(_, a, b):
     """Compare two runs or sets of runs: medians, their ratio with its interval, what else differs.
 
+    Settings of hosts that differ, and neither plans nor kernels explain it, stand first.
     Exits with 2 if there is nothing to compare.
     """
     from dumbbell.report.comparison import Comparison
@@ -100,27 +101,31 @@ def compare(_, a, b):
         "b": "profile of the other",
         "rounds": "valid runs of each, in turn; what is not valid is run again, as often as there are rounds",
         "inventory": "Ansible's, by default the lab's",
+        "accept": "settings that may differ without a reason: names or globs, with commas between them",
     }
 )
-def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab"):
+def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab", accept=""):  # noqa: PLR0917
     """Run two profiles of a scenario in turn, below results; print a table that fits into a mail.
 
-    Exits with 2 if there is nothing to compare.
+    Exits with 2 if there is nothing to compare, and with 3, without a table, if settings of hosts differ and
+    neither the profiles nor the kernels explain it.
     """
     from dumbbell.model import ScenarioError
     from dumbbell.report.comparison import Comparison
-    from dumbbell.suite import NO_STATEMENT, in_turn, interrupted
+    from dumbbell.suite import NO_STATEMENT, UNEXPLAINED, in_turn, interrupted
 
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     folder = Path("results", f"ab_{Path(scenario).stem}_{a}_{b}")
     try:
         first, second = in_turn(Path(scenario), (a, b), int(rounds), Path(inventory), folder)
-        comparison = Comparison(first, second, (a, b))
-        print(comparison.mail())
+        comparison = Comparison(first, second, (a, b), list(filter(None, accept.split(","))))
+        print(comparison.no_verdict() if comparison.unexplained else comparison.mail())
     except (ScenarioError, InventoryError, OSError, ValueError) as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt:
         raise SystemExit(interrupted()) from None
+    if comparison.unexplained:
+        raise SystemExit(UNEXPLAINED)
     if comparison.rows.is_empty():
         raise SystemExit(NO_STATEMENT)
 

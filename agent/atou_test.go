@@ -76,7 +76,7 @@ func TestRunAtou(t *testing.T) {
 	plan := atouPlan(t)
 	t.Parallel()
 	a := startAtou(t, plan)
-	a.start(6 * time.Second)
+	a.start()
 	a.end("done", 0)
 	e := a.one("flow_first_data")
 	if e.Error == nil && strings.Contains(e.Reason, "permitted") {
@@ -154,7 +154,7 @@ func TestAtouWithoutServer(t *testing.T) {
 	own.Actions = own.Actions[1:]
 	plan.Hosts["here"] = own
 	a := startAtou(t, plan)
-	a.start(6 * time.Second)
+	a.start()
 	a.end("failed", 1, "atou_send flow1: exit status 1", "127.0.0.1")
 }
 

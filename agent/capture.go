@@ -28,8 +28,8 @@ var captureCounts = regexp.MustCompile(`(?m)^(\d+) packets? captured$(?s:.*)^(\d
 
 // runCapture captures until the phase ends, and records how many packets there
 // are and how many the kernel had no room for.
-func (r *run) runCapture(ctx context.Context, a Action) error {
-	said, err := r.runUntil(ctx, a, r.plan.Duration)
+func (r *run) runCapture(ctx context.Context, a Action, started func()) error {
+	said, err := r.runUntil(ctx, a, r.plan.Duration, started)
 	if err != nil || said == nil { // it failed, or the run was aborted before it began
 		return err
 	}

@@ -52,7 +52,7 @@ func packets(t *testing.T, path string) (all [][]byte) {
 func TestCapture(t *testing.T) {
 	t.Parallel()
 	a := startAgent(t, capturePlan(t, "lo"))
-	t0 := a.start(6 * time.Second)
+	t0 := a.start()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestCapture(t *testing.T) {
 func TestCaptureOfNoInterface(t *testing.T) {
 	t.Parallel()
 	a := startAgent(t, capturePlan(t, "nothing0"))
-	a.start(6 * time.Second)
+	a.start()
 	a.end("failed", 1, "capture nothing0: ", "No such device")
 	if events := a.events("capture"); len(events) > 0 {
 		t.Errorf("told of a capture that there is not: %+v", events)

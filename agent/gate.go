@@ -33,9 +33,10 @@ import (
 // the race where the round trip is shorter than the poll interval.
 
 const (
-	// launchLead is how long before its planned start a client is launched. It
-	// holds lost packets and their retransmissions during the handshake, and a
-	// host that is slow because other flows run.
+	// launchLead is how long before its planned start a client is launched, if
+	// its host has known of the start for so long (clientLead). It holds lost
+	// packets and their retransmissions during the handshake, and a host that is
+	// slow because other flows run.
 	launchLead = 4 * time.Second
 
 	// tapLead is how long before the planned start the tap on the wire is

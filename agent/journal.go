@@ -35,7 +35,8 @@ type Status struct {
 	Reason  string `json:"reason"`
 	UnixNs  int64  `json:"unix_ns"`
 	Version string `json:"version"`
-	Iperf3  string `json:"iperf3"` // what iperf3 says of its version; empty if the plan does without
+	Lead    int64  `json:"lead_ns"` // how long before t0 the agent needs to have it
+	Iperf3  string `json:"iperf3"`  // what iperf3 says of its version; empty if the plan does without
 }
 
 // alive reports whether this is the status of an agent that has not ended.
@@ -58,9 +59,12 @@ type Attributes map[string]any
 // OpenJournal opens events.jsonl in a run directory, to append. An event that
 // an agent had half written when it was killed is removed.
 func OpenJournal(dir, version string, clock sample.Clock) (*Journal, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "events.jsonl"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	f, err := os.OpenFile(eventsFile(dir), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the events: %w", err)
+	}
+	if err := lockEvents(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the events: %w", err), f.Close())
 	}
 	if err := endInLine(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the events: %w", err), f.Close())

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"dumbbell/collectors/spool"
@@ -20,7 +21,10 @@ import (
 var version = "unknown" // set by the linker: -X main.version=...
 
 const usage = `usage: dumbbell-agent run DIR [LOCK]  execute DIR/plan.json once DIR/start.json appears; LOCK is the host's lock
-       dumbbell-agent finish DIR      restore the path, and say how it ended, in place of an agent that was killed
+       dumbbell-agent finish DIR      restore the path, and say how it ended, in place of an agent that was killed; pack DIR
+       dumbbell-agent await DIR armed|ended [--timeout 30s]  wait for that, and tell in JSON what became of the agent
+       dumbbell-agent archive DIR     make DIR.tgz, unless it has all that is in DIR
+       dumbbell-agent observe         print what of the host can influence TCP (--help tells the options)
        dumbbell-agent lock            take this host for a run (--help tells the options)
        dumbbell-agent unlock          give it back
        dumbbell-agent pack DIR TO     compress the spools in directories of DIR, a run that InfluxDB has, and move it into TO
@@ -43,6 +47,12 @@ func main() {
 		os.Exit(mainRun(ctx, args[1], args[2]))
 	case len(args) == 2 && args[0] == "finish":
 		os.Exit(mainFinish(args[1]))
+	case len(args) >= 1 && args[0] == "await":
+		os.Exit(mainAwait(args[1:]))
+	case len(args) == 2 && args[0] == "archive":
+		os.Exit(mainArchive(args[1]))
+	case len(args) >= 1 && args[0] == "observe":
+		os.Exit(mainObserve(args[1:]))
 	case len(args) >= 1 && args[0] == "lock":
 		os.Exit(mainLock(args[1:]))
 	case len(args) >= 1 && args[0] == "unlock":
@@ -96,6 +106,10 @@ func mainFinish(dir string) int {
 func mainPack(dir, to string) int {
 	phases, err := filepath.Glob(filepath.Join(dir, "*"))
 	for _, phase := range phases {
+		if strings.Contains(filepath.Base(phase), ".tgz") {
+			err = errors.Join(err, os.Remove(phase)) // has been fetched
+			continue
+		}
 		err = errors.Join(err, spool.Pack(filepath.Join(phase, "spool.lp")))
 	}
 	if err == nil {

@@ -101,16 +101,25 @@ type HostPlan struct {
 	Actions   []Action      `json:"actions"`
 	Restore   [][]string    `json:"restore,omitempty"`    // commands of tc that undo the changes of the path, however the phase ends
 	RestoreAt time.Duration `json:"restore_ns,omitempty"` // from t0, when the last packets of the flows have passed
-	Sample    struct {
-		TCP   []string `json:"tcp"` // names of flows
-		Qdisc bool     `json:"qdisc"`
-		Link  bool     `json:"link"`
-		SNMP  bool     `json:"snmp"`
-		CPU   bool     `json:"cpu"`
-		Clock bool     `json:"clock"`
-		Trace bool     `json:"trace"` // of the flows of tcp
-		EBPF  bool     `json:"ebpf"`  // of the flows of tcp
-	} `json:"sample"`
+	Sample    Sample        `json:"sample"`
+}
+
+// A Sample is what one host samples.
+type Sample struct {
+	TCP    []string `json:"tcp"`              // names of flows
+	Qdisc  bool     `json:"qdisc"`            // at each tick
+	Queues bool     `json:"queues,omitempty"` // the same each second
+	Link   bool     `json:"link"`
+	SNMP   bool     `json:"snmp"`
+	CPU    bool     `json:"cpu"`
+	Clock  bool     `json:"clock"`
+	Trace  bool     `json:"trace"` // of the flows of tcp
+	EBPF   bool     `json:"ebpf"`  // of the flows of tcp
+}
+
+// anything reports whether it samples at all.
+func (s Sample) anything() bool {
+	return len(s.TCP) > 0 || s.Qdisc || s.Queues || s.Link || s.SNMP || s.CPU || s.Clock || s.Trace || s.EBPF
 }
 
 // An Action is something to start.

@@ -147,13 +147,14 @@ func (p *process) close() { p.output.Close() }
 // its report, so an error in its report counts as well, or a report without end.
 func (p *process) wait() error {
 	err := p.reap()
-	if errors.Is(p.ctx.Err(), context.Canceled) {
+	late := errors.Is(context.Cause(p.ctx), context.DeadlineExceeded)
+	if p.ctx.Err() != nil && !late {
 		return nil
 	}
 	end, readErr := p.outputEnd()
 	message := reportedError(end)
 	switch {
-	case errors.Is(p.ctx.Err(), context.DeadlineExceeded):
+	case late:
 		err = fmt.Errorf("ended by the agent, %v after the end of the phase", gracePeriod)
 	case err == nil && message != "":
 		err = errors.New("its report has an error")

@@ -44,7 +44,7 @@ func TestFlowsLiveWhileTheSpoolIsPacked(t *testing.T) {
 	dir := t.TempDir()
 	writePlan(t, dir, plan)
 	a := launchAgent(t, dir, "env", "DUMBBELL_TEST_SEGMENT_BYTES=1")
-	a.start(6 * time.Second)
+	a.start()
 	a.await("the data of all flows", func() bool { return len(a.events("flow_first_data")) == len(plan.Flows) })
 	var segments []spool.Segment
 	a.awaitFor(time.Minute, "a spool in many files", func() (done bool) {
@@ -152,7 +152,7 @@ func TestNothingOutlivesACommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := startAgent(t, stubbornPlan(t, command))
-			t0 := a.start(4 * time.Second)
+			t0 := a.start()
 			pids := a.stubborn()
 			over := time.Unix(0, t0).Add(time.Second)
 			a.await("end of all processes", func() bool { return !slices.ContainsFunc(pids, lives) })
@@ -177,7 +177,7 @@ func TestNothingOutlivesAnAgent(t *testing.T) {
 			plan := stubbornPlan(t, stubborn+"wait")
 			plan.Flows[0].Duration = plan.Duration
 			a := startAgent(t, plan)
-			a.start(4 * time.Second)
+			a.start()
 			pids := a.stubborn()
 			if err := a.cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
@@ -198,7 +198,7 @@ func TestCommandThatIsKilled(t *testing.T) {
 	plan := stubbornPlan(t, "kill -KILL $$")
 	plan.Duration = 2 * time.Second
 	a := startAgent(t, plan)
-	a.start(4 * time.Second)
+	a.start()
 	a.end("failed", 1, "command_client flow1: exit status 137: signal: killed")
 }
 
@@ -209,7 +209,7 @@ func TestSupervisorIsNotPreferred(t *testing.T) {
 	plan := stubbornPlan(t, "nice")
 	plan.Duration = 2 * time.Second
 	a := startAgent(t, plan)
-	a.start(4 * time.Second)
+	a.start()
 	a.end("done", 0)
 	if b, err := os.ReadFile(filepath.Join(a.dir, "command-flow1-client.txt")); err != nil || strings.TrimSpace(string(b)) != fmt.Sprint(niceness()) {
 		t.Errorf("niceness %q, %v", b, err)

@@ -130,7 +130,7 @@ func TestKilled(t *testing.T) {
 	plan := emptyPlan()
 	plan.Duration = time.Minute
 	a := startAgent(t, plan)
-	a.start(4 * time.Second)
+	a.start()
 	path := filepath.Join(a.dir, "spool.lp")
 	a.await("rows of a running phase in the spool", func() bool {
 		b, err := os.ReadFile(path)
@@ -173,6 +173,7 @@ func TestKilled(t *testing.T) {
 	if done, err := spool.Scan(bytes.NewReader(b), 1); err != nil || done.Rows == 0 {
 		t.Errorf("spool %+v, %v", done, err)
 	}
+	checkObserved(t, a.dir)
 }
 
 // TestIperf3Dies: its last words are those of the signal that ended it.
@@ -180,7 +181,7 @@ func TestIperf3Dies(t *testing.T) {
 	t.Parallel()
 	needIperf3(t)
 	a := startAgent(t, loopbackPlan(t))
-	a.start(6 * time.Second)
+	a.start()
 	a.await("first data", func() bool { return len(a.events("flow_first_data")) > 0 })
 	for _, pid := range a.children() {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -206,7 +207,7 @@ func TestIperf3Dies(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=220k"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=320k"); err != nil {
 		t.Skipf("a small file system cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
@@ -214,7 +215,7 @@ func TestDiskFull(t *testing.T) {
 	plan.Duration, plan.SamplingInterval = 6*time.Second, time.Millisecond
 	writePlan(t, dir, plan)
 	a := launchAgent(t, dir)
-	a.start(4 * time.Second)
+	a.start()
 	a.end("failed", 1, "rows are not in the spool", "no space left on device")
 	if e := a.one("sampler"); e.Sampled < 500 {
 		t.Errorf("sampling did not go on: %+v", e)
@@ -225,6 +226,9 @@ func TestDiskFull(t *testing.T) {
 	}
 	if done, err := spool.Scan(bytes.NewReader(b), 1); err != nil || done.Rows == 0 {
 		t.Errorf("spool %+v, %v", done, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "*.tmp")); err != nil || left != nil {
+		t.Errorf("half written files are left: %q, %v", left, err)
 	}
 }
 
@@ -249,7 +253,7 @@ func TestPath(t *testing.T) {
 	dir := t.TempDir()
 	writePlan(t, dir, plan)
 	a := launchAgent(t, dir, "unshare", "--net")
-	t0 := a.start(4 * time.Second)
+	t0 := a.start()
 	a.end("failed", 1, "path wrong: exit status 1", "Command failed -:1")
 	changed := a.events("path_changed")
 	if len(changed) != 2 || !changed[0].OK || changed[1].OK {
@@ -268,6 +272,9 @@ func TestPath(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(dir, "spool.lp"))
 	if err != nil || !bytes.Contains(b, []byte("kind=tbf")) {
 		t.Errorf("the queue was never seen: %v", err)
+	}
+	if observed := checkObserved(t, dir); observed.Before.Settings["qdisc lo root"] != observed.After.Settings["qdisc lo root"] {
+		t.Errorf("the queue was %q, and is %q", observed.Before.Settings["qdisc lo root"], observed.After.Settings["qdisc lo root"])
 	}
 }
 
@@ -337,7 +344,7 @@ func (c changedPath) queue() string {
 func TestPathIsRestoredAfterAbort(t *testing.T) {
 	t.Parallel()
 	c := changePath(t, time.Minute, nil)
-	c.start(4 * time.Second)
+	c.start()
 	c.awaitChange()
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -381,7 +388,7 @@ func (a *agent) files() string {
 func TestPathIsRestoredAfterKill(t *testing.T) {
 	t.Parallel()
 	c := changePath(t, time.Minute, nil)
-	c.start(4 * time.Second)
+	c.start()
 	c.awaitChange()
 	if err := c.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -410,7 +417,7 @@ func TestPathIsRestoredAfterHang(t *testing.T) {
 		return []string{"env", "DUMBBELL_TEST_HANG_TIMEOUT=1s", "strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null",
 			"-P", filepath.Join(dir, "spool.lp"), "-e", "trace=write", "-e", "inject=write:delay_enter=20s"}
 	})
-	c.start(4 * time.Second)
+	c.start()
 	c.awaitChange()
 	<-c.exited
 	const reason = "it hung, and was ended 11s after the end of the phase"
@@ -445,7 +452,7 @@ func TestHangThatCannotBeTold(t *testing.T) {
 		return []string{"env", "DUMBBELL_TEST_HANG_TIMEOUT=1s"}
 	})
 	defer pipe.Close()
-	c.start(4 * time.Second)
+	c.start()
 	for lines := bufio.NewScanner(pipe); !strings.Contains(lines.Text(), "path_changed"); {
 		if !lines.Scan() {
 			t.Fatal(lines.Err())

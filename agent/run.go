@@ -21,22 +21,21 @@ import (
 )
 
 const (
-	// armTimeout ends an agent whose controller has vanished.
-	armTimeout = 5 * time.Minute
-
 	startPoll = 20 * time.Millisecond
-
-	// startMargin is how far ahead t0 has to be when the agent learns of it:
-	// servers start 3 s before it.
-	startMargin = 3500 * time.Millisecond
 
 	// gracePeriod is how long processes may run after the end of the phase, to
 	// drain queues and to write their reports.
 	gracePeriod = 10 * time.Second
 )
 
-// hangTimeout is how much longer the agent itself may take. Only tests change it.
-var hangTimeout = 30 * time.Second
+// Only tests change these.
+var (
+	// armTimeout ends an agent whose controller has vanished.
+	armTimeout = 5 * time.Minute
+
+	// hangTimeout is how much longer than gracePeriod the agent itself may take.
+	hangTimeout = 30 * time.Second
+)
 
 // A run is one execution of a plan in its run directory.
 type run struct {
@@ -45,8 +44,10 @@ type run struct {
 	plan    *Plan
 	clock   sample.Clock
 	journal *Journal
-	t0      time.Time // with Go's monotonic reading
+	t0      time.Time     // with Go's monotonic reading
+	begun   chan struct{} // closed when t0 is known
 
+	servers   sync.WaitGroup
 	strangers strangers // at this host's ports
 
 	mu       sync.Mutex
@@ -60,7 +61,9 @@ func Run(ctx context.Context, dir, lock, version string) (state string, err erro
 	if err != nil {
 		return "failed", err
 	}
-	err = r.execute(ctx)
+	if err = os.Remove(archiveFile(dir)); err == nil || errors.Is(err, fs.ErrNotExist) { // of an earlier agent
+		err = errors.Join(r.execute(ctx), r.observeAfter())
+	}
 	switch {
 	case ctx.Err() != nil:
 		state, err = "aborted", errors.Join(errors.New("ended by a signal"), err)
@@ -83,13 +86,19 @@ func openRun(dir, lock, version string) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &run{dir: dir, lock: lock, clock: clock, journal: journal}, nil
+	return &run{dir: dir, lock: lock, clock: clock, journal: journal, begun: make(chan struct{})}, nil
 }
 
-// Finish does what an agent has left undone that was killed, or hung: the path
-// is restored, the spool is readable, and the status says how it ended, as
-// systemd tells. It does nothing after an agent that has ended in order.
+// Finish packs what an agent has left, after it has done what one has left
+// undone that was killed, or hung.
 func Finish(dir, version string) error {
+	return errors.Join(finishRun(dir, version), Archive(dir))
+}
+
+// finishRun restores the path, makes the spool readable, and lets the status
+// say how an agent ended, as systemd tells. It does nothing after an agent that
+// has ended in order.
+func finishRun(dir, version string) error {
 	status := readStatus(dir)
 	_, err := os.Stat(filepath.Join(dir, undoFile))
 	if changed := err == nil; !changed && !status.alive() {
@@ -99,7 +108,7 @@ func Finish(dir, version string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(r.restorePath(), r.mendSpool(), removeToken(dir)) // whatever its plan was: this run does not go on
+	err = errors.Join(r.restorePath(), r.observeAfter(), r.mendSpool(), removeToken(dir)) // whatever its plan was: this run does not go on
 	if !status.alive() {
 		return errors.Join(err, r.journal.Close(), syncAll(dir))
 	}
@@ -107,7 +116,7 @@ func Finish(dir, version string) error {
 	if os.Getenv("EXIT_CODE") == "exited" {
 		how = "ended with status " + os.Getenv("EXIT_STATUS")
 	}
-	r.journal.status.Iperf3 = status.Iperf3
+	r.journal.status.Iperf3, r.journal.status.Lead = status.Iperf3, status.Lead
 	_, reason := r.end("failed", errors.Join(fmt.Errorf("the agent %s while it was %s", how, status.State), err))
 	if readStatus(dir).alive() {
 		err = reason
@@ -202,11 +211,22 @@ func (r *run) execute(ctx context.Context) (err error) {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
 	}
 
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer r.servers.Wait()
+	defer cancel(nil)
+	r.startServers(ctx)
+	if err := r.failed(); err != nil {
+		return fmt.Errorf("%s: %w", r.plan.Host, err)
+	}
+	if err := r.observeBefore(); err != nil {
+		return err
+	}
 	armed := Attributes{"nice": niceness()}
 	if tornBytes > 0 {
 		armed["torn_bytes"] = tornBytes
 	}
 	r.journal.Event("armed", "", armed)
+	r.journal.status.Lead = int64(r.plan.lead())
 	if err := r.journal.State("armed", ""); err != nil {
 		return err
 	}
@@ -216,9 +236,12 @@ func (r *run) execute(ctx context.Context) (err error) {
 	}
 	r.journal.Event("start_received", "", Attributes{"t0_unix_ns": t0})
 	r.t0 = r.clock.At(t0)
-	if margin := time.Until(r.t0); margin < startMargin {
-		return fmt.Errorf("start arrived %d ms too late", (startMargin - margin).Milliseconds())
+	if margin := time.Until(r.t0); margin < r.plan.lead() {
+		return fmt.Errorf("start arrived %d ms too late", (r.plan.lead() - margin).Milliseconds())
 	}
+	close(r.begun)
+	over := time.AfterFunc(time.Until(r.t0.Add(r.plan.Duration+gracePeriod)), func() { cancel(context.DeadlineExceeded) })
+	defer over.Stop()
 	if err := r.journal.State("waiting", ""); err != nil {
 		return err
 	}
@@ -267,11 +290,12 @@ func (r *run) mendSpool() error {
 // perform executes the actions and samples. One failure does not stop the
 // rest: what was measured beside it may explain it.
 func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*end, rows *spool.Writer) error {
-	ctx, cancel := context.WithDeadline(ctx, r.t0.Add(r.plan.Duration+gracePeriod))
-	defer cancel()
 	first := time.Duration(0)
 	for _, a := range r.plan.Own().Actions {
 		at := a.At
+		if a.serves() {
+			continue
+		}
 		if a.Kind == "iperf3_client" || a.Kind == "atou_send" {
 			at -= launchLead
 		}
@@ -279,6 +303,9 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 	}
 	var all sync.WaitGroup
 	for _, a := range r.plan.Own().Actions {
+		if a.serves() {
+			continue // since it was armed
+		}
 		all.Go(func() {
 			switch a.Kind {
 			case "iperf3_client":
@@ -287,30 +314,20 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 				r.fail(r.runEnd(ctx, a, ends[a.String()], rows))
 			case "path":
 				r.fail(r.runPath(ctx, a, samples))
-			case "capture":
-				r.fail(r.runCapture(ctx, a))
 			case "tcp_ping":
 				r.fail(r.runTCPPing(ctx, a))
-			case "tcp_listen":
-				r.fail(r.runTCPListen(ctx, a))
 			case "atou_send":
 				r.fail(r.runAtou(ctx, a, rows))
-			case "command_server":
-				_, err := r.runUntil(ctx, a, r.plan.Duration)
-				r.fail(err)
-			case "atou_serve":
-				_, err := r.runUntil(ctx, a, r.plan.Duration+atouDrain)
-				r.fail(err)
 			case "command_client":
 				f := r.plan.Flow(a.Flow)
 				end := f.Start + f.Duration
 				if f.NDT() {
 					end += ndtDrain
 				}
-				_, err := r.runUntil(ctx, a, end)
+				_, err := r.runUntil(ctx, a, end, func() {})
 				r.fail(err)
 			default:
-				_, err := r.runPlain(ctx, a)
+				_, err := r.runPlain(ctx, a, func() {})
 				r.fail(err)
 			}
 		})
@@ -321,39 +338,37 @@ func (r *run) perform(ctx context.Context, samples *sampler, ends map[string]*en
 		r.fail(r.journal.State("running", ""))
 	}
 	all.Wait()
+	r.servers.Wait()
 	r.fail(samples.finish(ctx))
 	sleepUntil(ctx, r.t0.Add(max(r.plan.Duration, r.plan.Own().RestoreAt)))
 	r.fail(r.restorePath())
 	r.strangers.report(r.journal)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return errors.Join(r.failures...)
+	return r.failed()
 }
 
 // runUntil runs a process that may end on its own, and ends it when its time is
 // over, which is no failure. It returns what runPlain does.
-func (r *run) runUntil(ctx context.Context, a Action, end time.Duration) (said tail, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (r *run) runUntil(ctx context.Context, a Action, end time.Duration, started func()) (said tail, err error) {
+	ctx, cancel := r.until(ctx, end)
 	defer cancel()
-	over := time.AfterFunc(time.Until(r.t0.Add(end)), cancel)
-	defer over.Stop()
-	return r.runPlain(ctx, a)
+	return r.runPlain(ctx, a, started)
 }
 
-// runPlain runs a process from its planned time until it ends, and returns its
-// last words on standard error.
-func (r *run) runPlain(ctx context.Context, a Action) (said tail, err error) {
+// runPlain runs a process until it ends, from its planned time, or from now on
+// if it serves, and returns its last words on standard error.
+func (r *run) runPlain(ctx context.Context, a Action, started func()) (said tail, err error) {
 	p, err := r.newProcess(ctx, a)
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
-	if sleepUntil(ctx, r.t0.Add(a.At)) != nil {
+	if !a.serves() && sleepUntil(ctx, r.t0.Add(a.At)) != nil {
 		return nil, nil
 	}
 	if err := p.start(); err != nil {
 		return nil, err
 	}
+	started()
 	err = p.wait()
 	return p.stderr, err
 }
@@ -436,7 +451,7 @@ func checkCongestionControl(f *Flow) error {
 }
 
 // errNoStart says that the controller never started an armed agent.
-var errNoStart = fmt.Errorf("no start within %v of arming", armTimeout)
+var errNoStart = errors.New("no start came")
 
 // awaitStart waits for start.json and returns t0 in ns since 1970.
 func (r *run) awaitStart(ctx context.Context) (int64, error) {
@@ -459,8 +474,11 @@ func (r *run) awaitStart(ctx context.Context) (int64, error) {
 		if err := sleepUntil(ctx, time.Now().Add(startPoll)); err != nil {
 			return 0, err
 		}
+		if err := r.failed(); err != nil { // of a server
+			return 0, err
+		}
 	}
-	return 0, errNoStart
+	return 0, fmt.Errorf("%w within %v of arming", errNoStart, armTimeout)
 }
 
 // sleepUntil sleeps to a moment of the monotonic clock, or until the context

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -41,8 +42,17 @@ func TestMain(m *testing.M) {
 		if d, err := time.ParseDuration(os.Getenv("DUMBBELL_TEST_HANG_TIMEOUT")); err == nil {
 			hangTimeout = d
 		}
+		if d, err := time.ParseDuration(os.Getenv("DUMBBELL_TEST_ARM_TIMEOUT")); err == nil {
+			armTimeout = d
+		}
 		main()
 		return
+	}
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		flag.Set("test.parallel", "6") // agents mostly wait, also where there are few processors
 	}
 	code := m.Run()
 	for _, dir := range removeAtEnd {
@@ -270,8 +280,16 @@ func (a *agent) awaitFor(patience time.Duration, what string, condition func() b
 	}
 }
 
-// start waits until the agent is armed and starts it.
-func (a *agent) start(ahead time.Duration) (t0 int64) {
+// start waits until the agent is armed and starts it as soon as it can be, and
+// a little later.
+func (a *agent) start() (t0 int64) {
+	a.t.Helper()
+	a.await("arming", func() bool { return a.status().State == "armed" })
+	return a.startIn(time.Duration(a.status().Lead) + 500*time.Millisecond)
+}
+
+// startIn starts it at a time from when it is armed.
+func (a *agent) startIn(ahead time.Duration) (t0 int64) {
 	a.t.Helper()
 	a.await("arming", func() bool { return a.status().State == "armed" })
 	t0 = time.Now().Add(ahead).UnixNano()
@@ -344,7 +362,7 @@ func TestRunTCP(t *testing.T) {
 			connect := -500 * time.Millisecond
 			plan.Flows[0].Connect = &connect
 			a := startAgent(t, plan)
-			t0 := a.start(6 * time.Second)
+			t0 := a.start()
 			a.end("done", 0)
 			if s := a.status(); !strings.HasPrefix(s.Iperf3, "iperf 3") {
 				t.Errorf("iperf3 version %q", s.Iperf3)
@@ -371,7 +389,7 @@ func TestRunTCP(t *testing.T) {
 				t.Errorf("congestion control %q", e.Name)
 			}
 			sampler := a.one("sampler")
-			ticks := int((samplingLead(plan.SamplingInterval) + plan.Duration + plan.SamplingInterval/2) / plan.SamplingInterval)
+			ticks := int((plan.samplingLead() + plan.Duration + plan.SamplingInterval/2) / plan.SamplingInterval)
 			if sampler.Ticks != ticks || sampler.Sampled+sampler.Missed != ticks || sampler.Sampled < ticks/2 || sampler.Median < 15e6 || sampler.Median > 40e6 {
 				t.Errorf("sampler %+v", sampler)
 			}
@@ -455,7 +473,7 @@ func checkSpool(t *testing.T, a *agent, t0 int64, streams int) {
 			finals[key]++
 			end += int64(gracePeriod) // connections are closed after the last tick
 		}
-		begin := t0 - int64(samplingLead(20*time.Millisecond))
+		begin := t0 - int64(2010*time.Millisecond)
 		if strings.HasPrefix(key, "tcp_probe") || strings.HasPrefix(key, "tcp_event") {
 			begin = t0 - int64(launchLead) // a held client has connected
 			end += int64(gracePeriod)
@@ -512,7 +530,7 @@ func TestOptions(t *testing.T) {
 	f := &plan.Flows[0]
 	f.Options, f.RateBps = Options{&pacing, &mss, &buffer, &dscp}, nil
 	a := startAgent(t, plan)
-	a.start(6 * time.Second)
+	a.start()
 	a.end("done", 0)
 	b, err := os.ReadFile(filepath.Join(a.dir, "iperf3-flow1-client.json"))
 	if err != nil {
@@ -555,7 +573,7 @@ func TestTCPPing(t *testing.T) {
 	}
 	plan.Hosts["here"] = own
 	a := startAgent(t, plan)
-	a.start(4 * time.Second)
+	a.start()
 	a.end("done", 0)
 	b, err := os.ReadFile(filepath.Join(a.dir, "tcp-ping-x.json"))
 	if err != nil {
@@ -570,8 +588,20 @@ func TestTCPPing(t *testing.T) {
 	}
 }
 
-// TestTCPPingWithoutAnswer asks a port at which nobody listens, and listens at one that is taken.
+// TestTCPPingWithoutAnswer asks a port at which nobody listens.
 func TestTCPPingWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	plan := emptyPlan()
+	own, here := plan.Own(), netip.MustParseAddr("127.0.0.1")
+	own.Actions = []Action{{Kind: "tcp_ping", Name: "x", Dst: here, DstPort: freePort(t), Count: 2, Interval: 50 * time.Millisecond}}
+	plan.Hosts["here"] = own
+	a := startAgent(t, plan)
+	a.start()
+	a.end("failed", 1, "tcp_ping x: no answer: ", "connection refused")
+}
+
+// TestTCPListenPortInUse: nobody is armed with a port that is taken.
+func TestTCPListenPortInUse(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -579,18 +609,15 @@ func TestTCPPingWithoutAnswer(t *testing.T) {
 	}
 	defer taken.Close()
 	plan := emptyPlan()
-	own, here := plan.Own(), netip.MustParseAddr("127.0.0.1")
-	own.Actions = []Action{
-		{Kind: "tcp_listen", Name: "x", Dst: here, DstPort: uint16(taken.Addr().(*net.TCPAddr).Port)},
-		{Kind: "tcp_ping", Name: "x", Dst: here, DstPort: freePort(t), Count: 2, Interval: 50 * time.Millisecond},
-	}
-	plan.Hosts["here"] = own
+	port := uint16(taken.Addr().(*net.TCPAddr).Port)
+	plan.Hosts["here"] = HostPlan{Actions: []Action{{Kind: "tcp_listen", Name: "x", Dst: netip.MustParseAddr("127.0.0.1"), DstPort: port}}}
 	a := startAgent(t, plan)
-	a.start(4 * time.Second)
-	a.end("failed", 1, "tcp_listen x: listen tcp 127.0.0.1:", "tcp_ping x: no answer: ", "connection refused")
+	a.end("failed", 1, "here: tcp_listen x: listen tcp 127.0.0.1:", "address already in use")
+	if armed := a.events("armed"); len(armed) != 0 {
+		t.Errorf("armed %+v", armed)
+	}
 }
 
-// TestCommand runs a server and a client that would never end on their own.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	needIperf3(t)
@@ -606,7 +633,7 @@ func TestCommand(t *testing.T) {
 	}
 	plan.Hosts["here"] = own
 	a := startAgent(t, plan)
-	a.start(6 * time.Second)
+	a.start()
 	a.end("done", 0)
 	if launched := a.events("flow_launched"); len(launched) != 2 {
 		t.Errorf("launched %+v", launched)
@@ -638,7 +665,7 @@ func TestCommandThatFails(t *testing.T) {
 	own.Actions = []Action{{At: 0, Kind: "command_client", Flow: "flow1", Argv: []string{"ls", "/nowhere"}}}
 	plan.Hosts["here"] = own
 	a := startAgent(t, plan)
-	a.start(6 * time.Second)
+	a.start()
 	a.end("failed", 1, "command_client flow1", "/nowhere")
 }
 
@@ -652,7 +679,7 @@ func TestRunUDP(t *testing.T) {
 	own.Sample.TCP = nil
 	plan.Hosts["here"] = own
 	a := startAgent(t, plan)
-	a.start(6 * time.Second)
+	a.start()
 	a.end("done", 0)
 	onTime := []string{"flow_released", "flow_first_data"}
 	if held := a.one("flow_held"); !held.Held {
@@ -711,7 +738,7 @@ func TestLostGreeting(t *testing.T) {
 		io.Copy(io.Discard, conn)
 	}()
 	a := startAgent(t, plan)
-	t0 := a.start(6 * time.Second)
+	t0 := a.start()
 	a.end("failed", 1, "iperf3_client flow1: iperf3 begins with one datagram, which it sends once")
 	held := a.one("flow_held")
 	if !strings.Contains(held.Reason, "udp_diag") && (held.Held || !strings.Contains(held.Reason, "was lost on the path")) {
@@ -742,7 +769,7 @@ func TestRunUDPFlow(t *testing.T) {
 		Action{At: 200 * time.Millisecond, Kind: "udp_send", Flow: "datagrams"})
 	plan.Hosts["here"] = own
 	a := startAgent(t, plan)
-	t0 := a.start(6 * time.Second)
+	t0 := a.start()
 	a.end("done", 0)
 
 	var first []event
@@ -831,7 +858,7 @@ func TestRunHTTP(t *testing.T) {
 			plan := httpPlan(t)
 			plan.Flows[0].Persistent = persistent
 			a := startAgent(t, plan)
-			t0 := a.start(6 * time.Second)
+			t0 := a.start()
 			a.end("done", 0)
 			if e := a.one("flow_first_data"); e.Flow != "web" || e.Planned != t0+200e6 || e.Error == nil || *e.Error < 0 || *e.Error > 200e6 {
 				t.Errorf("first data %+v", e)
@@ -895,7 +922,7 @@ func TestRunHTTPWithoutServer(t *testing.T) {
 	own.Actions = own.Actions[1:]
 	plan.Hosts["here"] = own
 	a := startAgent(t, plan)
-	a.start(6 * time.Second)
+	a.start()
 	a.end("failed", 1, "http_client web", "fetches failed, the first: ", "connection refused")
 	b, err := os.ReadFile(filepath.Join(a.dir, "spool.lp"))
 	if err != nil {
@@ -922,9 +949,9 @@ func TestLateStart(t *testing.T) {
 	t.Parallel()
 	needIperf3(t)
 	a := startAgent(t, loopbackPlan(t))
-	a.start(time.Second)
-	a.end("failed", 1, "start arrived 25", "ms too late")
-	if launched := a.events("flow_launched"); len(launched) != 0 {
+	a.startIn(time.Second)
+	a.end("failed", 1, "start arrived 20", "ms too late")
+	if launched := a.events("flow_launched"); len(launched) != 1 || launched[0].Action != "iperf3_server" {
 		t.Errorf("launched %+v", launched)
 	}
 }
@@ -963,7 +990,7 @@ func TestNoServer(t *testing.T) {
 	own.Actions = own.Actions[1:]
 	plan.Hosts["here"] = own
 	a := startAgent(t, plan)
-	a.start(6 * time.Second)
+	a.start()
 	a.end("failed", 1, "iperf3_client flow1", "refused")
 	if e := a.one("process_exit"); e.Action != "iperf3_client" || !strings.Contains(e.Stderr, "refused") {
 		t.Errorf("process_exit %+v", e)
@@ -981,7 +1008,7 @@ func TestEnd(t *testing.T) {
 			t.Parallel()
 			needIperf3(t)
 			a := startAgent(t, loopbackPlan(t))
-			a.start(5 * time.Second)
+			a.start()
 			a.await("hold", func() bool { return len(a.events("flow_held")) > 0 })
 			children := a.children()
 			if len(children) != 2 {

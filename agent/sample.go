@@ -143,6 +143,7 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 		open  func() (sample.Source, error)
 	}{
 		{"qdisc", asked.Qdisc, func() (sample.Source, error) { return qdisc.NewSource(tags) }},
+		{"queues", asked.Queues && !asked.Qdisc, func() (sample.Source, error) { return slow(qdisc.NewSource(tags)) }},
 		{"link", asked.Link, func() (sample.Source, error) { return slow(link.NewSource(tags)) }},
 		{"snmp", asked.SNMP, func() (sample.Source, error) { return slow(snmp.NewSource(tags)) }},
 		{"cpu", asked.CPU, func() (sample.Source, error) { return slow(cpu.NewSource(tags)) }},
@@ -265,9 +266,14 @@ func (s *sampler) readBack() error {
 
 func (s *sampler) close() error { return s.sources.Close() }
 
-// samplingLead is how long before t0 the first tick is.
-func samplingLead(interval time.Duration) time.Duration {
-	return sampleLead.Truncate(interval) + interval/2
+// samplingLead is how long before t0 the first tick is. Where nothing is
+// sampled, as in a calibration, nothing needs to be known before t0.
+func (p *Plan) samplingLead() time.Duration {
+	lead := p.SamplingInterval / 2
+	if p.Own().Sample.anything() {
+		lead += sampleLead.Truncate(p.SamplingInterval)
+	}
+	return lead
 }
 
 // run samples to the end of the phase and records how well it kept
@@ -278,7 +284,7 @@ func (s *sampler) run(ctx context.Context, t0 time.Time) error {
 		c := &s.connections[i]
 		c.StartAt(t0.Add(c.start)) // it waits from when it is up
 	}
-	lead := samplingLead(s.plan.SamplingInterval)
+	lead := s.plan.samplingLead()
 	pace, err := sample.NewPace(ctx, t0.Add(-lead), s.plan.SamplingInterval, lead+s.plan.Duration)
 	if err != nil {
 		return err

@@ -107,7 +107,7 @@ func TestStrangers(t *testing.T) {
 		all.Go(func() { failures <- besiege(port.Local, over) })
 	}
 	a := launchAgent(t, dir)
-	a.start(6 * time.Second)
+	a.start()
 	before := a.residentBytes()
 	a.await("the last flows", func() bool { return a.status().State == "running" })
 	time.Sleep(plan.Duration - 500*time.Millisecond)

@@ -84,10 +84,9 @@ func tcpPing(ctx context.Context, to netip.AddrPort) (time.Duration, error) {
 }
 
 // runTCPListen answers a tcp_ping to a port of this host until the phase ends.
-func (r *run) runTCPListen(ctx context.Context, a Action) error {
-	if sleepUntil(ctx, r.t0.Add(a.At)) != nil {
-		return nil
-	}
+func (r *run) runTCPListen(ctx context.Context, a Action, started func()) error {
+	ctx, cancel := r.until(ctx, r.plan.Duration)
+	defer cancel()
 	port, _ := r.plan.port(a)
 	listen := net.ListenConfig{Control: port.Control}
 	listen.SetMultipathTCP(false) // it takes no filter
@@ -96,8 +95,7 @@ func (r *run) runTCPListen(ctx context.Context, a Action) error {
 		return fmt.Errorf("%s: %w", a, err)
 	}
 	defer context.AfterFunc(ctx, func() { listener.Close() })()
-	over := time.AfterFunc(time.Until(r.t0.Add(r.plan.Duration)), func() { listener.Close() })
-	defer over.Stop()
+	started()
 	for {
 		connection, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {

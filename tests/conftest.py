@@ -16,6 +16,22 @@ from playbooks import ansible_playbook
 BUILD_TIMEOUT_S = 3600
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--run",
+        action="append",
+        default=[],
+        type=Path,
+        help="directory of a passed run whose inputs are altered",
+    )
+
+
+@pytest.fixture
+def run_given(request: pytest.FixtureRequest) -> list[Path]:
+    """Runs that were made elsewhere; usually none."""
+    return list(request.config.getoption("--run"))
+
+
 @pytest.fixture(scope="session")
 def _synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_dir = tmp_path_factory.mktemp("results") / "run"

@@ -1,4 +1,4 @@
-"""Bring the results of a run's points together, and list the run among the others."""
+"""Make the pages of a run's points, bring their results together, and list the run among the others."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ class ActionModule(ActionBase):
     """Argument: ``run_dir``. Returns ``verdict``; that of a run of one point is the point's."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Write verdict, table of flows and page of a run with several points, and the index of all runs."""
+        """Judge reused calibrations; write pages of points, results of the run, the index of all runs."""
         # Ansible loads this file into its own process, which is to stay small for as long as a run lasts.
+        from dumbbell.execution.judge import judge_calibrations  # noqa: PLC0415
         from dumbbell.report.index import render_index  # noqa: PLC0415
+        from dumbbell.report.notebooks import render_points  # noqa: PLC0415
         from dumbbell.report.summary import render_summary  # noqa: PLC0415
         from dumbbell.store.summary import summarise, verdict_of  # noqa: PLC0415
 
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec({"run_dir": {"type": "path", "required": True}})
         run = RunDir.open(Path(args["run_dir"]))
+        judge_calibrations(run)
+        render_points(run)
         if run.sweeps:
             verdict = summarise(run)
             render_summary(run.dir)

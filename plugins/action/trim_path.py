@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
+from dumbbell.execution import own_delay
+from dumbbell.execution.action import StepAction, Trouble
 
-from dumbbell.path_trim import Asked, Trim, attempt
 
+class ActionModule(StepAction):
+    """Arguments: ``planned``, ``run`` (directory of the run), ``max_us`` and ``attempts`` as
+    :class:`dumbbell.execution.own_delay.Asked` has them.
 
-class ActionModule(ActionBase):
-    """Arguments: ``pings`` (what ping said, of each sender), ``former`` (``trim`` of the attempt before),
-    and those of :class:`dumbbell.path_trim.Asked`.
-
-    Returns ``trim``, what :class:`dumbbell.path_trim.Trim` has.
+    Answers ``trim``, what :class:`dumbbell.execution.own_delay.Trim` has: the same on every host.
     """
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Decide."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, args = self.validate_argument_spec(
-            {
-                "pings": {"type": "list", "elements": "str", "required": True},
-                "former": {"type": "dict"},
-                "rtt_ns": {"type": "int", "required": True},
-                "jitters": {"type": "bool", "required": True},
-                "tolerance": {"type": "float", "required": True},
-                "max_us": {"type": "int", "required": True},
-                "attempts": {"type": "int", "required": True},
-            }
+    spec: ClassVar[dict[str, Any]] = {
+        "run": {"type": "path", "required": True},
+        "max_us": {"type": "int", "required": True},
+        "attempts": {"type": "int", "required": True},
+    }
+
+    def step(self, run: str, max_us: int, attempts: int) -> dict[str, Any]:
+        """Decide, and write the last decision down for the points after this one."""
+        path = self.point.path
+        if path is None or not self.answers().go_on:
+            return {"trim": {"changed": False, "again": False}}
+        asked = own_delay.Asked(
+            rtt_ns=path["rtt_ns"],
+            jitters=path["jitters"],
+            tolerance=self.point.facts["plan"]["validity"]["rtt_tolerance"],
+            max_us=max_us,
+            attempts=attempts,
         )
-        pings, former = args.pop("pings"), args.pop("former")
-        found = attempt(Trim(**former) if former else None, pings, Asked(**args))
-        return result | {"changed": False, "trim": asdict(found)}
+        pings = [said["said"] for said in self.said("run_pinged").values() if said.get("said")]
+        former = next((said["trim"] for said in self.said("run_trimmed").values() if said.get("trim")), None)
+        try:
+            found = own_delay.attempt(own_delay.Trim(**former) if former else None, pings, asked)
+        except (IndexError, ZeroDivisionError):
+            raise Trouble("no echo came back over the path: its own delay is not known") from None
+        if not found.again and self.host == self.hosts[0]:
+            own_delay.remember(Path(run), path, found.trim_us)
+        return {"trim": asdict(found)}

@@ -59,27 +59,29 @@ MODULES = Setting("modules", "")  # names of modules that are loaded, of those t
 # Which settings a command changes
 
 
-def touched(command: Command) -> list[Setting]:  # noqa: PLR0911
+def touched(command: Command) -> list[Setting]:
     """Settings that the command may change, in the words of ip, tc, ethtool, sysctl, modprobe and sh.
 
     ValueError on a command that is not known: what it changes could not be returned.
     """
-    match command:
-        case ["ip", *_] if device := _device(command):
-            # A device gets its first qdisc when it comes up for the first time.
-            return [Setting("link", device), Setting("qdisc", device)]
-        case ["tc", *_] if device := _device(command):
-            return [Setting("qdisc", device)]
-        case ["ethtool", option, device, *_] if option in ethtool.SET:
-            return [Setting(ethtool.SET[option], device)]
-        case ["sysctl", "-w", assignment]:
-            return [Setting("sysctl", assignment.partition("=")[0])]
-        case ["sh", "-c", text] if write := WRITE.fullmatch(text):
-            return [Setting("sysfs", write["file"])]
-        case ["modprobe", "--remove", *_]:
-            return []
-        case ["modprobe", module, *_]:
-            return [Setting("module", module)]
+    tool, rest = command[0], command[1:]
+    device = _device(command)
+    if tool == "ip" and device:
+        # A device gets its first qdisc when it comes up for the first time.
+        return [Setting("link", device), Setting("qdisc", device)]
+    if tool == "tc" and device:
+        return [Setting("qdisc", device)]
+    if tool == "ethtool" and rest[0] in ethtool.SET:
+        return [Setting(ethtool.SET[rest[0]], rest[1])]
+    if tool == "sysctl" and rest[0] == "-w":
+        return [Setting("sysctl", rest[1].partition("=")[0])]
+    write = WRITE.fullmatch(rest[1]) if command[:2] == ["sh", "-c"] else None
+    if write:
+        return [Setting("sysfs", write["file"])]
+    if tool == "modprobe":
+        loads = not rest[0].startswith("-")
+        parameters = [Setting("parameters", rest[0])] if loads and rest[1:] else []
+        return [Setting("module", rest[0]), *parameters] if loads else []
     raise ValueError(f"`{' '.join(command)}` cannot be undone")
 
 
@@ -93,48 +95,70 @@ def _device(command: Command) -> str | None:
 # Reading
 
 
-def read(setting: Setting, execute: Execute) -> Any:  # noqa: PLR0911
+def read(setting: Setting, execute: Execute) -> Any:
     """Value of a setting as the host has it now, in JSON's types; None for what does not exist."""
     kind, subject = setting
-    match kind:
-        case "link":
-            code, out, _ = execute(["ip", "-j", "-d", "address", "show", "dev", subject])
-            if code:
-                return None
-            routes = [
-                route
-                for family in ("-4", "-6")
-                for route in _json(execute(["ip", "-j", family, "route", "show", "dev", subject]))
-            ]
-            return link.parse(json.loads(out)[0], routes)
-        case "qdisc":
-            return own_qdiscs(_json(execute(["tc", "-j", "-d", "qdisc", "show", "dev", subject])))
-        case "sysctl":
-            return sysctl.read(subject)
-        case "sysfs":
-            return sysctl.canonical(Path(subject).read_text()) if Path(subject).exists() else None
-        case "module":
-            return True if Path("/sys/module", subject).exists() else None
-        case "modules":
-            loaded = Path("/proc/modules")
-            lines = loaded.read_text().splitlines() if loaded.exists() else []  # a kernel without modules
-            return sorted(name for name in (line.split()[0] for line in lines) if LOADED.fullmatch(name))
-        case "file":
-            return _stat(Path(subject))
-        case _ if kind in UNMAKE:
-            return _is_made(setting, execute) or None
-        case "kernel":
-            return execute(["uname", "-r"])[1].strip()
-        case "menu":
-            return _is_current(Path(subject))
-        case "service":
-            enabled, active = (
-                execute(["systemctl", verb, subject])[1] for verb in ("is-enabled", "is-active")
-            )
-            known = enabled.strip() not in ("", "not-found")
-            return {"enabled": enabled.strip(), "active": active.strip()} if known else None
+    if kind in READ:
+        return READ[kind](subject, execute)
+    if kind in UNMAKE:
+        return _is_made(setting, execute) or None
     code, out, _ = execute(["ethtool", ethtool.SHOW[kind], subject])
     return None if code else ethtool.changeable(kind, out)
+
+
+def _read_link(device: str, execute: Execute) -> Any:
+    code, out, _ = execute(["ip", "-j", "-d", "address", "show", "dev", device])
+    if code:
+        return None
+    routes = [
+        route
+        for family in ("-4", "-6")
+        for route in _json(execute(["ip", "-j", family, "route", "show", "dev", device]))
+    ]
+    return link.parse(json.loads(out)[0], routes)
+
+
+def _read_modules(execute: Execute) -> list[str]:
+    loaded = Path("/proc/modules")
+    lines = loaded.read_text().splitlines() if loaded.exists() else []  # a kernel without modules
+    return sorted(name for name in (line.split()[0] for line in lines) if LOADED.fullmatch(name))
+
+
+def _read_service(name: str, execute: Execute) -> dict[str, str] | None:
+    enabled, active = (execute(["systemctl", verb, name])[1] for verb in ("is-enabled", "is-active"))
+    known = enabled.strip() not in ("", "not-found")
+    return {"enabled": enabled.strip(), "active": active.strip()} if known else None
+
+
+def _read_parameters(module: str, execute: Execute) -> dict[str, str] | None:
+    """Of a module that is loaded; those that can only be written are left out."""
+    folder = Path("/sys/module", module)
+    if not folder.exists():
+        return None
+    found = {}
+    for file in sorted((folder / "parameters").glob("*")):
+        try:
+            found[file.name] = file.read_text().strip()
+        except OSError:
+            continue
+    return found
+
+
+READ: dict[str, Callable[[str, Execute], Any]] = {
+    "link": _read_link,
+    "qdisc": lambda device, execute: own_qdiscs(
+        _json(execute(["tc", "-j", "-d", "qdisc", "show", "dev", device]))
+    ),
+    "sysctl": lambda name, execute: sysctl.read(name),
+    "sysfs": lambda file, execute: sysctl.canonical(Path(file).read_text()) if Path(file).exists() else None,
+    "module": lambda name, execute: True if Path("/sys/module", name).exists() else None,
+    "parameters": _read_parameters,
+    "modules": lambda _, execute: _read_modules(execute),
+    "file": lambda file, execute: _stat(Path(file)),
+    "kernel": lambda _, execute: execute(["uname", "-r"])[1].strip(),
+    "menu": lambda menu, execute: _is_current(Path(menu)),
+    "service": _read_service,
+}
 
 
 def _is_made(setting: Setting, execute: Execute) -> bool:
@@ -204,13 +228,18 @@ def save(values: Values, place: Path = PLACE) -> None:
     kinds: dict[str, dict[str, Any]] = {}
     for (kind, subject), value in values.items():
         kinds.setdefault(kind, {})[subject] = value
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = place / "settings.part"
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(kinds, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(place / "settings.json")
+    write(place / "settings.json", kinds)
+
+
+def write(file: Path, content: Any) -> None:
+    """Replace a file that is root's alone; a crash leaves the old one or the new one."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = file.with_suffix(".part")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+        json.dump(content, opened, indent=1)
+        opened.flush()
+        os.fsync(opened.fileno())
+    part.replace(file)
 
 
 def record(settings: Iterable[Setting], read: Callable[[Setting], Any], place: Path = PLACE) -> list[Setting]:
@@ -236,7 +265,7 @@ def record(settings: Iterable[Setting], read: Callable[[Setting], Any], place: P
 ORDER = (
     *("package", "service", "file", "menu", "sysctl", "sysfs"),
     *("features", "coalescing", "pause", "rings", "channels", "link", "qdisc"),
-    *("directory", "user", "module", "modules", "dkms", "tree", "kernel"),
+    *("directory", "user", "parameters", "module", "modules", "dkms", "tree", "kernel"),
 )
 # modprobe knows how to unload a module only while its file is there.
 MODULE_FILE = re.compile(r"/lib/modules/(?P<release>[^/]+)/.+")
@@ -292,43 +321,50 @@ def differs(setting: Setting, was: Any, now: Any) -> bool:
 
     Modules that others have unloaded are no difference; a menu is one until it is as its settings have it.
     """
-    match setting.kind:
-        case "modules":
-            return bool(set(now) - set(was))
-        case "module":
-            return was is None and now is not None
-        case "menu":
-            return now is False
+    if setting.kind == "modules":
+        return bool(set(now) - set(was))
+    if setting.kind == "module":
+        return was is None and now is not None
+    if setting.kind == "parameters":  # of a module that was not loaded, "module" tells
+        return was is not None and now is not None and was != now
+    if setting.kind == "menu":
+        return now is False
+    if setting.kind in ethtool.SHOW and was is not None and now is not None:
+        # What a driver let nobody change when it was recorded, and does now, is not known as it was.
+        return any(now.get(name) != value for name, value in was.items())
     return bool(was != now)
 
 
 def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  # noqa: PLR0911
     kind, subject = setting
-    match kind:
-        case "service":
-            return _undo_service(subject, was, now)
-        case "file" if was is None:
-            return [["rm", subject]]
-        case "file":
-            return [["cp", "--preserve=all", str(copy_of(subject, place)), subject]]
-        case "package" if was is not None:
-            return [["apt-get", "--yes", "install", subject]]
-        case _ if kind in UNMAKE and was is None:
-            return [[*UNMAKE[kind], subject]]
-        case "menu" | "kernel":  # made when all its files are back; booted by playbooks/restore.yml
-            return []
-        case _ if was is None or now is None:
-            return []  # was not there, or is not there any more
-        case "link":
-            return list(link.undo(was, now))
-        case "qdisc":
-            return undo_qdiscs(subject, was, now)
-        case "sysctl":
-            return [["sysctl", "-w", f"{subject}={was}"]]
-        case "sysfs":
-            return [["sh", "-c", f"echo {was} >{subject}"]]
-        case "modules":
-            return []
+    if kind == "service":
+        return _undo_service(subject, was, now)
+    if kind == "file":
+        return [
+            ["rm", subject]
+            if was is None
+            else ["cp", "--preserve=all", str(copy_of(subject, place)), subject]
+        ]
+    if kind == "package" and was is not None:
+        return [["apt-get", "--yes", "install", subject]]
+    if kind in UNMAKE and was is None:
+        return [[*UNMAKE[kind], subject]]
+    # A menu is made when all its files are back, a kernel is booted by playbooks/restore.yml, and modules go
+    # together; or it was not there, or is not there any more.
+    if kind in ("menu", "kernel", "modules") or was is None or now is None:
+        return []
+    back: dict[str, Callable[[], list[Command]]] = {
+        "link": lambda: list(link.undo(was, now)),
+        "qdisc": lambda: undo_qdiscs(subject, was, now),
+        "sysctl": lambda: [["sysctl", "-w", f"{subject}={was}"]],
+        "sysfs": lambda: [["sh", "-c", f"echo {was} >{subject}"]],
+        "parameters": lambda: [
+            ["modprobe", "--remove", subject],
+            ["modprobe", subject, *(f"{name}={value}" for name, value in was.items())],
+        ],
+    }
+    if kind in back:
+        return back[kind]()
     found = {name: ethtool.Parameter(value) for name, value in now.items()}
     asked = {name: value for name, value in was.items() if name in found}
     return list(ethtool.plan(subject, kind, asked, found))

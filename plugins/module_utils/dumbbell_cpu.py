@@ -5,7 +5,7 @@ Sources: Documentation/admin-guide/pm/cpufreq.rst and cpuidle.rst, core-api/irq/
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +54,39 @@ def idle_states(latency_max_us: int, root: Path = ROOT) -> Files:
 def interrupts(device: str, cpu_list: str, root: Path = ROOT) -> Files:
     """Every interrupt's file of the CPUs that may handle it, for those of a network interface."""
     asked = cpus(cpu_list)
-    # A virtio device has them at its parent, the PCI device.
-    folders = [root / f"sys/class/net/{device}/device" / place for place in ("msi_irqs", "../msi_irqs")]
-    numbers = next((sorted(map(int, names)) for names in map(_names, folders) if names), [])
-    if not numbers:
+    files = affinities(device, root)
+    if not files:
         raise ValueError(f"interrupts of {device} on CPUs {cpu_list} were asked, but it has none of its own")
     there = cpus((root / CPUS / "online").read_text())
     if not asked <= there:
         raise ValueError(f"no CPUs {cpu_list}; this host has {(root / CPUS / 'online').read_text().strip()}")
-    return {str(root / f"proc/irq/{number}/smp_affinity_list"): cpu_list for number in numbers}
+    return dict.fromkeys(files, cpu_list)
+
+
+def affinities(device: str, root: Path = ROOT) -> list[str]:
+    """Files of the CPUs that may handle the interrupts of a network interface."""
+    # A virtio device has them at its parent, the PCI device.
+    folders = [root / f"sys/class/net/{device}/device" / place for place in ("msi_irqs", "../msi_irqs")]
+    numbers = next((sorted(map(int, names)) for names in map(_names, folders) if names), [])
+    return [str(root / f"proc/irq/{number}/smp_affinity_list") for number in numbers]
+
+
+def power(root: Path = ROOT) -> list[str]:
+    """Files of the CPUs' governors, and those that disable idle states."""
+    places = ("cpu[0-9]*/cpufreq/scaling_governor", "cpu[0-9]*/cpuidle/state[0-9]*/disable")
+    return [str(file) for place in places for file in sorted((root / CPUS).glob(place))]
+
+
+def wanted(
+    governor: str | None, idle_latency_max_us: int | None, irq_cpus: Mapping[str, str], root: Path = ROOT
+) -> Files:
+    """Every file that has a part in what is asked, and what it is to hold; ValueError as of the parts."""
+    files = governors(governor, root) if governor else {}
+    if idle_latency_max_us is not None:
+        files |= idle_states(idle_latency_max_us, root)
+    for device, cpu_list in irq_cpus.items():
+        files |= interrupts(device, str(cpu_list), root)
+    return files
 
 
 def _names(folder: Path) -> list[str]:

@@ -74,6 +74,12 @@ def parse(group: str, text: str) -> Group:
     return {name: Parameter(value) for name, value in values.items() if not name.endswith("negotiated")}
 
 
+def requested(text: str) -> dict[str, bool]:
+    """Features that were switched, and are not so because another one that they need is off."""
+    notes = {"requested on": True, "requested off": False}
+    return {line["name"]: notes[line["note"]] for line in FEATURE.finditer(text) if line["note"] in notes}
+
+
 def _parameters(text: str) -> dict[str, Value]:
     named = ((line["name"].lower().replace(" ", "-"), line["value"]) for line in PARAMETER.finditer(text))
     return {SETTING_NAMES.get(name, name): _value(value) for name, value in named if value != "n/a"}

@@ -4,22 +4,48 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import socket
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils import dumbbell_link as link
+from ansible.module_utils import dumbbell_modules as modules
+from ansible.module_utils import dumbbell_sysctl as sysctl
 
 State = dict[str, Any]
 Command = list[str]
 
 
+def call(command: Command) -> tuple[int, str, str]:
+    """Exit status, output and errors of a command; 127 for one that is not there.
+
+    AnsibleModule.run_command copies this whole process for each, which takes longer than most commands.
+    """
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+        )
+    except OSError as error:
+        return 127, "", f"{command[0]}: {error.strerror}"
+    return done.returncode, done.stdout, done.stderr
+
+
 def run(module: Any, command: Command) -> str:
     """Standard output of `command`; a failing command ends the module with its name and its words."""
-    code, out, err = module.run_command(command)
+    code, out, err = call(command)
     if code:
         module.fail_json(msg=f"`{shlex.join(command)}` failed: {(err or out).strip()}", rc=code)
     return str(out)
@@ -35,6 +61,20 @@ def execute(module: Any, command: Command) -> None:
         netlink.send(link.route_request(command, socket.if_nametoindex(device)))
         if reason := link.refusal(netlink.recv(65536)):
             module.fail_json(msg=f"`{shlex.join(command)}` failed: {reason}")
+
+
+def write_file(module: Any, command: Command) -> None:
+    """Do what a command of sysctl, or `echo` of a shell, does; without a process."""
+    if command[0] == "sysctl":
+        name, _, value = command[-1].partition("=")
+        file = sysctl.ROOT / sysctl.path(name)
+    else:
+        (value, redirection) = shlex.split(command[-1].removeprefix("echo "))
+        file = Path(name := redirection.removeprefix(">"))
+    try:
+        file.write_text(value)
+    except OSError as error:
+        module.fail_json(msg=f"{name}: the kernel refuses {value!r}: {error.strerror}")
 
 
 def read_json(module: Any, command: Command) -> Any:
@@ -65,18 +105,19 @@ def converge(
     found = read()
     before = after = report(found)
     commands = plan(found)
-    loaded = baseline.read(baseline.MODULES, module.run_command)
+    loaded = baseline.read(baseline.MODULES, call)
     if commands and preflight:
         preflight(found, commands)
     result = {"before": before, "commands": [shlex.join(command) for command in commands]}
     result |= also(found) if also else {}
     if commands and module.check_mode:
         after = predict(found)
-        unload(module, loaded)
+        unload(loaded)
     elif commands:
         record(module, commands, loaded)
         for command in commands:
             perform(command) if perform else execute(module, command)
+        modules.remember(commands)
         found = read()
         after = report(found)
         wrong = mismatches(found)
@@ -98,15 +139,45 @@ def record(module: Any, commands: list[Command], loaded: list[str]) -> None:
     known = {baseline.MODULES: loaded}
     baseline.record(
         settings,
-        lambda setting: known[setting] if setting in known else baseline.read(setting, module.run_command),
+        lambda setting: known[setting] if setting in known else baseline.read(setting, call),
     )
+    modules.remember(commands, kept=True)
 
 
-def unload(module: Any, loaded: list[str]) -> None:
-    """Unload modules of the kernel that are not among `loaded`: a look at a feature loads what has it."""
-    more = [name for name in baseline.read(baseline.MODULES, module.run_command) if name not in loaded]
-    if more:
-        run(module, ["modprobe", "-r", "-a", *more])
+def unload(loaded: list[str]) -> None:
+    """Unload modules of the kernel that are not among `loaded`: a look at a feature loads what has it.
+
+    The kernel removes the namespace of a look in the background. What is in use after a second stays: another
+    host of the same kernel has it.
+    """
+    for _ in range(10):
+        more = [name for name in baseline.read(baseline.MODULES, call) if name not in loaded]
+        if not more or call(["modprobe", "-r", "-a", *more])[0] == 0:
+            return
+        time.sleep(0.1)
+
+
+def refuse_what_the_kernel_lacks(module: Any, commands: list[Command]) -> None:
+    """End the module if this host's kernel cannot have a route or a qdisc that the commands make."""
+    for command in commands:
+        release = os.uname().release
+        version = tuple(int(number) for number in re.findall("[0-9]+", release)[:2])
+        if link.needs_netlink(command) and version < link.USEC_TS_SINCE:
+            module.fail_json(
+                msg=f"asked for tcp_usec_ts of the route to {command[3]}, which Linux has from 6.7 on; "
+                f"this host runs {release}"
+            )
+        if command[:3] != ["tc", "qdisc", "replace"]:
+            continue
+        name, kind = command[command.index("dev") + 1], command[command.index("root") + 1]
+        if kind == "mq":  # lo is no interface to try it on
+            if not Path("/sys/class/net", name, "queues/tx-1").exists():
+                module.fail_json(msg=f"asked for qdisc mq, but {name} has one transmit queue")
+            continue
+        probe = ["lo" if word == name else word for word in command]
+        code, _, err = call(["unshare", "--net", *probe])
+        if code:
+            module.fail_json(msg=f"asked for qdisc {kind}, which this host lacks: {' '.join(err.split())}")
 
 
 def ssh_connection() -> str | None:

@@ -115,11 +115,10 @@ def mismatches(asked: State, found: State) -> dict[str, tuple[Any, Any]]:
 def qdisc_limit(asked: State, found: State) -> int | None:
     """Limit that the kernel gives a pfifo (packets) or bfifo (bytes) which it makes: net/sched/sch_fifo.c."""
     will = found | asked
-    match asked.get("qdisc"):
-        case "pfifo":
-            return int(will["txqueuelen"])
-        case "bfifo":
-            return int(will["txqueuelen"] * (will["mtu"] + ETH_HLEN))
+    if asked.get("qdisc") == "pfifo":
+        return int(will["txqueuelen"])
+    if asked.get("qdisc") == "bfifo":
+        return int(will["txqueuelen"] * (will["mtu"] + ETH_HLEN))
     return None
 
 

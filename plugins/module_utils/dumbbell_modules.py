@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import gzip
+import json
+import lzma
+import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+import stat
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+SYSCTLS = Path("/proc/sys/net/ipv4")
+MODULES = Path("/lib/modules", os.uname().release)
+SYSFS = Path("/sys/module")
+GIVEN = Path("/run/dumbbell/parameters.json")  # gone with the boot, like what it tells of
+UNPACK: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".xz": lzma.decompress, ".gz": gzip.decompress}
 
 # net/ipv4 also holds modules of that prefix which are no congestion control.
 NO_CONTROLS = {"tcp_diag"}
@@ -168,8 +180,11 @@ def mismatches(asked: Asked, found: Modules) -> dict[str, tuple[Any, Any]]:
     return wrong
 
 
-def plan(asked: Asked, found: Modules) -> list[list[str]]:
-    """Load what is not there, and anew what is another build; set parameters; then allow to any user."""
+def plan(asked: Asked, found: Modules, again: Collection[str] = ()) -> list[list[str]]:
+    """Load what is not there, and anew what is another build; set parameters; then allow to any user.
+
+    Those in `again` are loaded anew in any case.
+    """
     commands = []
     reloaded = False
     for name in asked.names:
@@ -178,7 +193,7 @@ def plan(asked: Asked, found: Modules) -> list[list[str]]:
         wrong = wrong_parameters(name, asked, found)
         if name not in found.loaded:
             commands.append(load)
-        elif stale(name, found) or wrong.keys() & found.loaded[name].read_only:
+        elif name in again or stale(name, found) or wrong.keys() & found.loaded[name].read_only:
             commands += [["modprobe", "--remove", name], load]
             reloaded = True
         else:
@@ -220,3 +235,112 @@ def report(asked: Asked, found: Modules) -> dict[str, Any]:
             if name in asked.names
         },
     }
+
+
+# Reading
+
+
+def _read_or(file: Path, default: bytes) -> bytes:
+    return file.read_bytes() if file.exists() else default
+
+
+def _is_live(name: str) -> bool:
+    """Not while another host of the same kernel is still loading it: to load it again waits for that."""
+    directory = SYSFS / name
+    return directory.exists() and _read_or(directory / "initstate", b"live").strip() == b"live"
+
+
+def read_loaded(name: str) -> Loaded:
+    """A module that is loaded, or built in."""
+    module = SYSFS / name
+    files = {file.name: file for file in (module / "parameters").glob("*")}
+    values = {}
+    for parameter, file in files.items():
+        try:
+            values[parameter] = file.read_text().strip()
+        except OSError:  # it can only be written
+            continue
+    return Loaded(
+        _read_or(module / "srcversion", b"").decode().strip() or None,
+        build_id(_read_or(module / "notes/.note.gnu.build-id", b"")),
+        values,
+        frozenset(parameter for parameter, file in files.items() if not file.stat().st_mode & stat.S_IWUSR),
+    )
+
+
+def read_aliases() -> dict[str, str]:
+    """`control_aliases` of this host."""
+    return control_aliases(_read_or(MODULES / "modules.alias", b"").decode())
+
+
+def read(asked: Asked) -> Modules:
+    """Modules and congestion controls of this host."""
+    available = (SYSCTLS / "tcp_available_congestion_control").read_text().split()
+    allowed = (SYSCTLS / "tcp_allowed_congestion_control").read_text().split()
+    modules, built_in = (
+        module_files(_read_or(MODULES / name, b"").decode()) for name in ("modules.dep", "modules.builtin")
+    )
+    # A module compressed in a way that Python cannot read says nothing of itself.
+    files = {name: MODULES / modules[name] for name in asked.names if name in modules}
+    return Modules(
+        available,
+        allowed,
+        sorted({*modules, *asked.aliases}),
+        {
+            name: read_loaded(name)
+            for name in asked.names
+            # What is built in has a directory only if it has parameters.
+            if _is_live(name) or name in built_in or control_of(name) in available
+        },
+        {
+            name: describe(UNPACK[file.suffix](file.read_bytes()))
+            for name, file in files.items()
+            if file.suffix in UNPACK
+        },
+    )
+
+
+# What modules were given
+
+Given = dict[str, dict[str, str]]
+WRITE = re.compile(r"echo (?P<value>\S+) >/sys/module/(?P<name>[^/]+)/parameters/(?P<parameter>\S+)")
+
+
+def given_after(given: Given, commands: Iterable[list[str]], kept: bool = False) -> Given:
+    """Parameters that modules have from us once the commands are carried out, by module.
+
+    The kernel does not tell which of them a module was loaded with. With `kept`, those are in it too that
+    modules have lost by then.
+    """
+    found = {name: dict(values) for name, values in given.items()}
+    for command in commands:
+        if command[0] == "modprobe":
+            first, *rest = command[1:]
+            if first.startswith("-"):
+                for name in [] if kept else rest:
+                    found.pop(name, None)
+            elif rest:
+                found.setdefault(first, {}).update(dict(word.split("=", 1) for word in rest))
+        elif command[:2] == ["sh", "-c"] and (write := WRITE.fullmatch(command[2])):
+            found.setdefault(write["name"], {})[write["parameter"]] = shlex.split(write["value"])[0]
+    return found
+
+
+def read_given() -> Given:
+    """What they were given since the boot."""
+    try:
+        given: Given = json.loads(GIVEN.read_text())
+    except (OSError, ValueError):
+        return {}
+    return given
+
+
+def remember(commands: Iterable[list[str]], kept: bool = False) -> None:
+    """Write down what modules get by commands: before them with `kept`, and once they are carried out."""
+    before = read_given()
+    after = given_after(before, commands, kept)
+    if after != before:
+        GIVEN.parent.mkdir(mode=0o755, exist_ok=True)
+        part = GIVEN.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(after))
+        part.replace(GIVEN)

@@ -32,6 +32,12 @@ def read(name: str) -> str | None:
     return canonical(file.read_text()) if file.exists() else None
 
 
+def is_fixed(name: str) -> bool:
+    """Whether a sysctl of the whole kernel can only be read: by hosts that are namespaces of one kernel."""
+    file = ROOT / path(name)
+    return file.exists() and not file.stat().st_mode & 0o222
+
+
 def mismatches(asked: dict[str, str], found: dict[str, str]) -> dict[str, tuple[str, str]]:
     """Name to (asked, found)."""
     return {name: (value, found[name]) for name, value in asked.items() if found[name] != value}

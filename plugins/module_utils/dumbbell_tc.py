@@ -907,7 +907,7 @@ def line_differences(asked: Direction, found: Direction) -> Differences:
     if other is None or len(one.bands) != len(other.bands):
         return {"netem": (f"{len(one.bands)} netem", other and f"{len(other.bands)} netem")}
     wrong: Differences = {}
-    for i, (band, held) in enumerate(zip(one.bands, other.bands, strict=True)):
+    for i, (band, held) in enumerate(zip(one.bands, other.bands)):  # noqa: B905  Python 3.9
         of_flow = f" of class {i + 1}" if i else ""
         wrong |= {f"netem {name}{of_flow}": pair for name, pair in differences("netem", band, held).items()}
     if one.bands[0]["distribution"] != other.bands[0]["distribution"]:

@@ -56,30 +56,9 @@ commands:
   elements: str
 """
 
-from pathlib import Path
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_cpu import (
-    governors,
-    idle_states,
-    interrupts,
-    mismatches,
-    plan,
-    read,
-    summary,
-)
-from ansible.module_utils.dumbbell_host import converge, require_devices
-
-
-def wanted(params):
-    files = {}
-    if params["governor"]:
-        files |= governors(params["governor"])
-    if params["idle_latency_max_us"] is not None:
-        files |= idle_states(params["idle_latency_max_us"])
-    for device, cpu_list in params["irq_cpus"].items():
-        files |= interrupts(device, str(cpu_list))
-    return files
+from ansible.module_utils.dumbbell_cpu import mismatches, plan, read, summary, wanted
+from ansible.module_utils.dumbbell_host import converge, require_devices, write_file
 
 
 def main():
@@ -94,16 +73,9 @@ def main():
     if module.params["irq_cpus"]:
         require_devices(module, *module.params["irq_cpus"])
     try:
-        asked = wanted(module.params)
+        asked = wanted(**module.params)
     except ValueError as error:
         module.fail_json(msg=str(error))
-
-    def write(command):
-        value, _, file = command[-1].removeprefix("echo ").partition(" >")
-        try:
-            Path(file).write_text(value)
-        except OSError as error:
-            module.fail_json(msg=f"{file}: the kernel refuses {value!r}: {error.strerror}")
 
     converge(
         module,
@@ -112,7 +84,7 @@ def main():
         mismatches=lambda found: mismatches(asked, found),
         report=lambda found: summary() | {"files": found},
         predict=lambda found: summary() | {"files": asked},
-        perform=write,
+        perform=lambda command: write_file(module, command),
     )
 
 

@@ -74,87 +74,20 @@ commands:
   elements: str
 """
 
-import gzip
-import lzma
-import os
-import stat
-from pathlib import Path
-
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import converge, run
 from ansible.module_utils.dumbbell_modules import (
+    SYSCTLS,
     Asked,
-    Loaded,
-    Modules,
-    build_id,
     canonical,
-    control_aliases,
-    control_of,
-    describe,
     mismatches,
-    module_files,
     plan,
     predict,
+    read,
+    read_aliases,
     refusals,
     report,
 )
-
-SYSCTLS = Path("/proc/sys/net/ipv4")
-MODULES = Path("/lib/modules", os.uname().release)
-UNPACK = {".ko": bytes, ".xz": lzma.decompress, ".gz": gzip.decompress}
-
-
-def read_or(file, default):
-    return file.read_bytes() if file.exists() else default
-
-
-def is_live(name):
-    """Not while another host of the same kernel is still loading it: to load it again waits for that."""
-    directory = Path("/sys/module", name)
-    return directory.exists() and read_or(directory / "initstate", b"live").strip() == b"live"
-
-
-def loaded(name):
-    module = Path("/sys/module", name)
-    files = {file.name: file for file in (module / "parameters").glob("*")}
-    values = {}
-    for parameter, file in files.items():
-        try:
-            values[parameter] = file.read_text().strip()
-        except OSError:  # it can only be written
-            continue
-    return Loaded(
-        read_or(module / "srcversion", b"").decode().strip() or None,
-        build_id(read_or(module / "notes/.note.gnu.build-id", b"")),
-        values,
-        frozenset(parameter for parameter, file in files.items() if not file.stat().st_mode & stat.S_IWUSR),
-    )
-
-
-def read(asked):
-    available = (SYSCTLS / "tcp_available_congestion_control").read_text().split()
-    allowed = (SYSCTLS / "tcp_allowed_congestion_control").read_text().split()
-    modules, built_in = (
-        module_files(read_or(MODULES / name, b"").decode()) for name in ("modules.dep", "modules.builtin")
-    )
-    # A module compressed in a way that Python cannot read says nothing of itself.
-    files = {name: MODULES / modules[name] for name in asked.names if name in modules}
-    return Modules(
-        available,
-        allowed,
-        sorted({*modules, *asked.aliases}),
-        {
-            name: loaded(name)
-            for name in asked.names
-            # What is built in has a directory only if it has parameters.
-            if is_live(name) or name in built_in or control_of(name) in available
-        },
-        {
-            name: describe(UNPACK[file.suffix](file.read_bytes()))
-            for name, file in files.items()
-            if file.suffix in UNPACK
-        },
-    )
 
 
 def main():
@@ -174,7 +107,7 @@ def main():
         },
         list(dict.fromkeys([*params["congestion_controls"], *params["allowed"]])),
         params["allowed"] or None,
-        control_aliases(read_or(MODULES / "modules.alias", b"").decode()),
+        read_aliases(),
     )
 
     def refuse_what_the_host_lacks(found, _commands):

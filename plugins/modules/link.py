@@ -109,19 +109,18 @@ commands:
   elements: str
 """
 
-import os
-import re
-from pathlib import Path
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import converge, read_json, require_devices
+from ansible.module_utils.dumbbell_host import (
+    converge,
+    read_json,
+    refuse_what_the_kernel_lacks,
+    require_devices,
+)
 from ansible.module_utils.dumbbell_link import (
     QDISCS,
     ROUTE_OPTIONS,
-    USEC_TS_SINCE,
     canonical,
     mismatches,
-    needs_netlink,
     parse,
     parse_qdisc,
     plan,
@@ -137,28 +136,6 @@ def read(module, name):
         for route in read_json(module, ["ip", "-j", family, "route", "show", "dev", name])
     ]
     return parse(link, routes) | parse_qdisc(read_json(module, ["tc", "-j", "qdisc", "show", "dev", name]))
-
-
-def refuse_what_the_kernel_lacks(module, commands):
-    for command in commands:
-        release = os.uname().release
-        version = tuple(int(number) for number in re.findall("[0-9]+", release)[:2])
-        if needs_netlink(command) and version < USEC_TS_SINCE:
-            module.fail_json(
-                msg=f"asked for tcp_usec_ts of the route to {command[3]}, which Linux has from 6.7 on; "
-                f"this host runs {release}"
-            )
-        if command[0] != "tc":
-            continue
-        name, kind = command[command.index("dev") + 1], command[command.index("root") + 1]
-        if kind == "mq":  # lo is no interface to try it on
-            if not Path("/sys/class/net", name, "queues/tx-1").exists():
-                module.fail_json(msg=f"asked for qdisc mq, but {name} has one transmit queue")
-            continue
-        probe = ["lo" if word == name else word for word in command]
-        code, _, err = module.run_command(["unshare", "--net", *probe])
-        if code:
-            module.fail_json(msg=f"asked for qdisc {kind}, which this host lacks: {' '.join(err.split())}")
 
 
 def main():

@@ -54,6 +54,13 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import execute
 from ansible.module_utils.dumbbell_link import needs_netlink
 
+LOCK = "lock.json"  # by it the playbook has the host, which is no data
+
+
+def held(directory):
+    """Names of what a directory holds, if it is there."""
+    return os.listdir(directory) if os.path.isdir(directory) else []
+
 
 def main():
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
@@ -67,9 +74,7 @@ def main():
         }
 
     recorded = baseline.load()
-    kept = [
-        s for s in recorded if s.kind == "directory" and os.path.isdir(s.subject) and os.listdir(s.subject)
-    ]
+    kept = [s for s in recorded if s.kind == "directory" and set(held(s.subject)) - {LOCK}]
     if kept:
         kept += [setting for setting in recorded if setting.kind == "user"]
     was = {setting: value for setting, value in recorded.items() if setting not in kept}
@@ -83,6 +88,9 @@ def main():
         "commands": [shlex.join(command) for command in commands],
     }
     if not module.check_mode:
+        for directory in (s.subject for s in was if s.kind == "directory"):
+            if LOCK in held(directory):
+                os.unlink(os.path.join(directory, LOCK))
         failed = []  # what one command could not return is told when all others are done
         for command in commands:
             if needs_netlink(command):

@@ -53,7 +53,7 @@ commands:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import converge
+from ansible.module_utils.dumbbell_host import converge, write_file
 from ansible.module_utils.dumbbell_sysctl import ROOT, canonical, mismatches, path, plan
 
 
@@ -67,13 +67,6 @@ def read(module, files):
     return found
 
 
-def write(module, file, name, value):
-    try:
-        file.write_text(value)
-    except OSError as error:
-        module.fail_json(msg=f"{name}: the kernel refuses {value!r}: {error.strerror}")
-
-
 def main():
     module = AnsibleModule(
         argument_spec={"settings": {"type": "dict", "required": True}},
@@ -85,10 +78,6 @@ def main():
     except ValueError as error:
         module.fail_json(msg=str(error))
 
-    def perform(command):
-        name, _, value = command[-1].partition("=")
-        write(module, files[name], name, value)
-
     converge(
         module,
         read=lambda: read(module, files),
@@ -96,7 +85,7 @@ def main():
         mismatches=lambda found: mismatches(asked, found),
         report=lambda found: found,
         predict=lambda found: asked,
-        perform=perform,
+        perform=lambda command: write_file(module, command),
     )
 
 

@@ -359,74 +359,29 @@ devices:
   sample: {bottleneck: ifb_fwd, delay_line: vec2}
 """
 
-import json
-import shlex
-import socket
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_ethtool import SHORT_NAMES
-from ansible.module_utils.dumbbell_ethtool import parse as parse_features
 from ansible.module_utils.dumbbell_host import converge, read_json, require_devices
+from ansible.module_utils.dumbbell_path import (
+    batch,
+    offloads_on,
+    options,
+    read_classes,
+    refuse_what_the_host_lacks,
+)
 from ansible.module_utils.dumbbell_tc import (
     ABSENT,
     BURST_US,
-    DISTRIBUTIONS,
     IFB,
-    NLMSG_DONE,
-    NLMSG_ERROR,
-    QUEUES,
     Devices,
-    arguments,
     ask_changes,
-    class_request,
     handles,
     measured,
-    messages,
     mismatches,
     parse,
     plan,
-    probe_differences,
-    probes,
-    render_change,
     report,
     warnings,
 )
-
-OFFLOADS = ("tso", "gso", "gro", "lro")
-
-
-def path_options():
-    """What a direction can be asked, and what a change of it can name."""
-    queue = {"kind": {"type": "str", "required": True, "choices": list(QUEUES)}}
-    for kind in QUEUES:
-        queue |= arguments(kind)
-    flow = {
-        "delay_us": {"type": "int", "required": True},
-        "protocol": {"type": "str", "choices": ["tcp", "udp"]},
-        "src": {"type": "str"},
-        "dst": {"type": "str"},
-        "src_port": {"type": "int"},
-        "dst_port": {"type": "int"},
-    }
-    return arguments("netem") | {
-        "rate_bps": {"type": "int"},
-        "burst_us": {"type": "int"},
-        "queue": {"type": "dict", "options": queue},
-        "keep_order": {"type": "bool"},
-        "distribution": {"type": "str", "choices": [name for name in DISTRIBUTIONS if name]},
-        "flows": {"type": "list", "elements": "dict", "options": flow},
-    }
-
-
-def dump_classes(ifindex):
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
-        netlink.send(class_request(ifindex))
-        dump = b""
-        while True:
-            part = netlink.recv(1 << 16)
-            dump += part
-            if any(kind in {NLMSG_DONE, NLMSG_ERROR} for kind, _ in messages(part)):
-                return dump
 
 
 def read(module, devices):
@@ -434,55 +389,15 @@ def read(module, devices):
     qdiscs = read_json(module, ["tc", "-j", "-d", "qdisc", "show"])
     filters = read_json(module, ["tc", "-j", "filter", "show", "dev", devices.ingress, "ingress"])
     flow_filters = read_json(module, ["tc", "-j", "filter", "show", "dev", devices.egress])
-    ifindex = next((link["ifindex"] for link in links if link["ifname"] == devices.ifb), None)
-    classes = dump_classes(ifindex) if ifindex else b""
     try:
-        return parse(devices, links, qdiscs, filters, classes, flow_filters)
+        return parse(devices, links, qdiscs, filters, read_classes(links, devices), flow_filters)
     except ValueError as error:
         module.fail_json(msg=str(error))
 
 
-def refuse_what_the_host_lacks(module, asked, found):
-    for stage, commands in probes(asked, found).items():
-        script = [*map(shlex.join, commands), "tc -j -d qdisc show >&3"]
-        # With -x the last command named in what it says is the one that failed.
-        probe = "exec 3>&1 >&2; set -ex; " + "; ".join(script)
-        code, out, err = module.run_command(["unshare", "--net", "sh", "-c", probe])
-        if code:
-            failed, _, words = err.rpartition("+ ")[2].partition("Usage:")[0].partition("\n")
-            module.fail_json(
-                msg=f"this host's kernel or tc cannot make the {stage}: `{failed}`: {' '.join(words.split())}"
-            )
-        lost = probe_differences(asked, json.loads(out))
-        if lost:
-            words = "; ".join(f"{name} {want}" for name, (want, _) in lost.items())
-            module.fail_json(msg=f"this host's kernel ignores a part of the {stage}: {words}")
-
-
-def offloads_on(module, *devices):
-    """Names of the offloads that are on, by device."""
-    found = {}
-    for device in devices:
-        code, out, err = module.run_command(["ethtool", "-k", device])
-        if code:
-            module.warn(f"whether offloads of {device} are on is not known: {err.strip()}")
-        features = parse_features("features", out)
-        found[device] = [
-            name for name in OFFLOADS if (feature := features.get(SHORT_NAMES[name])) and feature.value
-        ]
-    return found
-
-
-def batch(devices, state, roots):
-    """Words of the commands that change a direction to a state, without tc itself."""
-    return [words for _, *words in render_change(devices, state, roots)]
-
-
 def main():
-    options = path_options()
-    change = {"at_ns": {"type": "int", "required": True}} | options
     module = AnsibleModule(
-        argument_spec=options
+        argument_spec=options()
         | {
             "direction": {"type": "str", "required": True, "choices": ["forward", "reverse"]},
             "ingress": {"type": "str", "required": True},
@@ -491,7 +406,6 @@ def main():
             "trim_us": {"type": "int", "default": 0},
             "burst_us": {"type": "int", "default": BURST_US},
             "loss": {"type": "float", "default": 0.0},
-            "changes": {"type": "list", "elements": "dict", "options": change, "default": []},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
         supports_check_mode=True,
@@ -520,7 +434,7 @@ def main():
         also=lambda found: {
             "changes": [
                 {"at_ns": change["at_ns"], "commands": batch(devices, state, handles(asked, found))}
-                for change, state in zip(params["changes"], later, strict=True)
+                for change, state in zip(params["changes"], later)  # noqa: B905  Python 3.9
             ],
             "restore": batch(devices, asked, handles(asked, found)) if later else [],
             "devices": {"bottleneck": devices.ifb, "delay_line": devices.egress},

@@ -1,13 +1,16 @@
-"""Time what a user waits for. ``python -m dumbbell.bench demo``, in a checkout, writes ``bench/demo.json``.
+"""Time what a user waits for: ``python -m dumbbell.bench demo`` or ``overhead``, in a checkout.
 
 The demo is ``make demo`` in its parts: boot the lab, build what its hosts get, bring them to their state, run
-a scenario in it. The run is also divided at the changes of its state.
+a scenario in it. The run is also divided at the changes of its state. The overhead is what points cost beside
+the seconds of their flows, in the lab and in virtual time, and in how many Ansible tasks a host takes part.
+They write ``bench/demo.json`` and ``bench/overhead.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -18,10 +21,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
-from dumbbell.rundir import Event, read_jsonl
+from dumbbell.rundir import Event, point_folders, read_jsonl
 
 SCENARIO = Path("scenarios/two_flow_fairness.yml")
-WARM_DEMO = "<= 180"
+WARM_DEMO = "<= 90"
+POINTS = Path("bench/four_points.yml")  # on one path, 30 s each
+ONE_POINT = Path("bench/one_point.yml")
+POINT_S = 30
+TASK = re.compile(r"^(?:ok|changed|skipping|fatal|failed): \[(?P<host>[\w.-]+)", re.MULTILINE)
+INCLUDED = re.compile(r"^included: .* for (?P<hosts>.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,18 @@ def publish(rows: Sequence[Row], target: Path) -> None:
     target.write_text(to_json(rows))
 
 
+def task_slots(log: str, host: str) -> int:
+    """In how many tasks a host took part, skipped ones too, by what ansible-playbook printed."""
+    included = [match["hosts"].partition(" => ")[0] for match in INCLUDED.finditer(log)]
+    own = [match["host"] for match in TASK.finditer(log)].count(host)
+    return own + len([hosts for hosts in included if host in hosts.split(", ")])
+
+
+def point_logs(log: str) -> list[str]:
+    """What was printed of each point, in their order."""
+    return re.split(r"(?m)^TASK \[run : Apply the state of the host\].*$", log)[1:]
+
+
 def _timed(command: Sequence[str | Path]) -> float:
     """Seconds that a command takes; CalledProcessError if it fails: nothing is learnt from its time then."""
     print("$", *command, flush=True)
@@ -112,6 +132,54 @@ def demo(scenario: Path, target: Path) -> None:
     publish(rows, target)
 
 
+def _run(inventory: str, playbook: str, scenario: Path) -> tuple[float, str, Path]:
+    """Seconds that a run takes, what it prints, and its directory."""
+    command = [
+        *(str(Path(sys.executable).with_name("ansible-playbook")), "--inventory", inventory),
+        *(playbook, "-e", f"scenario={scenario}"),
+    ]
+    print("$", *command, flush=True)
+    began = time.monotonic()
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    took_s = time.monotonic() - began
+    if done.returncode:
+        print(done.stdout[-5000:], file=sys.stderr)
+        raise subprocess.CalledProcessError(done.returncode, command)
+    return took_s, done.stdout, Path("results/latest").resolve()
+
+
+def point_times_s(run_dir: Path) -> list[float]:
+    """Seconds of each point, from when its hosts were prepared to when those of the next one were."""
+    begun, ended = [], []
+    for folder in point_folders(run_dir) or [run_dir]:
+        at = {e["state"]: e["unix_ns"] for e in read_jsonl(folder / "events.jsonl") if "state" in e}
+        begun.append(at["preparing"])
+        ended.append(max(at.values()))
+    return [(end - begin) / 1e9 for begin, end in zip(begun, [*begun[1:], ended[-1]], strict=True)]
+
+
+def overhead(target: Path) -> None:
+    """Measure what points cost in the lab and in virtual time, and no-change provisioning."""
+    rows = []
+    playbook = Path(sys.executable).with_name("ansible-playbook")
+    provision_s = [_timed([playbook, "playbooks/provision.yml"]) for _ in range(3)]
+    rows.append(Row.median("lab: provisioning that changes nothing", provision_s, "s", "<= 15"))
+    one_s = [_run("inventory/lab", "playbooks/run.yml", ONE_POINT)[0] - POINT_S for _ in range(3)]
+    rows.append(Row.median("lab: run of one point, all but its 30 s", one_s, "s", "<= 40"))
+    _, log, run_dir = _run("inventory/lab", "playbooks/run.yml", POINTS)
+    further_s = [took - POINT_S for took in point_times_s(run_dir)[1:-1]]
+    rows.append(
+        Row.median("lab: each further point on the same path, all but its 30 s", further_s, "s", "<= 15")
+    )
+    for host in ("sender1", "sender2", "router"):
+        slots = [task_slots(part, host) for part in point_logs(log)[1:-1]]
+        rows.append(Row.median(f"lab: task slots of {host} and a further point", slots, "tasks", "<= 8"))
+    _run("inventory/vtime", "playbooks/virtual.yml", ONE_POINT)  # provisions a world, if there is none
+    virtual_s = [_run("inventory/vtime", "playbooks/virtual.yml", ONE_POINT)[0] for _ in range(3)]
+    rows.append(Row.median("virtual time: real time of a run of one point of 30 s", virtual_s, "s", "<= 40"))
+    publish(rows, target)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m dumbbell.bench", description=__doc__.splitlines()[0])
@@ -119,12 +187,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = commands.add_parser("demo", help="boot and provision the lab, run a scenario in it")
     asked.add_argument("--scenario", type=Path, default=SCENARIO)
     asked.add_argument("--output", type=Path, default=Path("bench/demo.json"))
+    asked = commands.add_parser("overhead", help="what points cost beside their flows; ten minutes")
+    asked.add_argument("--output", type=Path, default=Path("bench/overhead.json"))
     args = parser.parse_args(arguments)
     if not Path("playbooks/run.yml").exists():
         print("There is no playbooks/run.yml here: start it in a checkout of Dumbbell.", file=sys.stderr)
         return 2
     try:
-        demo(args.scenario, args.output)
+        if args.command == "overhead":
+            overhead(args.output)
+        else:
+            demo(args.scenario, args.output)
     except subprocess.CalledProcessError as error:
         command = " ".join(map(str, error.cmd))
         print(f"{command} failed with status {error.returncode}; {args.output} is left.", file=sys.stderr)

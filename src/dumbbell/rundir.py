@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from dumbbell.plan import Plan, Point, Way, change_name
+from dumbbell.plan import Plan, Point
 from dumbbell.units import human
 
 STAMP = "%Y%m%dT%H%M%SZ"  # when a run or a night began, in the name of its directory
@@ -99,42 +99,6 @@ def abort(run_dir: Path, reasons: Sequence[str]) -> None:
     write_json(run_dir / "verdict.json", {"state": "aborted", "reasons": list(reasons), "checks": []})
 
 
-Commands = list[list[str]]  # of tc, word by word
-
-
-def plan_path_changes(
-    run_dir: Path,
-    host: str,
-    changes: Mapping[Way, Sequence[Mapping[str, Any]]],
-    restore: Commands,
-    *,
-    check: bool = False,
-) -> bool:
-    """Complete the part of the plan that a router's agent gets: what its changes of the path are made by.
-
-    ``changes`` has those of each direction in their order, each with its ``commands``; ``restore`` undoes
-    them all. Returns whether the part was another before; nothing is written for a ``check``.
-    """
-    file = run_dir / "raw" / host / "measurement" / "plan.json"
-    before = file.read_text()
-    part = json.loads(before)
-    commands = {
-        change_name(direction, number): change["commands"]
-        for direction, listed in changes.items()
-        for number, change in enumerate(listed, start=1)
-    }
-    own = part["hosts"][host]
-    for action in own["actions"]:
-        if action["kind"] == "path":
-            action["commands"] = commands[action["name"]]
-    if restore:
-        own["restore"] = restore
-    after = _part(part)
-    if after != before and not check:
-        file.write_text(after)
-    return after != before
-
-
 def _part(part: Mapping[str, Any]) -> str:
     return json.dumps(part, indent=1)
 
@@ -155,6 +119,11 @@ class Execution:
         return self.plan.points[0]
 
     @property
+    def short_name(self) -> str:
+        """The name without what varies: which point of how many it is."""
+        return self.name.partition(":")[0]
+
+    @property
     def phases(self) -> dict[str, list[str]]:
         """Names of the phases in which each host takes part, in their order."""
         found: dict[str, list[str]] = {}
@@ -163,8 +132,8 @@ class Execution:
                 found.setdefault(host, []).append(phase.phase)
         return found
 
-    def facts(self) -> dict[str, Any]:
-        """What playbooks need of it."""
+    def facts(self, *, last: bool) -> dict[str, Any]:
+        """What playbooks need of it; ``last`` is whether it is the last one of its run."""
         return {
             "run_id": self.id,
             "run_dir": str(self.dir),
@@ -175,6 +144,7 @@ class Execution:
             "phases": self.phases,
             "measuring": self.measuring,
             "finished": self.finished,
+            "last": last,
         }
 
     def create(self) -> None:
@@ -303,7 +273,7 @@ class RunDir:
 
     def facts(self, executions: Sequence[Execution]) -> dict[str, Any]:
         """What playbooks need of it, to run these executions."""
-        points = [execution.facts() for execution in executions]
+        points = [each.facts(last=each.id == self.executions[-1].id) for each in executions]
         return {"run_id": self.id, "run_dir": str(self.dir), "sweeps": self.sweeps, "points": points}
 
     def describe(self, now_unix_ns: int) -> str:

@@ -32,6 +32,7 @@ NOT_RUN = "not run"
 POINT_NS = 75 * 10**9  # that preparing, fetching and judging a point take in the virtual lab
 STATUS = {"passed": 0, "failed": 1}  # of valid runs: what else became of one is no statement about TCP
 NO_STATEMENT = 2
+UNEXPLAINED = 3  # settings of hosts differ between what is compared, and nothing explains it
 INTERRUPTED = 130  # as shells say it of a program that SIGINT has ended
 
 

@@ -98,7 +98,9 @@ def test_captures_have_every_packet_on_both_sides_of_the_bottleneck(
     counted = (
         drops.group_by("dev", "handle").agg(pl.col("drops").max() - pl.col("drops").min())["drops"].sum()
     )
-    assert len(before) - len(behind) == counted > 0
+    # The router's own questions for addresses (ARP) go this way too, and 3 % of those few are lost.
+    assert 0 <= counted - (len(before) - len(behind)) <= 2
+    assert counted > 2
 
 
 def test_open_connections_are_sampled(finished: Finished, fetched: pl.DataFrame) -> None:

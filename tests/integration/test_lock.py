@@ -9,13 +9,17 @@ import pytest
 
 from playbooks import ansible_playbook, put_first
 
-HOSTS = """\
+ROUTER = """\
+    routers: {hosts: {router: {experiment_interfaces: {left: {device: none1, address: 198.18.1.1/24}}}}}
+"""
+HOSTS = f"""\
 testbed:
-  vars: {ansible_connection: local, experiment_interfaces: {}, influxdb_url: null}
+  vars:
+    {{ansible_connection: local, management_interface: lo, experiment_interfaces: {{}}, influxdb_url: null,
+     clock_server: sender1}}
   children:
-    senders: {hosts: {sender1: }}
-    routers: {hosts: {router: {experiment_interfaces: {left: {device: none1}, right: {device: none2}}}}}
-    archives:
+    senders: {{hosts: {{sender1: }}}}
+{ROUTER}    archives:
 """
 AGENT = """\
 #!/bin/sh
@@ -46,17 +50,15 @@ def test_a_host_that_was_not_provisioned_is_said(tmp_path: Path, monkeypatch: py
 
 
 def test_hosts_are_given_back_when_judging_fails(said: Path, tmp_path: Path) -> None:
-    (tmp_path / "hosts.yml").write_text(HOSTS)
+    (tmp_path / "hosts.yml").write_text(HOSTS.replace(ROUTER, ""))
     code, text = ansible_playbook(
         *("-i", tmp_path / "hosts.yml", "tests/integration/playbooks/points.yml"),
         *("-e", f"run_dir={tmp_path / 'none'}", "-e", "ansible_python_interpreter=/usr/bin/python3"),
     )
     assert code != 0
-    assert f"{tmp_path}/none" in text.partition("[run : Judge what came of it]")[2]
-    words = said.read_text().split()
-    assert words[-2:] == ["unlock", "unlock"], text
-    assert words.count("lock") == 4  # of each host, before the first point and in it
-    assert "none1" not in text  # no path was asked for, and none is given back
+    assert f"{tmp_path}/none" in text.partition("[run : Write the verdict]")[2]
+    # Before the first point, in it, and while the host gets the state of the inventory.
+    assert said.read_text().split() == ["lock", "lock", "lock", "unlock"], text
 
 
 def test_a_router_whose_path_cannot_be_given_back_is_given_back_itself(said: Path, tmp_path: Path) -> None:
@@ -64,9 +66,9 @@ def test_a_router_whose_path_cannot_be_given_back_is_given_back_itself(said: Pat
     code, text = ansible_playbook(
         *("-i", tmp_path / "hosts.yml", "tests/integration/playbooks/points.yml"),
         *("-e", f"run_dir={tmp_path / 'none'}", "-e", "ansible_python_interpreter=/usr/bin/python3"),
-        *("-e", '{"path": {"rtt_ns": 1}}'),
     )
     assert code != 0
-    assert "this host has no interface none1" in text.partition("[path : Emulate each direction")[2]
+    assert "router: this host has no interface none1" in text.partition("[run : Write the verdict]")[2], text
     words = said.read_text().split()
-    assert words[-3:] == ["lock", "unlock", "unlock"], text
+    assert words.count("unlock") == 2, text
+    assert words[-1] == "unlock"

@@ -13,12 +13,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import polars as pl
 import pytest
 from synthetic import REPOSITORY
 from test_notebooks import parameters
 
 from dumbbell.report.index import render_index
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
+from dumbbell.units import human
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 KEPT = REPOSITORY / ".build/pages"
@@ -91,7 +93,9 @@ def test_pages_can_be_seen_and_printed(pages: dict[str, Path]) -> None:
             assert kept.stat().st_size > 10_000
 
 
-def test_figures_and_tables_are_saved_as_they_are_shown(pages: dict[str, Path], tmp_path: Path) -> None:
+def test_figures_and_tables_are_saved_as_they_are_shown(
+    pages: dict[str, Path], collected: Path, tmp_path: Path
+) -> None:
     text = pages["run_report"].read_text()
     awkward = 'a "quoted", divided\n and broken\ttext'
     table = f"<table><tr><th>{awkward}</th><th>x</th></tr><tr><td>≥ 90 %</td><td></td></tr></table>"
@@ -109,7 +113,10 @@ def test_figures_and_tables_are_saved_as_they_are_shown(pages: dict[str, Path], 
     run = "20260101T000000Z-two_flow_fairness-synthetic"
     variables = tables[f"{run}_Connections_by_the_names_of_RFC_4898.csv"]
     assert variables[0] == ["variable", "flow1", "flow2"]
-    assert ["SegsRetrans", "12", "12"] in variables
+    told = pl.read_parquet(collected / "web100.parquet").filter(
+        phase="measurement", side="sender", grade="exact"
+    )
+    assert ["SegsRetrans", *map(human, told.sort("flow")["SegsRetrans"])] in variables
     assert all(len({len(row) for row in table}) == 1 for table in tables.values())
 
     figures = {one["name"]: one for one in saved if "width" in one}

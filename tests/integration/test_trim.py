@@ -35,7 +35,7 @@ def test_it_stops_when_the_round_trip_is_as_asked(
     code, said = ansible_playbook(
         *("-i", hosts, "tests/integration/playbooks/path.yml"),
         *("-e", "ansible_connection=local", "-e", "ansible_python_interpreter=/usr/bin/python3"),
-        *("-e", "__run_peer=198.18.2.21", "-e", "rtt_ns=20000000"),
+        *("-e", f"run_dir={tmp_path}", "-e", "rtt_ns=20000000"),
     )
     assert code == 0, said
     assert rtts.read_text() == "20.0\n" * 3, said  # none was measured beyond those

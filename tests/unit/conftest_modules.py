@@ -16,7 +16,21 @@ import dumbbell_ethtool as ethtool  # noqa: E402
 import dumbbell_host as host  # noqa: E402
 import dumbbell_link as link  # noqa: E402
 import dumbbell_modules as modules  # noqa: E402
+import dumbbell_provisioned as provisioned  # noqa: E402
+import dumbbell_state as state  # noqa: E402
 import dumbbell_sysctl as sysctl  # noqa: E402
 import dumbbell_tc as tc  # noqa: E402
 
-__all__ = ["FIXTURES", "baseline", "cpu", "ethtool", "host", "link", "modules", "sysctl", "tc"]
+__all__ = [
+    "FIXTURES",
+    "baseline",
+    "cpu",
+    "ethtool",
+    "host",
+    "link",
+    "modules",
+    "provisioned",
+    "state",
+    "sysctl",
+    "tc",
+]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import told
 
 from dumbbell.plan import Direction, Flow, Inventory, Phase, PingAction, Plan, Point, plan, rate_name
 from dumbbell.plan.document import PathAction, PhaseHost, TcpPingAction
@@ -34,6 +35,8 @@ DEVICES = {
     "forward": {"bottleneck": "vec2", "delay_line": "vec2"},
     "reverse": {"bottleneck": "vec1", "delay_line": "vec1"},
 }
+GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+OWNED_OF_INTERFACES = ("mtu", "txqueuelen", "gso_max_segs", "routes")
 SAMPLES_A_BATCH = 10
 CLOCK_OFFSET_NS = -700_000  # of receivers against senders
 CHANGE_LATE_NS, CHANGE_TOOK_NS = 1_000_000, 2_000_000
@@ -200,7 +203,10 @@ def write_run(
                     rows = measured(planned, phase, host)
                 elif fluid and phase.hosts[host].writes_rows:
                     rows = _samples(planned, phase, host, T0_UNIX_NS[phase.phase], fluid)
-                _write_phase(raw / phase.phase, planned, phase, host, rows)
+                _write_phase(raw / phase.phase, planned, phase, host, rows, fluid=fluid)
+                if phase.phase == "measurement":
+                    read = json.dumps(_observed(planned, phase, host))
+                    (raw / phase.phase / "observed.json").write_text(read)
     return whole
 
 
@@ -210,8 +216,11 @@ def _state(planned: Point, host: str, *, router: bool) -> dict[str, Any]:
         "txqueuelen": asked.txqueuelen or 1000,
         "mtu": 1500,
         "qdisc": "pfifo_fast",
+        "gso_max_segs": 65535,
         "qdisc_options": {"bands": 3},
-        "offloads": {"sg": True} | asked.offloads,
+        "qdisc_leaves": [],
+        "routes": [],
+        "offloads": asked.offloads,
     }
     path = planned.path.model_dump(include={"forward", "reverse"}) if planned.path and router else None
     if path:
@@ -219,44 +228,168 @@ def _state(planned: Point, host: str, *, router: bool) -> dict[str, Any]:
             direction["delay_us"] -= PATH_TRIM_US
             direction.pop("changes", None)
         path["trim_us"] = PATH_TRIM_US
+        path["burst_us"] = 1000
         path["devices"] = DEVICES
+        path["handles"] = {"forward": ["1:", "101:"], "reverse": ["1:", "101:"]}
+        nic["qdisc"] = "netem"
+    controls = sorted({"reno", "cubic", *asked.congestion_controls})
+    sysctls = {"net.ipv4.tcp_congestion_control": "cubic", "net.ipv4.tcp_sack": "1"} | asked.sysctls
+    sysctls["net.ipv4.tcp_allowed_congestion_control"] = " ".join(controls)
+    owned: dict[str, Any] = {name: [value, value] for name, value in sysctls.items()}
+    owned |= {f"path {name}": [path[name]] * 2 for name in ("forward", "reverse") if path}
+    owned |= {"module tcp_cubic": ["loaded", "loaded"], GOVERNOR: ["performance", "performance"]}
+    for module, parameters in asked.modules.items():
+        owned |= {f"{name} of {module}": [value, value] for name, value in parameters.items()}
+    for device in _devices(host, planned):
+        owned |= {f"{device} {name}": [nic[name]] * 2 for name in OWNED_OF_INTERFACES}
+        owned |= {f"{device} addresses": [["198.18.1.11/24"]] * 2, f"{device} up": [True, True]}
+        owned |= {f"{device} feature {name}": [on, on] for name, on in asked.offloads.items()}
+        if path is None:
+            owned[f"qdisc of {device}"] = [[], []]
     offset = {"router": 0}.get(host, 20_000 + 13_000 * (zlib.crc32(host.encode()) % 9))
     return {
         "kernel": "6.12.0-synthetic",
-        "nic": {device: nic for device in (("vec1", "vec2") if router else ("vec1",))},
-        "sysctl": asked.sysctls | {"net.ipv4.tcp_congestion_control": "cubic"},
+        "boot_id": _boot_id(host),
+        "cpu": {GOVERNOR: "performance"},
+        "owned": owned,
+        "tcp_metrics": {"flushed": True},
+        "nic": {device: nic for device in _devices(host, planned)},
+        "sysctl": sysctls,
         "modules": {
-            "loaded": {"tcp_cubic": {"build_id": None, "parameters": {"hystart": "1", "fast": "Y"}}},
-            "available": ["reno", "cubic"],
-            "allowed": ["reno", "cubic"],
+            "loaded": {
+                "tcp_cubic": {
+                    "srcversion": None,
+                    "build_id": None,
+                    "parameters": {"hystart": "1", "fast": "Y", "beta": "717"},
+                }
+            },
+            "available": controls,
+            "allowed": controls,
         },
         "path": path,
-        "clock": {"offset_ns": offset, "root_dispersion_ns": 80_000, "synchronised": True},
+        "clock": {"offset_ns": offset, "root_dispersion_ns": 80_000, "synchronised": True}
+        | {"server": "archive", "source": "chrony"},
         "versions": {"agent": "0.1.0", "iperf3": "3.12", "telegraf": "1.37.2"},
         "hardware": {"machine": "QEMU Standard PC", "processor": "AMD EPYC"},
     }
 
 
-def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, rows: Iterable[str]) -> None:
+def _devices(host: str, planned: Point) -> tuple[str, ...]:
+    return ("vec1", "vec2") if "routers" in planned.hosts[host].groups else ("vec1",)
+
+
+def _boot_id(host: str) -> str:
+    return f"{zlib.crc32(host.encode()):08x}-0000-4000-8000-000000000000"
+
+
+def _observed(planned: Point, phase: Phase, host: str) -> dict[str, Any]:
+    """Two readings of an agent between which nothing changed."""
+    asked, t0 = planned.hosts[host].state, T0_UNIX_NS[phase.phase]
+    router = "routers" in planned.hosts[host].groups
+    settings = {
+        "clock source": "tsc",
+        "iptables": "none",
+        "kernel command line": "root=/dev/vda1 ro quiet",
+        "kernel release": "6.12.0-synthetic",
+        "mitigation spectre_v2": "Mitigation: Retpolines",
+        "module tcp_cubic beta": "717",
+        "module tcp_cubic fast": "Y",
+        "module tcp_cubic hystart": "1",
+        "net.core.default_qdisc": "pfifo_fast",
+        "net.ipv4.conf.all.rp_filter": "0",
+        "net.ipv4.conf.default.rp_filter": "2",
+        "net.ipv4.tcp_congestion_control": "cubic",
+        "net.ipv4.tcp_sack": "1",
+        "nftables": "none",
+        "service irqbalance": "absent",
+    } | asked.sysctls
+    controls = sorted({"reno", "cubic", *asked.congestion_controls})
+    settings["net.ipv4.tcp_allowed_congestion_control"] = " ".join(controls)
+    for device in _devices(host, planned):
+        settings |= {
+            f"{device} driver": "virtio_net 1.0.0",
+            f"{device} feature tx-checksumming": "on",
+            f"{device} mtu": "1500",
+            f"{device} txqueuelen": str(planned.hosts[host].state.txqueuelen or 1000),
+            f"qdisc {device} root": "pfifo_fast 0: bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1",
+        }
+        if router and planned.path:
+            line = f"netem 101: limit 1000 delay {planned.path.forward.delay_us - PATH_TRIM_US}us"
+            settings[f"qdisc {device} root"] = line
+    reading = {"boot_id": _boot_id(host), "settings": dict(sorted(settings.items()))}
+    unread = {f"{device} eee": "errno 524" for device in _devices(host, planned)}
+    before, after = t0 - 6_000_000_000, t0 + phase.duration_ns + 40_000_000
+    return {
+        name: {"unix_ns": at, **reading, "unread": unread}
+        for name, at in (("before", before), ("after", after))
+    }
+
+
+def _write_phase(
+    folder: Path, planned: Point, phase: Phase, host: str, rows: Iterable[str], *, fluid: Fluid | None
+) -> None:
     folder.mkdir()
     t0 = T0_UNIX_NS[phase.phase]
     own = phase.hosts[host]
-    told = phase.model_dump() | {"run_id": RUN_ID, "holder": RUN_ID, "point": planned.id, "host": host}
-    (folder / "plan.json").write_text(json.dumps(told))
+    part = phase.model_dump() | {"run_id": RUN_ID, "holder": RUN_ID, "point": planned.id, "host": host}
+    (folder / "plan.json").write_text(json.dumps(part))
     (folder / "start.json").write_text(json.dumps({"t0_unix_ns": t0}))
     end = t0 + phase.duration_ns
-    status = {"state": "done", "reason": "", "unix_ns": end, "version": "0.1.0", "iperf3": "iperf 3.12"}
+    ended = max(end, t0 + (own.restore_ns or 0))
+    status = {
+        "state": "done",
+        "reason": "",
+        "unix_ns": ended + 2_000_000,
+        "version": "0.1.0",
+        "lead_ns": 3_500_000_000,
+        "iperf3": "iperf 3.12",
+    }
     (folder / "status.json").write_text(json.dumps(status))
 
-    events: list[dict[str, Any]] = [{"unix_ns": t0 - 6_000_000_000, "event": "armed"}]
+    events = list(told.launched(phase, host, own, t0))
+    events += _flows_told(folder, planned, phase, host, fluid=fluid)
+    events += _changes_made(own, t0)
+    for action in own.actions:
+        if isinstance(action, PathAction):
+            (folder / f"path-{action.name}.txt").touch()
+        if action.kind == "capture":
+            (folder / f"capture-{action.name}.pcap").write_bytes(b"pcap")
+    common = f"phase={phase.phase},point={planned.id},run={RUN_ID}"
+    devices = ["vec1", "vec2"] if host == "router" else ["vec1"]
+    rows = [*rows, *told.rows(phase, host, common, t0, devices)]
+    write_spool(folder / "spool.lp", rows)
+    events += _sampling_ended(phase, own, end)
+    for action in own.actions:
+        if action.kind == "capture":
+            counts = {"name": action.name, "packets": 9_500, "dropped": 0}
+            events.append({"unix_ns": end, "event": "capture"} | counts)
+    none = {"unix_ns": end, "event": "strangers", "packets": 0, "first": "", "open": []}
+    events += [none] if own.waits else []
+    watched = {"steps": 0, "largest_step_ns": 0, "drift_ns": 12_000}
+    events.append({"unix_ns": end, "event": "clock_watched"} | watched)
+    events.append({"unix_ns": ended + 1_000_000, "event": "done"})
+    text = "".join(json.dumps({"mono_ns": e["unix_ns"] - t0 + 10**12} | e) + "\n" for e in events)
+    (folder / "events.jsonl").write_text(text)
+    for flow in phase.flows:
+        if flow.kind == "udp":
+            _write_datagrams(folder, planned, flow, host, t0)
+    _write_pings(folder, planned, own, t0)
+
+
+def _flows_told(
+    folder: Path, planned: Point, phase: Phase, host: str, *, fluid: Fluid | None
+) -> list[dict[str, Any]]:
+    """Events of flows, and what their programs leave."""
+    events: list[dict[str, Any]] = []
+    t0 = T0_UNIX_NS[phase.phase]
     for flow in phase.flows:
         start = t0 + flow.start_ns
+        if flow.kind in ("iperf3_tcp", "iperf3_udp"):
+            told.write_iperf3(folder, flow, host)
         if host == flow.src_host and flow.kind == "udp":
             first = {"planned_unix_ns": start, "error_ns": 20_000, "flow": flow.name}
             events.append({"unix_ns": start + 20_000, "event": "flow_first_data"} | first)
         if host == flow.src_host and flow.kind == "iperf3_tcp":
-            report = {"start": {}, "end": {"sum_sent": {"seconds": flow.duration_ns / 1e9 + 0.002}}}
-            (folder / f"iperf3-{flow.name}-client.json").write_text(json.dumps(report))
             late = {"planned_unix_ns": start, "error_ns": 1_730_000 + flow.client_port * 7 % 900_000}
             events += [
                 {"unix_ns": start + 40_000, "event": "flow_released", "flow": flow.name}
@@ -274,47 +407,45 @@ def _write_phase(folder: Path, planned: Point, phase: Phase, host: str, rows: It
             if host == flow.src_host:
                 late = {"planned_unix_ns": start, "error_ns": 60_000}
                 events.append({"unix_ns": start, "event": "flow_first_data", "flow": flow.name} | late)
-            _write_atou(folder, flow, host)
-        if flow.kind == "http" and host == flow.client_host:
-            late = {"planned_unix_ns": start, "error_ns": 150_000}
-            events.append({"unix_ns": start, "event": "flow_first_data", "flow": flow.name} | late)
-            begun = len(_fetch_times(planned, flow))
-            result = {"asked": flow.fetches or 0, "begun": begun, "done": begun, "failed": 0, "cut": 0}
-            (folder / f"http-{flow.name}-receiver.json").write_text(json.dumps(result))
-    events += _changes_made(own, t0)
-    write_spool(folder / "spool.lp", rows)
-    events += _sampling_ended(phase, own, end)
-    for action in own.actions:
-        if action.kind == "capture":
-            counts = {"name": action.name, "packets": 9_500, "dropped": 0}
-            events.append({"unix_ns": end, "event": "capture"} | counts)
-    none = {"unix_ns": end, "event": "strangers", "packets": 0, "first": "", "open": []}
-    events += [none] if own.waits else []
-    watched = {"steps": 0, "largest_step_ns": 0, "drift_ns": 12_000}
-    events.append({"unix_ns": end, "event": "clock_watched"} | watched)
-    events.append({"unix_ns": end + 1_000_000, "event": "done"})
-    text = "".join(json.dumps({"mono_ns": e["unix_ns"] - t0 + 10**12} | e) + "\n" for e in events)
-    (folder / "events.jsonl").write_text(text)
-    for flow in phase.flows:
-        if flow.kind == "udp":
-            _write_datagrams(folder, planned, flow, host, t0)
-    _write_pings(folder, planned, own, t0)
+            own_lost = [i for i, (of, _) in enumerate(fluid.connections) if of == flow] if fluid else []
+            _write_atou(folder, flow, host, round(fluid.lost[-1, own_lost].sum()) if fluid else 0)
+        if flow.kind == "http":
+            events += _write_fetches(folder, planned, flow, host, start)
+    return events
+
+
+def _write_fetches(
+    folder: Path, planned: Point, flow: Flow, host: str, start: int
+) -> Iterator[dict[str, Any]]:
+    begun = len(_fetch_times(planned, flow))
+    connections = 1 if flow.persistent else begun
+    if host == flow.client_host:
+        late = {"planned_unix_ns": start, "error_ns": 150_000}
+        yield {"unix_ns": start, "event": "flow_first_data", "flow": flow.name} | late
+        result = {"asked": flow.fetches or 0, "begun": begun, "done": begun, "failed": 0, "cut": 0}
+        result["connections"] = connections
+        (folder / f"http-{flow.name}-receiver.json").write_text(json.dumps(result))
+    if host == flow.server_host:
+        served = {"served": begun, "connections": connections, "foreign": 0}
+        (folder / f"http-{flow.name}-sender.json").write_text(json.dumps(served))
 
 
 def _sampling_ended(phase: Phase, own: PhaseHost, end: int) -> Iterator[dict[str, Any]]:
     """What an agent says of its samples at the end."""
-    if own.writes_rows:
-        ticks = phase.duration_ns // phase.sampling_interval_ns
+    ticks = (phase.duration_ns + told.LEAD_NS) // phase.sampling_interval_ns
+    if ticks:
         sampler = {"sampled": ticks - 1, "ticks": ticks, "missed": 1}
-        achieved = {"achieved_interval_ns": 100_012_000, "late_max_ns": 3_100_000}
+        interval_ns = phase.sampling_interval_ns * 100_012 // 100_000
+        achieved = {"achieved_interval_ns": interval_ns, "late_max_ns": 3_100_000}
         yield {"unix_ns": end, "event": "sampler"} | sampler | achieved
-    if own.sample.tcp:
+    kinds = {flow.name: flow.kind for flow in phase.flows}
+    if any(kinds[name] not in ("http", "atou") for name in own.sample.tcp):
         yield {"unix_ns": end, "event": "finals", "open": 0, "lost": 0}
     if own.sample.trace:
         yield {"unix_ns": end, "event": "trace", "records": 1000, "lost": 0}
 
 
-def _write_atou(folder: Path, flow: Flow, host: str) -> None:
+def _write_atou(folder: Path, flow: Flow, host: str, lost: int) -> None:
     """What the ends of a flow of atou report: `atou send --json`, and a line of `atou serve`."""
     assert flow.sender is not None
     assert flow.receiver is not None
@@ -323,12 +454,17 @@ def _write_atou(folder: Path, flow: Flow, host: str) -> None:
         for keys in (flow.sender, flow.receiver)
     )
     ended = {"elapsed_ns": flow.duration_ns + 900, "config": sent, "receiver_config": got, "lost_lines": 0}
-    ended |= {"pkts_in": 30_000, "path": {"socket_drops": 0}}
+    ended |= {"pkts_in": 30_000, "path": {"socket_drops": 0, "foreign": 0}}
+    ended |= {"pkts_out": 40_000 + lost, "enobufs": 0}
     received = {"end": "fin", "socket_drops": 0, "arrived_segments": 40_000, "sender_config": sent}
-    received |= {"acks_sent": 30_000, "unsent_acks": 0}
+    received |= {"acks_sent": 30_000, "unsent_acks": 0, "foreign": 0}
     for end, side, result in ((flow.src_host, "sender", ended), (flow.dst_host, "receiver", received)):
         if host == end:
             (folder / f"atou-{flow.name}-{side}.json").write_text(json.dumps(result) + "\n")
+            (folder / f"atou-{flow.name}-{side}.conf").write_text(sent if side == "sender" else got)
+    if host == flow.src_host:
+        for name in ("summary", "events"):
+            (folder / f"atou-{flow.name}-{name}.txt").write_text("told\n")
 
 
 def _changes_made(own: PhaseHost, t0: int) -> Iterator[dict[str, Any]]:
@@ -375,14 +511,15 @@ def _write_datagrams(folder: Path, planned: Point, flow: Flow, host: str, t0: in
         ("sender", 0) if host == flow.src_host else ("receiver", planned.path.forward.delay_us * 1000)
     )
     delay += _own_delay_ns(planned, flow.dst, flow.server_port) if side == "receiver" else 0
-    sent_packets = sent_bits(flow, flow.end_ns) / 8 / flow.payload_bytes
+    sent_packets = round(sent_bits(flow, flow.end_ns) / 8 / flow.payload_bytes)
     through = planned.path.rate_bps(flow.direction) * flow.duration_ns / 1e9 / PACKET_BITS
     packets = round(min(sent_packets, through))
     times = {"first_unix_ns": t0 + flow.start_ns + delay, "last_unix_ns": t0 + flow.end_ns + delay}
-    sent = {"sent_bps": sent_bits(flow, flow.end_ns) * 1e9 / flow.duration_ns}
-    got = {"received_packets": packets, "lost_packets": round(sent_packets) - packets, "end_seen": True}
-    got |= {"foreign_packets": 0}
-    got |= {"delay_min_ns": delay + CLOCK_OFFSET_NS, "delay_p50_ns": delay + CLOCK_OFFSET_NS}
+    sent, got = told.udp_report(flow, times, sent_packets, delay + CLOCK_OFFSET_NS)
+    size = packets * flow.payload_bytes
+    got |= {"received_packets": packets, "received_bytes": size, "delay_packets": packets}
+    got |= {"lost_packets": sent_packets - packets, "end_seen": True}
+    got |= {"received_bps": 8e9 * size / (times["last_unix_ns"] - times["first_unix_ns"])}
     result = times | (sent if side == "sender" else got)
     (folder / f"udp-{flow.name}-{side}.json").write_text(json.dumps(result))
 
@@ -390,11 +527,13 @@ def _write_datagrams(folder: Path, planned: Point, flow: Flow, host: str, t0: in
 def ping_text(ping: PingAction, rtt_ms: float, t0: int) -> str:
     """Output of ``ping -D``; the first reply waited for ARP."""
     lines = [f"PING {ping.dst} ({ping.dst}) 56(84) bytes of data."]
+    times = []
     for seq in range(1, ping.count + 1):
         at = (t0 + ping.at_ns + seq * ping.interval_ns) / 1e9
         ms = rtt_ms * 2 if seq == 1 else rtt_ms + 0.12 + 0.01 * (seq % 5)
+        times.append(ms)
         lines.append(f"[{at:.6f}] 64 bytes from {ping.dst}: icmp_seq={seq} ttl=63 time={ms:.1f} ms")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *told.ping_end(ping, times)]) + "\n"
 
 
 def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> list[str]:
@@ -412,24 +551,12 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
         if flow.kind == "http" and host in (flow.src_host, flow.dst_host)
         for row in _fetches(planned, phase, host, t0, flow)
     ]
-    rows += _ends(phase, host, common, t0)
+    latest: dict[tuple[int, str], int] = {}  # counters only grow
     for tick in range(phase.duration_ns // phase.sampling_interval_ns):
         at = tick * phase.sampling_interval_ns + int(rng.gamma(2, 60_000))
         step = min(at // 1_000_000, len(fluid.t_ns) - 1)
         stamp = f"mono_ns={at + 10**12}i {t0 + at}"
-        for i, (flow, stream) in enumerate(fluid.connections):
-            if flow.name not in phase.hosts[host].sample.tcp or not flow.start_ns <= at < flow.end_ns:
-                continue
-            side = "sender" if host == flow.src_host else "receiver"
-            tags = f"flow={flow.name},host={host},{common},side={side},stream={stream}"
-            fields = _tcp_info(fluid, step, i, _min_rtt_us(planned, flow), sender=side == "sender")
-            if flow.kind == "atou":
-                fields = {name: fields[name] for name in ATOU_FIELDS if name in fields}
-            text = ",".join(f"{k}={v}i" for k, v in fields.items())
-            control = flow.congestion_control or flow.kind
-            rows.append(f'tcp_info,{tags} {text},congestion_control="{control}",{stamp}')
-            if phase.hosts[host].sample.trace:
-                rows.append(f"tcp_probe,{tags} snd_cwnd={fields['snd_cwnd']}i,data_bytes=0i,{stamp}")
+        rows += _of_connections(planned, phase, host, at, fluid=fluid, latest=latest)
         if phase.hosts[host].sample.qdisc:
             drops, sent = round(fluid.lost[step].sum()), round(fluid.acked[step].sum())
             queue = round(fluid.queue[step])
@@ -460,6 +587,7 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
                 tags = f"dev={dev},handle={handle},host={host},kind={kind},parent={parent},{common}"
                 rows.append(f"qdisc,{tags} " + ",".join(f"{k}={v}i" for k, v in fields.items()) + f",{stamp}")
             rows += _settings(planned, at, host, common, sent=sent, stamp=stamp)
+    rows += _finals(planned, phase, host, fluid=fluid, latest=latest)
     if phase.hosts[host].sample.cpu:
         rows += _cpu(phase, host, common, t0)
     if phase.hosts[host].sample.snmp:
@@ -469,12 +597,73 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
     return rows
 
 
+def _of_connections(
+    planned: Point, phase: Phase, host: str, at: int, *, fluid: Fluid, latest: dict[tuple[int, str], int]
+) -> Iterator[str]:
+    """Rows of the connections of a host at a time. ``latest`` keeps counters that only grow."""
+    step = min(at // 1_000_000, len(fluid.t_ns) - 1)
+    common = f"phase={phase.phase},point={planned.id},run={RUN_ID}"
+    stamp = f"mono_ns={at + 10**12}i {T0_UNIX_NS[phase.phase] + at}"
+    for i, (flow, stream) in enumerate(fluid.connections):
+        if flow.name not in phase.hosts[host].sample.tcp or not flow.start_ns <= at < flow.end_ns:
+            continue
+        side = "sender" if host == flow.src_host else "receiver"
+        tags = f"flow={flow.name},host={host},{common},side={side},stream={stream}"
+        fields = _tcp_info(fluid, step, i, _min_rtt_us(planned, flow), sender=side == "sender")
+        for name in ("bytes_sent", "data_segs_out"):
+            fields[name] = latest[i, name] = max(latest.get((i, name), 0), fields.get(name, 0))
+        if flow.kind == "atou":
+            fields = told.atou({name: fields[name] for name in ATOU_FIELDS if name in fields})
+        else:
+            fields = told.tcp_info(fields) | (_paced(flow) if side == "sender" else {})
+        text = told.fields(fields)
+        control = flow.congestion_control or flow.kind
+        yield f'tcp_info,{tags} {text},congestion_control="{control}",{stamp}'
+        if phase.hosts[host].sample.trace:
+            probe = told.fields({"snd_cwnd": fields["snd_cwnd"], "data_bytes": 0} | told.PROBE)
+            yield f"tcp_probe,{tags} {probe},{stamp}"
+
+
+def _finals(
+    planned: Point,
+    phase: Phase,
+    host: str,
+    *,
+    fluid: Fluid,
+    latest: dict[tuple[int, str], int],
+) -> Iterator[str]:
+    """The last row of each connection, when its socket has ended."""
+    common, t0 = f"phase={phase.phase},point={planned.id},run={RUN_ID}", T0_UNIX_NS[phase.phase]
+    for i, (flow, stream) in enumerate(fluid.connections):
+        if flow.name not in phase.hosts[host].sample.tcp:
+            continue
+        side = "sender" if host == flow.src_host else "receiver"
+        step, at = min(flow.end_ns // 1_000_000, len(fluid.t_ns)) - 1, flow.end_ns
+        values = _tcp_info(fluid, step, i, _min_rtt_us(planned, flow), sender=side == "sender")
+        for name in ("bytes_sent", "data_segs_out"):
+            values[name] = max(latest.get((i, name), 0), values.get(name, 0))
+        last = told.tcp_info(values, final=True) | (_paced(flow) if side == "sender" else {})
+        if flow.kind == "atou":
+            last = told.atou({name: values[name] for name in ATOU_FIELDS if name in values})
+            last |= {"final": True, "congestion_control": "atou"}
+        tags = f"flow={flow.name},host={host},{common},side={side},stream={stream}"
+        yield f"tcp_info,{tags} {told.fields(last)},mono_ns={at + 10**12}i {t0 + at}"
+        if flow.kind == "iperf3_tcp":
+            traced = {"FastRetran": 7} if phase.hosts[host].sample.trace else {}
+            for grade, variables in (
+                ("exact", told.web100(last) | traced),
+                ("approximate", {"MaxRTT": 31000}),
+            ):
+                of = tags.replace(f"host={host}", f"grade={grade},host={host}")
+                yield f"web100,{of} {told.fields(variables)},mono_ns={at + 10**12}i {t0 + at}"
+
+
 def _cpu(phase: Phase, host: str, common: str, t0: int) -> Iterator[str]:
     """Two cores, each second: the second is at rest."""
     for second in range(phase.duration_ns // 10**9 + 1):
         at = second * 10**9
         for core, idle_ms in enumerate((400 * second, 1000 * second)):
-            times = f"user_ms={1000 * second - idle_ms}i,idle_ms={idle_ms}i,iowait_ms=0i"
+            times = told.cpu({"user_ms": 1000 * second - idle_ms, "idle_ms": idle_ms})
             yield f"cpu_core,cpu={core},host={host},{common} {times},mono_ns={at + 10**12}i {t0 + at}"
 
 
@@ -508,35 +697,14 @@ def _settings(planned: Point, at: int, host: str, common: str, *, sent: int, sta
     rows = []
     for name, way in planned.path.ways if planned.path else []:
         state, devices = way.at(max(0, at - CHANGE_LATE_NS - CHANGE_TOOK_NS)), DEVICES[name]
-        if way.changes:
-            device = f"dev={devices['bottleneck']},handle=1:1,host={host},kind=htb,parent=root"
-            rows.append(f"tc_class,{device},{common} rate_bps={state.rate_bps}i,{stamp}")
+        device = f"dev={devices['bottleneck']},handle=1:1,host={host},kind=htb,parent=root"
+        rows.append(f"tc_class,{device},{common} {told.of_class(state.rate_bps)},{stamp}")
         for band, own_us in enumerate(sorted({0, *(flow.delay_us for flow in way.flows or [])}), start=1):
             device = f"dev={devices['delay_line']},handle={band}01:,host={host},kind=netem,parent=1:{band}"
             delay_ns = 1000 * (state.delay_us - PATH_TRIM_US + own_us) // 64 * 64
             shares = f"loss={state.loss},duplicate=0,corrupt=0,reorder=0"
-            counts = f"delay_ns={delay_ns}i,jitter_ns=0i,rate_bps=0i,drops=0i,packets={sent}i"
+            counts = f"delay_ns={delay_ns}i,jitter_ns=0i,rate_bps=0i,drops=0i,packets={sent}i,{told.NETEM}"
             rows.append(f"qdisc,{device},{common} {shares},{counts},{stamp}")
-    return rows
-
-
-def _ends(phase: Phase, host: str, common: str, t0: int) -> list[str]:
-    """What became of connections, by the names of RFC 4898; of those that are traced, more."""
-    rows = []
-    for flow in phase.flows:
-        if flow.name in phase.hosts[host].sample.tcp:
-            side = "sender" if host == flow.src_host else "receiver"
-            about = f"host={host},{common},side={side}"
-            stamp = f"mono_ns={flow.end_ns + 10**12}i {t0 + flow.end_ns}"
-            traced = ",FastRetran=7i" if phase.hosts[host].sample.trace else ""
-            for stream in range(flow.streams):
-                for grade, fields in (
-                    ("exact", f"SegsRetrans=12i{traced}"),
-                    ("approximate", "MaxRTT=31000i"),
-                ):
-                    rows.append(
-                        f"web100,flow={flow.name},grade={grade},{about},stream={stream} {fields},{stamp}"
-                    )
     return rows
 
 
@@ -556,9 +724,14 @@ def _datagrams(planned: Point, phase: Phase, host: str, t0: int, flow: Flow) -> 
         arrived = min(sent, round(planned.path.rate_bps(flow.direction) * seconds / PACKET_BITS))
         if side == "sender":
             fields = {"asked_packets": sent, "sent_packets": sent, "sent_bytes": sent * flow.payload_bytes}
+            fields |= dict.fromkeys(("skipped_packets", "dropped_packets", "late_max_ns"), 0)
         else:
             fields = {"received_packets": arrived, "received_bytes": arrived * flow.payload_bytes}
             fields |= {"lost_packets": sent - arrived, "delay_packets": 1, "delay_mean_ns": 30_000_000}
+            fields |= dict.fromkeys(("delay_min_ns", "delay_max_ns"), 30_000_000)
+            names = ("reordered_packets", "duplicate_packets", "stale_packets", "socket_drops")
+            fields |= dict.fromkeys(names, 0)
+        fields["mono_ns"] = at + told.MONO_NS
         rows.append(f"udp,{tags} " + ",".join(f"{k}={v}i" for k, v in fields.items()) + f" {t0 + at}")
     return rows
 
@@ -601,8 +774,16 @@ def _fetches(planned: Point, phase: Phase, host: str, t0: int, flow: Flow) -> li
             fields |= {"connect_ns": rtt, "first_byte_ns": 2 * rtt} if opened else {"first_byte_ns": rtt}
         text = ",".join(f"{k}={v}i" for k, v in fields.items())
         stamp = t0 + at + (rtt * opened + rtt // 2 if side == "sender" else 0)
-        rows.append(f'http_fetch,{tags} {text},congestion_control="{flow.congestion_control}" {stamp}')
+        text += f',congestion_control="{flow.congestion_control}",mono_ns={stamp - t0 + told.MONO_NS}i'
+        rows.append(f"http_fetch,{tags} {text} {stamp}")
+        if flow.name in phase.hosts[host].sample.tcp:  # the socket, once a fetch
+            own = told.tcp_info({"cookie": fields["cookie"], "congestion_control": flow.congestion_control})
+            rows.append(f"tcp_info,{tags} {told.fields(own)},mono_ns={stamp - t0 + told.MONO_NS}i {stamp}")
     return rows
+
+
+def _paced(flow: Flow) -> dict[str, int]:
+    return {} if flow.pacing_bps is None else {"max_pacing_rate_Bps": flow.pacing_bps // 8}
 
 
 def _min_rtt_us(planned: Point, flow: Flow) -> int:

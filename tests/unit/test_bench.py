@@ -63,24 +63,22 @@ def test_the_total_is_that_of_the_parts_and_has_the_target_if_warm() -> None:
         "warm demo: boot", "warm demo: provision", "warm demo: run", "warm demo: run: preparing",
         "warm demo: total",
     ]  # fmt: skip
-    assert warm[-1] == Row("warm demo: total", 160, "s", target="<= 180")
+    assert warm[-1] == Row("warm demo: total", 160, "s", target="<= 90")
     assert cold[-1] == Row("cold demo: total", 160, "s", target=None)
     assert [row.target for row in (*warm[:-1], *cold)] == [None] * 9
 
 
 def test_json_has_every_key_of_every_row() -> None:
-    rows = [Row("a", 1.23456, "s"), Row("b", 2, "s", n=3, spread=0.5, target="<= 180")]
+    rows = [Row("a", 1.23456, "s"), Row("b", 2, "s", n=3, spread=0.5, target="<= 90")]
     assert json.loads(bench.to_json(rows)) == [
         {"name": "a", "value": 1.23, "unit": "s", "n": 1, "spread": None, "target": None},
-        {"name": "b", "value": 2, "unit": "s", "n": 3, "spread": 0.5, "target": "<= 180"},
+        {"name": "b", "value": 2, "unit": "s", "n": 3, "spread": 0.5, "target": "<= 90"},
     ]
 
 
 def test_the_table_is_aligned_and_names_targets() -> None:
-    lines = bench.to_table(
-        [Row("boot", 1, "s"), Row("the total", 123.456, "s", target="<= 180")]
-    ).splitlines()
-    assert lines == ["boot            1.0 s", "the total     123.5 s  (target <= 180)"]
+    lines = bench.to_table([Row("boot", 1, "s"), Row("the total", 123.456, "s", target="<= 90")]).splitlines()
+    assert lines == ["boot            1.0 s", "the total     123.5 s  (target <= 90)"]
 
 
 def test_elsewhere_than_in_a_checkout_it_says_so(

@@ -21,8 +21,9 @@ from dumbbell import analysis
 from dumbbell.report import Report
 from dumbbell.report.summary import render_summary
 from dumbbell.rundir import read_json
+from dumbbell.store.check import Check
 from dumbbell.store.collect import collect
-from dumbbell.store.verdict import Check, Verdict
+from dumbbell.store.verdict import Verdict
 
 SCENARIO = REPOSITORY / "tests/e2e/fetches.yml"
 S = 10**9

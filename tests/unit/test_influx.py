@@ -77,7 +77,7 @@ def database() -> Iterator[Database]:
 def test_missing_rows_are_backfilled_once(run_dir: Path, database: Database) -> None:
     assert collect(run_dir, database.target, wait_s=0).state == "passed"
     rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"]
-    assert rows["tcp_info"] == {"spooled": 1100, "stored": 1100, "backfilled": 1100, "error": ""}
+    assert rows["tcp_info"] == {"spooled": 1104, "stored": 1104, "backfilled": 1104, "error": ""}
     assert rows["qdisc"]["stored"] == 2436
 
     database.requests.clear()

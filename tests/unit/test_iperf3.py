@@ -20,8 +20,8 @@ from test_verdict import edit
 
 from dumbbell import analysis
 from dumbbell.rundir import read_json, read_jsonl
+from dumbbell.store.check import Check
 from dumbbell.store.collect import collect
-from dumbbell.store.verdict import Check
 
 S = 10**9
 FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"
@@ -43,6 +43,7 @@ def _written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scenario.write_text(SCENARIO)
     run_dir = tmp_path_factory.mktemp("results") / "run"
     write_run(run_dir, scenario)
+    events_of(run_dir).unlink()  # the agent's own follow
     shutil.copy(FIXTURES / "udp-server.json", report(run_dir))
     (start,) = (e for e in read_jsonl(FIXTURES / "events.jsonl") if e["event"] == "start_received")
     later_ns = T0_UNIX_NS["measurement"] - start["t0_unix_ns"]

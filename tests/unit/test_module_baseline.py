@@ -30,7 +30,7 @@ CLSACT = {"kind": "clsact", "handle": "ffff:", "parent": "ffff:fff1", "options":
         ("ethtool -K vec1 tso off", [("features", "vec1")]),
         ("ethtool -G vec1 rx 512", [("rings", "vec1")]),
         ("sysctl -w net.ipv4.ip_forward=1", [("sysctl", "net.ipv4.ip_forward")]),
-        ("modprobe ifb numifbs=2", [("module", "ifb")]),
+        ("modprobe ifb numifbs=2", [("module", "ifb"), ("parameters", "ifb")]),
         ("modprobe --remove ifb", []),
     ],
 )
@@ -263,3 +263,10 @@ def test_devices_and_modules_that_came_go_last() -> None:
 def test_services_are_returned(was: Any, now: Any, expected: list[str]) -> None:
     setting = Setting("service", "x")
     assert [" ".join(command) for command in baseline.undo({setting: was}, {setting: now})] == expected
+
+
+def test_a_feature_that_could_not_be_changed_when_it_was_recorded_is_no_difference() -> None:
+    features = Setting("features", "vec1")
+    was = {"generic-receive-offload": True}
+    assert not baseline.differs(features, was, was | {"tx-tcp-segmentation": False})
+    assert baseline.differs(features, was, {"generic-receive-offload": False})

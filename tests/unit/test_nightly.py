@@ -412,6 +412,39 @@ def test_the_page_shows_a_boundary_between_testbeds(nights: Nights, tmp_path: Pa
     assert "Another testbed since 2026-01-04: sender1 kernel 6.12 to 6.18" in text
 
 
+def test_another_setting_of_a_host_is_another_testbed(collected: Path, tmp_path: Path) -> None:
+    """A default of a network card is told by its name, and raises no alarm."""
+    with closing(History(tmp_path / "history.sqlite")) as history:
+        for number in range(1, 7):
+            run_dir = Path(shutil.copytree(collected, tmp_path / night(number)))
+            file = run_dir / "raw/router/measurement/observed.json"
+            if number > 3:
+                old, new = (f'"vec1 feature tx-checksumming": "{on}"' for on in ("on", "off"))
+                text = file.read_text()
+                assert old in text
+                file.write_text(text.replace(old, new))
+            assert history.record(night(number), run_dir) == []
+            assert list(judge(history, night(number), LEAST, [], no_more)) == []
+        found = page.render(tmp_path, history).read_text()
+    boundary = "Another testbed since 2026-01-04: router vec1 feature tx-checksumming on to off."
+    assert boundary in found
+    assert "router settings" not in found
+
+
+def no_more(_: Series) -> Sequence[float]:
+    raise NotMeasured("there is no testbed")
+
+
+def test_a_history_from_before_settings_were_kept_goes_on(nights: Nights, tmp_path: Path) -> None:
+    nights.passes()
+    nights.history._db.execute("DROP TABLE settings")
+    nights.history.close()
+    nights.history = History(tmp_path / "history.sqlite")
+    nights.passes({**KERNEL, "sender1 settings": "0123456789ab"})
+    old, new = (series.key.fingerprint for series in nights.history.series())
+    assert nights.history.differ(old, new) == [("sender1 settings", None, "0123456789ab")]
+
+
 @pytest.fixture
 def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playbook:
     return Playbook.install(tmp_path / "bin", monkeypatch)

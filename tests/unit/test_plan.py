@@ -221,7 +221,7 @@ def test_measurement_is_that_of_the_data_model() -> None:
     }  # fmt: skip
     assert phase["hosts"]["sender1"] == {
         "actions": [{"at_ns": 0, "kind": "iperf3_client", "flow": "flow1"}],
-        "sample": {"tcp": ["flow1"], "qdisc": False} | HOST_SAMPLES,
+        "sample": {"tcp": ["flow1"], "qdisc": False} | HOST_SAMPLES | {"queues": True},
     }
     assert phase["hosts"]["receiver1"]["actions"][0]["at_ns"] == -5_000_000_000
     assert phase["hosts"]["router"] == {"actions": [], "sample": {"tcp": [], "qdisc": True} | HOST_SAMPLES}
@@ -1040,3 +1040,10 @@ def test_nothing_but_a_flow_and_its_probe_meets_its_delay(
     assert {name for name, at in probes.items() if at in delayed} == {
         f"{flow.name}.delayed" for flow in point.phase("measurement").flows if flow.delay_us
     }
+
+
+def test_new_plans_have_the_settings_of_hosts_judged() -> None:
+    made = plan(REPOSITORY / "scenarios/two_flow_fairness.yml", inventory())
+    assert made.observed
+    older = made.model_dump() | {"schema_version": 1}
+    assert not Plan.model_validate(older).observed

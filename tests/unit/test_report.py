@@ -12,9 +12,10 @@ import polars as pl
 import pytest
 
 from dumbbell.report import Report, figures
-from dumbbell.report.notebooks import render
+from dumbbell.report.notebooks import render, render_points
 from dumbbell.report.sharing import Sharing
 from dumbbell.report.transfer import Transfer
+from dumbbell.rundir import RunDir
 from dumbbell.store.collect import collect
 
 FIGURES = ("goodput", "fairness", "cwnd", "srtt", "queue")
@@ -30,6 +31,34 @@ def test_the_report_is_one_complete_file(run_dir: Path) -> None:
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
     assert "PASSED" in page
     assert "from dumbbell" not in page
+
+
+def test_a_page_is_made_when_its_point_was_judged_after_it(run_dir: Path) -> None:
+    run, page = RunDir.open(run_dir), run_dir / "report.html"
+    render_points(run)
+    assert not page.exists()
+    collect(run_dir, None)
+    render_points(run)
+    made = page.stat().st_mtime_ns
+    render_points(run)
+    assert page.stat().st_mtime_ns == made
+    collect(run_dir, None)
+    render_points(run)
+    assert page.stat().st_mtime_ns > made
+
+
+def test_what_changed_while_it_measured_is_shown(run_dir: Path) -> None:
+    collect(run_dir, None)
+    page = render(run_dir).read_text()
+    assert page.count("<td>nothing</td>") == 5
+    file = run_dir / "raw/router/measurement/observed.json"
+    observed = json.loads(file.read_text())
+    observed["after"]["settings"]["nftables"] = "5f2c"
+    file.write_text(json.dumps(observed))
+    collect(run_dir, None)
+    shown = Report(run_dir).states().data
+    assert shown.count("<td>nothing</td>") == 4
+    assert "nftables changed while it measured: none before, 5f2c after" in shown
 
 
 def test_every_flow_is_in_every_figure(run_dir: Path) -> None:
@@ -73,7 +102,9 @@ def test_variables_are_shown_with_their_grades(run_dir: Path) -> None:
     collect(run_dir, None)
     shown = Report(run_dir).variables().data
     assert "<th>flow1</th><th>flow2</th>" in shown
-    assert "<td>SegsRetrans</td><td>12</td><td>12</td>" in shown
+    ends = pl.read_parquet(run_dir / "tcp_info.parquet").filter("final", side="sender").sort("flow")
+    first, second = ends["total_retrans"]
+    assert f"<td>SegsRetrans</td><td>{first}</td><td>{second}</td>" in shown
     assert "<td>MaxRTT</td><td>≈ 31\N{NARROW NO-BREAK SPACE}000</td>" in shown
     assert "<td>DupAcksIn</td><td>-</td><td>-</td>" in shown  # no trace, and never a 0
     (run_dir / "web100.parquet").unlink()

@@ -61,65 +61,6 @@ def test_the_table_is_put_in_its_place(tmp_path: Path) -> None:
     assert role_docs.documented(tmp_path) == expected.removesuffix("\nMore.\n")
 
 
-@pytest.mark.parametrize(
-    ("qdisc", "inventory", "loaded"),
-    [
-        (None, {}, ["tcp_bbr"]),
-        ("fq", {"modules_loaded": ["ifb"], "nic_qdisc": "rapid"}, ["ifb", "tcp_bbr"]),
-        ("rapid", {"modules_loaded": ["ifb"]}, ["ifb", "tcp_bbr", "sch_rapid"]),
-        (None, {"nic_qdisc": "rapid"}, ["tcp_bbr", "sch_rapid"]),
-    ],
-)
-def test_the_module_of_a_host_s_qdisc_is_loaded_by_its_name(
-    qdisc: str | None, inventory: dict[str, Any], loaded: list[str]
-) -> None:
-    """So that the build is read back that makes the gaps of a run."""
-    tasks = YAML(typ="safe").load(ROLES[0].parent / "run/tasks/state.yml")
-    template = tasks[0]["vars"]["modules_loaded"]
-    asked: dict[str, Any] = {"qdisc": qdisc, "modules": {"tcp_bbr": {}}}
-    names = {"hostvars": {"a": inventory}, "inventory_hostname": "a", "__run_state": asked}
-    rendered: Any = NativeEnvironment().from_string(template).render(names)
-    assert rendered == loaded
-
-
-INVENTORY = {"nic_mtu": 9000, "nic_txqueuelen": 500, "nic_offloads": {"gro": True, "tso": True}}
-
-
-@pytest.mark.parametrize(
-    ("inventory", "asked", "expected"),
-    [
-        ({}, {}, (1500, 1000, {})),
-        (INVENTORY, {}, (9000, 500, {"gro": True, "tso": True})),
-        (
-            INVENTORY,
-            {"mtu": 1400, "txqueuelen": 0, "offloads": {"gro": False}},
-            (1400, 0, {"gro": False, "tso": True}),
-        ),
-    ],
-)
-def test_interfaces_of_a_run_are_those_of_the_inventory_but_for_what_is_asked(
-    inventory: dict[str, Any], asked: dict[str, Any], expected: tuple[int, int, dict[str, bool]]
-) -> None:
-    """So that provisioning after a run that asked for nothing has nothing to change."""
-    (template,) = (
-        task["vars"]
-        for task in YAML(typ="safe").load(ROLES[0].parent / "run/tasks/state.yml")
-        if "nic_mtu" in task.get("vars", {})
-    )
-    environment = NativeEnvironment()
-    environment.filters["combine"] = lambda first, second: {**first, **second}
-    names = {
-        "hostvars": {"a": inventory},
-        "inventory_hostname": "a",
-        "__run_state": {"mtu": None, "txqueuelen": None, "offloads": {}} | asked,
-    }
-    found: tuple[Any, ...] = tuple(
-        environment.from_string(template[f"nic_{name}"]).render(names)
-        for name in ("mtu", "txqueuelen", "offloads")
-    )
-    assert found == expected
-
-
 # What apt-get says where one kernel is new and another is replaced by a younger build.
 SIMULATED = """\
 Inst linux-image-6.12.9-cloud-amd64 (6.12.9-1 Debian:13/stable [amd64])

@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.plan import Plan, Way, plan
+from dumbbell.plan import Plan, plan
 from dumbbell.report.index import Listed
 from dumbbell.report.summary import render_summary
 from dumbbell.rundir import (
     Execution,
     RunDir,
     abort,
-    plan_path_changes,
     point_folders,
     record_state,
     write_json,
@@ -165,6 +163,32 @@ def test_a_run_is_as_good_as_its_worst_point(
     assert json.loads((run.dir / "verdict.json").read_text()) == found
 
 
+def observe(execution: Execution, rp_filter: str) -> None:
+    """What an agent saw of the sender."""
+    reading = {"unix_ns": 1, "boot_id": "b", "settings": {"net.ipv4.conf.all.rp_filter": rp_filter}}
+    told = {name: reading | {"unread": {}} for name in ("before", "after")}
+    file = execution.dir / "raw/sender1/measurement/observed.json"
+    file.write_text(json.dumps(told))
+
+
+def test_settings_that_nothing_explains_are_told_first(run: RunDir) -> None:
+    for execution, value in zip(run.executions, "0010", strict=True):
+        verdict(execution, "passed")
+        observe(execution, value)
+    verdict(run.executions[3], "failed")
+    found = summarise(run)
+    told = "sender1 net.ipv4.conf.all.rp_filter: 0 in point 1, point 2, point 4; 1 in point 3"
+    assert found["reasons"][0] == f"unexplained: {told}"
+    assert len(found["reasons"]) == 2
+    values = {"0": ["point 1", "point 2", "point 4"], "1": ["point 3"]}
+    assert found["unexplained"] == [
+        {"host": "sender1", "setting": "net.ipv4.conf.all.rp_filter", "values": values}
+    ]
+    page = render_summary(run.dir).read_text()
+    assert page.index("nothing explains it") < page.index("Goodput by point")
+    assert "<td>1</td><td>point 3</td>" in page
+
+
 def test_the_page_compares_valid_repetitions_and_leads_to_every_point(run: RunDir) -> None:
     goodputs = {"cubic": iter((90e6, 94e6)), "reno": iter((50e6, 60e6))}
     for execution in run.executions:
@@ -193,32 +217,6 @@ def test_how_a_run_is_getting_on(run: RunDir) -> None:
     said = [line.rpartition(": ")[2] for line in lines]
     assert said == ["failed; why", "running measurement, 4 of 20 s", "preparing for 4 s", "planned"]
     assert "measurement should have ended 60 s ago" in run.describe(now + 76_000_000_000)
-
-
-def test_the_router_gets_the_commands_that_change_the_path(tmp_path: Path) -> None:
-    scenario = REPOSITORY / "tests" / "e2e" / "changing_path.yml"
-    run = RunDir.create(plan(scenario, inventory()), scenario, tmp_path / "results")
-    file = run.dir / "raw/router/measurement/plan.json"
-    before = json.loads(file.read_text())
-    first, second, undo = ([["qdisc", "change", "dev", "x", word]] for word in ("first", "second", "undo"))
-    changes: dict[Way, list[dict[str, Any]]] = {
-        "forward": [{"at_ns": 6, "commands": first}, {"at_ns": 9, "commands": second}],
-        "reverse": [],
-    }
-    assert plan_path_changes(run.dir, "router", changes, undo, check=True)
-    assert json.loads(file.read_text()) == before
-    assert plan_path_changes(run.dir, "router", changes, undo)
-    own = json.loads(file.read_text())["hosts"]["router"]
-    assert [(action["name"], action["commands"]) for action in own["actions"]] == [
-        ("forward-1", first),
-        ("forward-2", second),
-    ]
-    assert own["restore"] == undo
-    for action in own["actions"]:
-        del action["commands"]
-    del own["restore"]
-    assert own == before["hosts"]["router"]
-    assert not plan_path_changes(run.dir, "router", changes, undo)
 
 
 def test_runs_that_begin_in_the_same_moment_have_directories_of_their_own(tmp_path: Path) -> None:

@@ -13,11 +13,14 @@ from statistics import median
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.store.run import point_dirs
+from dumbbell.observed import Change, changes, digest, of_the_testbed
+from dumbbell.store.host_settings import seen
+from dumbbell.store.run import Run, point_dirs
 from dumbbell.store.values import conditions, values
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS testbed (fingerprint TEXT PRIMARY KEY, conditions TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS settings (digest TEXT PRIMARY KEY, settings TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS value (
     night TEXT NOT NULL, fingerprint TEXT NOT NULL REFERENCES testbed, scenario TEXT NOT NULL,
     point TEXT NOT NULL, label TEXT NOT NULL,
@@ -33,6 +36,7 @@ CREATE TABLE IF NOT EXISTS alarm (
 );
 """
 _NOT_OF_THE_TESTBED = ("scenario", "seed")
+_SETTINGS = " settings"  # ends the name of a condition: of a host, whose value is a digest
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,27 @@ class History:
         for folder in point_dirs(run_dir):
             try:
                 rows = values(folder).with_columns(run=pl.lit(str(run_dir)))
+                settings = self._settings(folder)
             except Exception as error:  # one point's files, in whatever state
                 problems.append(f"{folder.name} has no numbers: {type(error).__name__}: {error}")
             else:
-                self.add(night, testbed, scenario, rows)
+                self.add(night, testbed | settings, scenario, rows)
         return problems
+
+    def _settings(self, point_dir: Path) -> dict[str, str]:
+        """Keep the observed settings of a point's hosts, and return their digests, by name of the condition.
+
+        They are part of the testbed: with another default of a network card nothing is as before.
+        """
+        found = {}
+        for seen_there in seen([(Run.open(point_dir), "")]):
+            for host in seen_there.settings:
+                settings = of_the_testbed(seen_there, host)
+                found[f"{host}{_SETTINGS}"] = key = digest(settings)
+                text = json.dumps(settings, sort_keys=True)
+                with self._db:
+                    self._db.execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", (key, text))
+        return found
 
     def add(self, night: str, testbed: Mapping[str, str], scenario: str, rows: pl.DataFrame) -> None:
         """Keep valid ones of rows of :func:`values`, measured on a testbed, which is told by name."""
@@ -146,6 +166,22 @@ class History:
             "SELECT conditions FROM testbed WHERE fingerprint = ?", (fingerprint,)
         ).fetchone()
         return dict(json.loads(text))
+
+    def differ(self, one: str, other: str) -> list[Change]:
+        """What of two testbeds is not the same, by name; of observed settings each with its host."""
+        found = []
+        for change in changes(self.testbed(one), self.testbed(other)):
+            host = change.name.removesuffix(_SETTINGS)
+            if host == change.name or None in (change.before, change.after):
+                found.append(change)
+            else:
+                before, after = (self._kept(key) for key in (change.before, change.after))
+                found += [of._replace(name=f"{host} {of.name}") for of in changes(before, after)]
+        return found
+
+    def _kept(self, key: str | None) -> dict[str, str]:
+        row = self._db.execute("SELECT settings FROM settings WHERE digest = ?", (key,)).fetchone()
+        return dict(json.loads(row[0])) if row else {}
 
     def alarms(self) -> list[Alarm]:
         """All that were ever raised, in the order of the nights that raised them."""

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from dumbbell import analysis
 from dumbbell.nightly.history import Alarm, History, Series
 from dumbbell.nightly.judge import settled
+from dumbbell.observed import NONE, Change
 from dumbbell.report import html
 from dumbbell.rundir import read_json
 from dumbbell.units import human
@@ -140,7 +141,7 @@ def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> 
         edges = {night: "change" for alarm in own for night in (alarm.since, _undone(alarm)) if night}
         if before is not None:
             edges[one.nights[0]] = "testbed"
-            changed = _changed(history.testbed(before.key.fingerprint), history.testbed(one.key.fingerprint))
+            changed = _changed(history.differ(before.key.fingerprint, one.key.fingerprint))
             notes.append(f"Another testbed since {_date(one.nights[0])}: {changed}.")
         for night, value, run in zip(one.nights, one.medians, one.runs, strict=True):
             href = quote(f"nights/{night}/{Path(run).name}/report.html")
@@ -169,9 +170,8 @@ def _undone(alarm: Alarm) -> str | None:
     return alarm.closed if alarm.how == "recovered" else None
 
 
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    return "; ".join(f"{name} {before.get(name, 'none')} to {after.get(name, 'none')}" for name in names)
+def _changed(found: Iterable[Change]) -> str:
+    return "; ".join(f"{one.name} {one.before or NONE} to {one.after or NONE}" for one in found)
 
 
 def _date(night: str) -> str:

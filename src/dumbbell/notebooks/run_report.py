@@ -87,6 +87,12 @@ report.variables()
 report.hosts()
 
 # %% [markdown]
+# ## State of the hosts
+
+# %%
+report.states()
+
+# %% [markdown]
 # ## Do it again
 
 # %%

@@ -656,7 +656,8 @@ class CaseResolver:
             tcp = [f.name for f in flows if f.name in sampled and host in f.sampled_on]
             samples[host] = Sample(
                 tcp=tcp,
-                qdisc=host in routers or host in counting,
+                qdisc=(fast := host in routers or host in counting),
+                queues=None if fast else True,
                 link=True,
                 snmp=True,
                 cpu=True,

@@ -15,7 +15,9 @@ from dumbbell.plan.part import Part, optional
 from dumbbell.plan.path import OwnDelay, PlannedPath
 from dumbbell.units import human
 
-SERVER_LEAD_NS = 5_000_000_000  # servers listen this long before the first flow
+# Since 2 every owned setting of a host is judged, and those that its agent observes.
+SCHEMA_VERSION: Literal[1, 2] = 2  # of new plans
+SERVER_LEAD_NS = 5_000_000_000  # before the first flow; agents start servers earlier, when they are armed
 
 
 class State(Part):
@@ -264,6 +266,7 @@ Action = Annotated[
 class Sample(Part):
     """What an agent samples: sockets of these flows, its queues, and each second the whole host.
 
+    ``qdisc`` is all queues at each tick, of hosts whose queues are the experiment; ``queues`` each second.
     ``trace`` follows the same flows by the kernel's tracepoints, and drops of the whole host; ``ebpf`` counts
     these flows by programs in the kernel. Not every host has them.
     """
@@ -276,6 +279,7 @@ class Sample(Part):
     clock: bool = False
     trace: bool = False
     ebpf: bool = False
+    queues: bool | None = optional()
 
     @property
     def anything(self) -> bool:
@@ -416,7 +420,7 @@ class Point(Part):
 class Plan(Part):
     """The whole of ``plan.json``: points in the order in which they are run."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1, 2]
     scenario: str
     title: str
     profile: str | None
@@ -433,6 +437,11 @@ class Plan(Part):
     def warnings(self) -> list[str]:
         """Those of its points, each once."""
         return list(dict.fromkeys(warning for point in self.points for warning in point.warnings))
+
+    @property
+    def observed(self) -> bool:
+        """Whether all owned settings of hosts, and those that agents observe, belong to its runs."""
+        return self.schema_version > 1
 
     def to_json(self) -> bytes:
         """Canonical bytes: keys in the order of the contract, hosts and sysctls sorted."""

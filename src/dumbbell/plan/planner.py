@@ -15,7 +15,7 @@ from dumbbell.model import KeyPath, Problem, ScenarioCase, ScenarioError, Scenar
 from dumbbell.model.hosts import READ_GAPS
 from dumbbell.model.load import among
 from dumbbell.plan.case import CaseResolver
-from dumbbell.plan.document import Plan, Point
+from dumbbell.plan.document import SCHEMA_VERSION, Plan, Point
 
 
 def plan(scenario_path: Path, inventory: Inventory, profile: str | None = None) -> Plan:
@@ -54,6 +54,7 @@ class _Planner:
                 random.Random(f"{self.scenario.seed}/order/{repetition}").shuffle(block)
             points += [self._point(name, variants[name], repetition) for name in block]
         return Plan(
+            schema_version=SCHEMA_VERSION,
             scenario=self.scenario.name,
             title=self.scenario.title,
             profile=profile,

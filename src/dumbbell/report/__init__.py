@@ -583,6 +583,29 @@ class Report:
         )
 
     @part
+    def states(self) -> str:
+        """Of each host how many settings are as asked, and what changed while it measured."""
+        names = ("owned", "observed", "boot")
+        checks = [check for check in self.verdict.get("checks", []) if check["name"] in names]
+        if not checks:
+            raise Missing("This run kept no settings of its hosts: it is older than that.")
+        rows = []
+        for host in dict.fromkeys(check["subject"] for check in checks):
+            own = [check for check in checks if check["subject"] == host]
+            counts = [
+                human(next((c["measured"] for c in own if c["ok"] and c["name"] == name), None))
+                for name in ("owned", "observed")
+            ]
+            wrong = "<br>".join(escape(check["reason"]) for check in own if not check["ok"])
+            rows.append(html.row([escape(host), *map(escape, counts), wrong or "nothing"]))
+        head = ("host", "settings as asked", "settings observed, unchanged", "not as asked, or changed")
+        return (
+            f"{html.table(head, rows)}"
+            '<p class="note">Owned settings were read back before the point; those that nobody asked for '
+            "were read when the agent was armed and once more at the end.</p>"
+        )
+
+    @part
     def reproduce(self) -> str:
         """The command, and the scenario as it was run."""
         kept = self.dir.parts[-3:] if self.dir.parent.name == "points" else self.dir.parts[-1:]

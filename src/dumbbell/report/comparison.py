@@ -13,14 +13,17 @@ from typing import Any
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.observed import Difference, Seen, by_hosts, differences, unexplained
 from dumbbell.plan.settings import settings
 from dumbbell.report import Missing, figures, html, part, show
 from dumbbell.rundir import read_json
+from dumbbell.store.host_settings import seen
 from dumbbell.store.run import Run, located, point_dirs
 from dumbbell.store.values import VALUES, conditions, digests, values
 from dumbbell.units import human
 
 WORDS = {True: "differ", False: "not shown to differ", None: "too few repetitions"}
+UNEXPLAINED = "Settings of hosts that differ, and nothing explains it:"
 NOTHING = "No point of a valid run is in both."
 MARKS = {True: "*", False: "", None: "?"}
 HOW = (
@@ -81,6 +84,11 @@ class _Side:
         return {name: ", ".join(sorted(of)) for name, of in found.items()}
 
     @cached_property
+    def seen(self) -> list[Seen]:
+        """Settings of hosts at each valid point that kept them."""
+        return [*seen(((Run.open(folder), self.name) for folder in self.valid), valid=True)]
+
+    @cached_property
     def digests(self) -> dict[tuple[str, int], dict[str, set[str]]]:
         """Of each point and repetition that was run in virtual time all digests of each table."""
         found: dict[tuple[str, int], dict[str, set[str]]] = {}
@@ -98,7 +106,9 @@ class Comparison:
         first: Iterable[Path | str],
         second: Iterable[Path | str],
         names: tuple[str, str] = ("the first", "the second"),
+        accept: Sequence[str] = (),
     ) -> None:
+        self._accept = accept
         self._sides = [
             _Side(name, [located(run_dir) for run_dir in dirs])
             for name, dirs in zip(names, (first, second), strict=True)
@@ -114,6 +124,49 @@ class Comparison:
         """:func:`dumbbell.analysis.compare` of the two."""
         return analysis.compare(*(side.values for side in self._sides), exact=self.exact)
 
+    @cached_property
+    def _differences(self) -> list[Difference]:
+        return differences([one for side in self._sides for one in side.seen])
+
+    @cached_property
+    def unexplained(self) -> list[str]:
+        """Settings of hosts that differ within a side or between them, and nothing explains or accepts it."""
+        return by_hosts(unexplained(self._differences, self._accept))
+
+    def no_verdict(self) -> str:
+        """What stands in place of a table for a mail while there are unexplained differences."""
+        how = (
+            "There is no verdict: this may be what differs. Set the hosts right and run again, or accept "
+            "what is known by --accept NAME[,NAME...], names or globs. What was measured is kept, and "
+            "fab compare shows it."
+        )
+        return "\n".join([*self._first(), "", _wrapped(how)])
+
+    def _first(self) -> list[str]:
+        """Lines that are told before anything else."""
+        lines = [_wrapped(f"- {told}") for told in self.unexplained]
+        return [UNEXPLAINED, *lines] if lines else []
+
+    def _host_settings(self) -> Iterator[str]:
+        """Settings of hosts that differ and are accepted, or that another kernel explains."""
+        accepted = [one for one in self._differences if not one.because]
+        for told in by_hosts(accepted):
+            if told not in self.unexplained:
+                yield f"accepted: {told}"
+        kernels: dict[str, list[str]] = {}
+        for one in self._differences:
+            if one.because == ("kernel",):
+                kernels.setdefault(one.name, []).append(one.host)
+        names: dict[str, list[str]] = {}
+        for name, hosts in kernels.items():
+            names.setdefault(", ".join(hosts), []).append(name)
+        for where, of in names.items():
+            yield f"settings that come with the kernels, of {where}: {', '.join(of)}"
+        for side in self._sides:
+            older = len(side.valid) - len(side.seen)
+            if older and any(other.seen for other in self._sides):
+                yield f"{older} of {len(side.valid)} valid runs of {side.name} kept no settings of hosts"
+
     def notes(self) -> list[str]:
         """Which runs are not valid, what the two were asked for and had that is not the same, and points that
         only one has.
@@ -123,7 +176,8 @@ class Comparison:
         if not (first.valid and second.valid):
             return lacking
         only = analysis.only_one_has(first.values, second.values, (first.name, second.name))
-        return [*lacking, *self._settings(), *self._conditions(), *only, *self._samples()]
+        differ = (*self._settings(), *self._host_settings(), *self._conditions())
+        return [*lacking, *differ, *only, *self._samples()]
 
     def _settings(self) -> Iterator[str]:
         """Settings that differ at points of both sides, each once for all hosts and points."""
@@ -165,11 +219,12 @@ class Comparison:
         return ("point", "metric", "of", one, other, ratio, "95 % interval", "detectable", "p", "")
 
     def text(self) -> str:
-        """A table for a terminal, and the notes."""
+        """What is not explained, a table for a terminal, and the notes."""
+        first = [*self._first(), ""] if self.unexplained else []
         if self.rows.is_empty():
-            return "\n".join([NOTHING, *self.notes()])
+            return "\n".join([*first, NOTHING, *self.notes()])
         lines = [self._head(), *map(self._cells, self.rows.iter_rows(named=True))]
-        return "\n".join([*_columns(lines, "  "), "", *self.notes()]).rstrip()
+        return "\n".join([*first, *_columns(lines, "  "), "", *self.notes()]).rstrip()
 
     def mail(self) -> str:
         """A table for a mail, of 78 columns if one point is compared; and what it was had with."""
@@ -213,8 +268,10 @@ class Comparison:
         if self.rows.is_empty():
             raise Missing(f"{NOTHING} {'; '.join(self.notes())}")
         body = (html.row(map(escape, self._cells(row))) for row in self.rows.iter_rows(named=True))
+        first = "".join(f"<li>{escape(told)}</li>" for told in self.unexplained)
+        first = first and f"<p>{UNEXPLAINED}</p><ul>{first}</ul>"
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes())
-        return f'{html.table(self._head(), body)}<p class="note">{HOW}</p><ul>{notes}</ul>'
+        return f'{first}{html.table(self._head(), body)}<p class="note">{HOW}</p><ul>{notes}</ul>'
 
     @part
     def figure(self) -> str:

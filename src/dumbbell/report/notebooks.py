@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from dumbbell.report import Report, html
+from dumbbell.rundir import RunDir
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 RUN_REPORT = NOTEBOOKS / "run_report.py"
@@ -46,6 +48,21 @@ def render(run_dir: Path, notebook: Path = RUN_REPORT) -> Path:
     title = Report(run_dir).manifest.get("title") or run_dir.name
     target = run_dir / ("report.html" if notebook == RUN_REPORT else f"{notebook.stem}.html")
     return render_notebook(notebook, {"run_dir": str(run_dir)}, target, title)
+
+
+def render_points(run: RunDir) -> None:
+    """Write ``report.html`` of each point that was judged after its page was made, several at a time."""
+    late = [execution.dir for execution in run.executions if _is_late(execution.dir)]
+    with ThreadPoolExecutor(os.cpu_count()) as beside:  # each runs its notebook in a process of its own
+        list(beside.map(render, late))
+
+
+def _is_late(point_dir: Path) -> bool:
+    """A point that was aborted has no tables to make a page of."""
+    page, verdict = point_dir / "report.html", point_dir / "verdict.json"
+    if not (point_dir / "manifest.json").exists() or not verdict.exists():
+        return False
+    return not page.exists() or page.stat().st_mtime_ns < verdict.stat().st_mtime_ns
 
 
 def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, title: str) -> Path:

@@ -30,6 +30,7 @@ def render_summary(run_dir: Path) -> Path:
         f'<p class="meta"><span>scenario <b>{escape(plan["scenario"])}</b></span>'
         f'<span>run <span class="mono">{escape(run_dir.name)}</span></span></p>'
         f"{html.verdict_box(verdict['state'], about)}"
+        f"{_unexplained(verdict.get('unexplained') or [])}"
         f"<h2>Goodput by point</h2>{_medians(flows, 'goodput_bps', 'bps')}"
         '<p class="note">Of each flow while it runs, after the warm-up.</p>'
         f"{_fetches(flows)}"
@@ -37,6 +38,23 @@ def render_summary(run_dir: Path) -> Path:
     )
     (path := run_dir / "report.html").write_text(html.page(plan["title"], body))
     return path
+
+
+def _unexplained(found: list[dict[str, Any]]) -> str:
+    """A row for each value of a setting of a host that no level explains; nothing where there is none."""
+    if not found:
+        return ""
+    rows = (
+        html.row(map(escape, (one["host"], one["setting"], value, ", ".join(points))))
+        for one in found
+        for value, points in one["values"].items()
+    )
+    return (
+        f"<h2>Settings that differ, and nothing explains it</h2>"
+        f"{html.table(('host', 'setting', 'value', 'points'), rows)}"
+        '<p class="note">These points asked the same of the host, and found different values. Nobody asked '
+        "for it, so it is not known what it does to the results.</p>"
+    )
 
 
 def _fetches(flows: pl.DataFrame) -> str:

@@ -14,13 +14,15 @@ from typing import Any
 import polars as pl
 
 from dumbbell import REPOSITORY
+from dumbbell.execution.calibrated import REUSED
 from dumbbell.rundir import read_json, read_jsonl, write_json
 from dumbbell.store import spool
 from dumbbell.store.atou import parse_trace
+from dumbbell.store.check import Check
 from dumbbell.store.flows import with_losses
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.store.run import Run, dig, flows_table
-from dumbbell.store.verdict import TROUBLE, Check, Stored, Verdict, judge
+from dumbbell.store.verdict import TROUBLE, Stored, Verdict, judge
 
 _POLL_S = 0.5
 _DATED = ("run", "unix_ns", "mono_ns")  # of a row, beside its time since t0
@@ -77,11 +79,22 @@ def _atou_traces(run: Run) -> tuple[dict[str, pl.DataFrame], list[str]]:
     return ({"atou_trace": pl.concat(parts)} if parts else {}), unread
 
 
+def own_rows(run: Run, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Rows that InfluxDB has under the id of this run: those of a reused calibration are another point's."""
+    if not (run.dir / REUSED).exists():
+        return tables
+    return {
+        name: table.filter(pl.col("phase") != "calibration") if "phase" in table.columns else table
+        for name, table in tables.items()
+    }
+
+
 def _store(
     run: Run, tables: dict[str, pl.DataFrame], target: InfluxTarget, wait_s: float
 ) -> dict[str, Stored]:
     """Wait until InfluxDB has every row; write the spools to it if it has not by then."""
-    spooled = {name: table.height for name, table in tables.items() if table.height}
+    own = own_rows(run, tables)
+    spooled = {name: table.height for name, table in own.items() if table.height}
     spooled.setdefault("tcp_info", 0)
     before: dict[str, int] = {}
     try:

@@ -12,6 +12,8 @@ from dumbbell.plan import Flow
 from dumbbell.rundir import read_json
 from dumbbell.store.run import IN_MEASUREMENT, Run, dig, interval_sums
 
+UNPACED_SEGMENTS = 10  # that the kernel sends of a connection before it paces
+SUPER_PACKET_BYTES = 2**16  # the most that it sends at once
 SAID = 300  # characters of what a program wrote when it failed
 
 
@@ -47,6 +49,21 @@ def pacing_bps(tcp_info: pl.DataFrame, asked_bps: int) -> tuple[float | None, st
     if limit not in sending.columns or sending[limit].has_nulls():
         return None, "the kernel does not limit the sender's socket"
     return max((8.0 * Bps for Bps in sending[limit].unique()), key=lambda bps: abs(bps - asked_bps)), ""
+
+
+def paced_bps(tcp_info: pl.DataFrame, start_ns: int) -> float | None:
+    """The rate of the payload that a sender sent, also again, from its start to its last row.
+
+    Of several streams the highest. ``tcp_info`` has the sender's rows. What the kernel sends before it paces
+    is left out.
+    """
+    if not {"bytes_sent", "snd_mss", "t_ns"} <= {*tcp_info.columns}:
+        return None
+    paced = pl.col("bytes_sent") - UNPACED_SEGMENTS * pl.col("snd_mss") - SUPER_PACKET_BYTES
+    time_ns = pl.col("t_ns").last() - start_ns
+    rates = tcp_info.sort("t_ns").group_by("stream").agg((8e9 * paced.last().clip(0) / time_ns).alias("bps"))
+    highest: Any = rates["bps"].max()
+    return None if highest is None else float(highest)
 
 
 def unsampled_share(tcp_info: pl.DataFrame, span_ns: tuple[int, int], interval_ns: int) -> float | None:

@@ -97,6 +97,11 @@ class Run:
                 return run_id
         return self.dir.resolve().name
 
+    @property
+    def routers(self) -> list[str]:
+        """Hosts that emulate the path, if there is one."""
+        return [host for host, planned in self.point.hosts.items() if "routers" in planned.groups]
+
     def raw(self, host: str, *parts: str) -> Path:
         """A file under ``raw/HOST``."""
         return self.dir.joinpath("raw", host, *parts)

@@ -6,7 +6,10 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell.observed import by_hosts, differences, unexplained
 from dumbbell.rundir import Execution, RunDir, read_json, write_json
+from dumbbell.store.host_settings import seen
+from dumbbell.store.run import Run
 
 # From the worst: what one point was not, the run was not.
 ORDER = ("aborted", "invalid", "inconclusive", "failed", "passed")
@@ -15,18 +18,23 @@ ORDER = ("aborted", "invalid", "inconclusive", "failed", "passed")
 def summarise(run: RunDir) -> dict[str, Any]:
     """Write ``verdict.json`` and ``flows.parquet`` of a run with several points; return the verdict.
 
-    The verdict is that of the worst point. A point without one, because the run ended before, is `aborted`.
+    The verdict is that of the worst point; differences between settings of its hosts that no level explains
+    are told first. A point without one, because the run ended before, is `aborted`.
     The table has a row for each flow of each measurement, with the point's levels (``level_NAME``), its
     repetition, and its verdict.
     """
     results = [(execution, verdict_of(execution)) for execution in run.executions]
+    points = ((Run(e.dir, e.plan), f"point {number}") for number, e in enumerate(run.executions, 1))
+    unlike = unexplained(differences([*seen(points)]))
     verdict = {
         "state": min((result["state"] for _, result in results), key=ORDER.index),
-        "reasons": [
+        "reasons": [f"unexplained: {told}" for told in by_hosts(unlike)]
+        + [
             f"{execution.name}: {result['state']}: {'; '.join(result['reasons'])}"
             for execution, result in results
             if result["state"] != "passed"
         ],
+        "unexplained": [one.json for one in unlike],
         "points": [
             {
                 "run": execution.id,

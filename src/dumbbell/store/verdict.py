@@ -14,18 +14,21 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from dumbbell import analysis
+from dumbbell import analysis, validity
 from dumbbell.model.hosts import READ_GAPS
 from dumbbell.plan import Conditions, Flow, PlannedPath, Validity, Way, change_name, rate_name
 from dumbbell.rundir import read_json, read_jsonl
+from dumbbell.store.check import Check
 from dumbbell.store.flows import (
     client_report,
     failures,
+    paced_bps,
     pacing_bps,
     sent_bps,
     unsampled_share,
     why_no_start,
 )
+from dumbbell.store.host_settings import settings_checks
 from dumbbell.store.metrics import UNITS, Metrics
 from dumbbell.store.path import (
     TC_ROUNDING_US,
@@ -52,24 +55,10 @@ from dumbbell.store.run import (
     start_error_ns,
 )
 from dumbbell.units import human
+from dumbbell.validity.answers import FOREIGN
 
 NDT = {"ndt7_download": "Download", "ndt7_upload": "Upload"}  # kinds, and what their client calls them
 TROUBLE = "execution"  # name of the check that says what went wrong on the way to the results
-
-
-class Check(BaseModel):
-    """One requested fact beside the measured one; ``tolerance`` is absolute, in ``unit``."""
-
-    model_config = ConfigDict(extra="forbid")
-    name: str
-    kind: Literal["validity", "expect"]
-    subject: str
-    requested: Any
-    measured: Any
-    tolerance: float | None = None
-    unit: str = ""
-    ok: bool
-    reason: str = ""
 
 
 class Verdict(BaseModel):
@@ -106,10 +95,18 @@ def judge(
     run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None, troubles: Sequence[str] = ()
 ) -> list[Check]:
     """All checks of a run. ``stored`` is None if the run was made without InfluxDB."""
+    return [*asked(run, tables, stored, troubles), *validity.checks(run, tables)]
+
+
+def asked(
+    run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None, troubles: Sequence[str] = ()
+) -> list[Check]:
+    """Those of what the plan asks for, beside what was found."""
     judge = _Judge(run, tables)
     judge.troubles(troubles)
     judge.agents()
     judge.states()
+    judge.checks += settings_checks(run)
     judge.gaps()
     if run.point.path is not None:
         judge.path(run.point.path)
@@ -330,7 +327,7 @@ class _Judge:
 
     def path(self, path: PlannedPath) -> None:
         validity = self.point.validity
-        routers = [host for host, planned in self.point.hosts.items() if "routers" in planned.groups]
+        routers = self.run.routers
         if not routers:
             missing = "no host of the plan is a router"
             self.same("path", "path", "a router", None, what="emulated path", missing=missing)
@@ -338,7 +335,7 @@ class _Judge:
             for name, asked in path.ways:
                 wanted = asked.model_dump(exclude={"changes"})
                 found = dig(self.run.states[host], "path", name)
-                if isinstance(found, dict):  # the path's own delay is part of what was asked
+                if dig(found, "delay_us") is not None:  # the path's own delay is part of what was asked
                     trim_us = dig(self.run.states[host], "path", "trim_us") or 0
                     delay_us = found["delay_us"] + trim_us
                     if abs(delay_us - asked.delay_us) <= TC_ROUNDING_US:
@@ -672,23 +669,34 @@ class _Judge:
             "receiver": f"the receiver told of {len(received)} flows",
         }
         unsent, acks = dig(end, "unsent_acks"), dig(end, "acks_sent")  # of which unsent are a part
-        for name, side, share, what in (
+        drops = self.point.validity.unexpected_drops
+        for name, side, share, most, what in (
             (
                 "socket drops",
                 "sender",  # windows grow by the ACK
                 _lost_share(dig(told, "path", "socket_drops"), dig(told, "pkts_in")),
+                drops,
                 "ACKs that found the sender's socket full",
             ),
             (
                 "socket drops",
                 "receiver",
                 _lost_share(dig(end, "socket_drops"), dig(end, "arrived_segments")),
+                drops,
                 "segments that found the receiver's socket full",
+            ),
+            (
+                "foreign",
+                "receiver",
+                _lost_share(dig(end, "foreign"), dig(end, "arrived_segments")),
+                FOREIGN,
+                "datagrams that were of no flow, or of another one",
             ),
             (
                 "unsent ACKs",
                 "receiver",
                 None if unsent is None or acks is None else unsent / max(acks, 1),
+                drops,
                 "ACKs that the receiver's host refused",
             ),
         ):
@@ -697,7 +705,7 @@ class _Judge:
                 f"{flow.name} {side}",
                 0,
                 share,
-                tolerance=self.point.validity.unexpected_drops,
+                tolerance=most,
                 unit="share",
                 what=f"share of {what}",
                 missing=missing[side],
@@ -792,11 +800,19 @@ class _Judge:
                 self.same(name, flow.name, asked, found, what=name, missing=missing)
 
     def pacing(self, flow: Flow, asked_bps: int, tcp_info: pl.DataFrame) -> None:
-        """The kernel limits each socket to the rate that was asked; it keeps whole bytes per second."""
-        found, missing = pacing_bps(tcp_info.filter(flow=flow.name, side="sender"), asked_bps)
+        """The kernel keeps each socket to the rate that was asked, in whole bytes per second."""
+        rows = tcp_info.filter(flow=flow.name, side="sender")
+        found, missing = pacing_bps(rows, asked_bps)
         self.close(
             "pacing", flow.name, asked_bps, found, tolerance=7, unit="bps", what="pacing", missing=missing
         )
+        most = asked_bps * (1 + self.point.validity.rate_tolerance)
+        rate, reason = paced_bps(rows, flow.start_ns - self.point.validity.start_error_ns), ""
+        if rate is None:
+            reason = "rate at which it was paced not known: the kernel does not tell what was sent"
+        elif rate > most:
+            reason = f"rate at which it was paced is {human(rate, 'bps')}, asked at most {human(most, 'bps')}"
+        self._add("paced rate", flow.name, most, rate, unit="bps", ok=not reason, reason=reason)
 
     def sampled(self, flow: Flow, side: str, rows: pl.DataFrame, end_ns: int) -> None:
         """An end of a flow was sampled from its planned start on, without long pauses."""
@@ -836,15 +852,22 @@ class _Judge:
                 )
 
     def finals(self) -> None:
-        """The agent said of how many connections it did not see the end; web100's rows grade those lower."""
+        """The agent saw the end of every connection: without it, its totals stop at the last sample."""
         kinds = ("iperf3_tcp", *NDT)
         followed = {flow.name for flow in self.measurement.flows if flow.kind in kinds}
         for host, part in self.measurement.hosts.items():
             if followed.intersection(part.sample.tcp):
-                missed = dig(self.run.event("finals", host=host, phase="measurement"), "open")
-                what = "final totals of its connections not known"
-                reason = f"{what}: the agent did not say which ends it saw" if missed is None else ""
-                self._add("ends missed", host, None, missed, ok=not reason, reason=reason)
+                event = self.run.event("finals", host=host, phase="measurement")
+                missed, what = dig(event, "open"), "final totals of its connections not known"
+                reason = ""
+                if missed is None:
+                    reason = f"{what}: the agent did not say which ends it saw"
+                elif missed or dig(event, "lost"):
+                    reason = f"{what}: the ends of {missed} were not seen"
+                    reason += (
+                        f", {lost} messages of the kernel were lost" if (lost := dig(event, "lost")) else ""
+                    )
+                self._add("ends missed", host, 0, missed, ok=not reason, reason=reason)
 
     def cpus(self) -> None:
         """No host was held up by a core that had no time left, for longer than is allowed."""

@@ -1,0 +1,32 @@
+"""Give a host back to others, as the inventory has it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dumbbell.execution.host_state import StateAction, holder
+
+
+class ActionModule(StateAction):
+    """Arguments: ``run`` (its id), ``hold_s``, ``pack`` (runs that are stored)."""
+
+    spec: ClassVar[dict[str, Any]] = {
+        "run": {"type": "str", "required": True},
+        "hold_s": {"type": "int", "required": True},
+        "pack": {"type": "list", "elements": "str", "default": []},
+    }
+
+    def act(self, run: str, hold_s: int, pack: list[str]) -> dict[str, Any]:
+        """Unless another run has it by now. A world of virtual time ends with its point."""
+        if self._templar.template(self.task_vars.get("lab_machine", "")) == "vtime":
+            self.command(["dumbbell-agent", "unlock", f"--run={run}"])
+            return {"changed": True}
+        try:
+            result = self.module(
+                asked=[self.asked(self.variables())], hold=holder(run, hold_s), release=run, pack=pack
+            )
+        except Exception:
+            # What cannot be applied is told, and the host is free all the same.
+            self.command(["dumbbell-agent", "unlock", f"--run={run}"])
+            raise
+        return {key: result[key] for key in ("changed", "commands", "diff")}

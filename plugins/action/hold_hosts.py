@@ -1,0 +1,71 @@
+"""Take the host for the playbook that changes it, by the lock that runs take, and give it back."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import shlex
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+AGENT = "command -v dumbbell-agent >/dev/null"
+LOCK = "/var/lib/dumbbell/runs/lock.json"
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Arguments: ``what`` (the playbook's name), ``release``, ``hours`` (it is free then, whatever happens).
+
+    Fails with the name of the holder if another has the host. A host without the agent runs nothing, so
+    nobody has it.
+    """
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Take the host, or give back what this playbook has taken."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec(
+            {
+                "what": {"type": "str", "required": True},
+                "release": {"type": "bool", "default": False},
+                "hours": {"type": "int", "default": 1},
+            }
+        )
+        if self._task.check_mode:  # nothing is changed
+            return result | {"changed": False}
+        # All tasks of a playbook are children of one process.
+        holder = f"{args['what']}-{platform.node()}-{os.getppid()}"
+        line = give_back(holder) if args["release"] else take(holder, args["hours"])
+        # In one stream: SSH's own words come by the other.
+        done = self._low_level_execute_command(f"{{ {line}; }} 2>&1", sudoable=True)
+        if done["rc"]:
+            said = " ".join(done["stdout"].split())
+            return result | {"failed": True, "msg": said or f"`{line}` ended with status {done['rc']}"}
+        return result | {"changed": False}
+
+
+def take(holder: str, hours: int) -> str:
+    """What takes a host that has the agent."""
+    lock = [
+        "dumbbell-agent",
+        "lock",
+        f"--run={holder}",
+        f"--owner={user()}@{platform.node()}",
+        f"--for={hours}h",
+    ]
+    return f"if {AGENT}; then {shlex.join(lock)}; fi"
+
+
+def give_back(holder: str) -> str:
+    """What gives it back, also when the playbook has removed the agent."""
+    unlock = shlex.join(["dumbbell-agent", "unlock", f"--run={holder}"])
+    left = f"grep --quiet --no-messages --fixed-strings {shlex.quote(holder)} {LOCK}"
+    return f"if {AGENT}; then {unlock}; elif {left}; then rm {LOCK}; fi"
+
+
+def user() -> str:
+    """Who started the playbook."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        return str(os.getuid())

@@ -1,0 +1,23 @@
+"""Ask the agent of a measurement that was under way whether it has gone on without a controller."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+from dumbbell.execution.action import StepAction, in_words
+
+_GOES_ON = ("waiting", "running", "done")
+
+
+class ActionModule(StepAction):
+    """Argument: ``planned``. Answers ``goes_on``, and ``trouble`` with what the agent says if it does not."""
+
+    def step(self) -> dict[str, Any]:
+        """Read its status."""
+        if not self.point.takes_part(self.host, "measurement"):
+            return {"goes_on": True}
+        said = self.shell(f"cat {shlex.quote(self.point.folder('measurement'))}/status.json || true")
+        status = json.loads(said or '{"state": "silent"}')
+        return {"goes_on": status["state"] in _GOES_ON, "state": in_words(status)}

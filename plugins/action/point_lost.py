@@ -1,0 +1,21 @@
+"""Stop the agents of a measurement that did not go on everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dumbbell.execution.action import StepAction
+
+
+class ActionModule(StepAction):
+    """Argument: ``planned``. Sets the fact ``run_lost``, ids of all points that are to be begun again."""
+
+    def step(self) -> dict[str, Any]:
+        """Every host decides alike. One that does not answer may have gone on: it is awaited later."""
+        answers = self.said("run_asked")
+        if all(answer.get("goes_on", True) for answer in answers.values()):
+            return {}
+        for phase in self.point.phases(self.host):
+            self.command(["systemctl", "stop", self.point.unit(self.host, phase)])
+        lost = [*self.task_vars.get("run_lost", []), self.point.run_id]
+        return {"changed": True, "ansible_facts": {"run_lost": lost}}

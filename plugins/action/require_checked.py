@@ -1,0 +1,35 @@
+"""Go on with a run only if every host can do what it asks for."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dumbbell.execution.action import HostAction
+from dumbbell.execution.answers import SILENT, trouble_of
+from dumbbell.execution.words import do_not_answer, go_on
+
+
+class ActionModule(HostAction):
+    """Arguments: ``run`` (as plan_run returns it), ``resume`` (its directory, if it can go on later).
+
+    Reads what ``run_checked`` says of each host. If one cannot, every host is given back, and those that
+    cannot fail with their reason; the others end the play with them.
+    """
+
+    spec: ClassVar[dict[str, Any]] = {
+        "run": {"type": "dict", "required": True},
+        "resume": {"type": "str", "default": ""},
+    }
+
+    def act(self, run: dict[str, Any], resume: str) -> dict[str, Any]:
+        """Give back, and fail."""
+        troubles = {host: trouble_of(answer) for host, answer in self.registered("run_checked").items()}
+        if not any(troubles.values()):
+            return {}
+        own = troubles.get(self.host, "")
+        if own != SILENT:
+            self.shell(f"dumbbell-agent unlock --run={run['run_id']} || test $? = 127")
+        silent = [host for host, trouble in troubles.items() if trouble == SILENT]
+        if self.host in silent[:1]:
+            return {"failed": True, "msg": do_not_answer(silent, self.task_vars) + go_on(resume)}
+        return {"failed": True, "msg": own} if own and own != SILENT else {}

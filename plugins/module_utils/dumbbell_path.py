@@ -1,0 +1,102 @@
+"""What is needed of a router to emulate a path: what it is asked, what it holds, and what it lacks."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from ansible.module_utils import dumbbell_ethtool as ethtool
+from ansible.module_utils import dumbbell_tc as tc
+from ansible.module_utils.dumbbell_host import call
+
+OFFLOADS = ("tso", "gso", "gro", "lro")
+
+
+def options() -> dict[str, Any]:
+    """Ansible's argument specification of what a direction is asked, its later states included."""
+    queue: dict[str, Any] = {"kind": {"type": "str", "required": True, "choices": list(tc.QUEUES)}}
+    for kind in tc.QUEUES:
+        queue |= tc.arguments(kind)
+    flow = {
+        "delay_us": {"type": "int", "required": True},
+        "protocol": {"type": "str", "choices": ["tcp", "udp"]},
+        "src": {"type": "str"},
+        "dst": {"type": "str"},
+        "src_port": {"type": "int"},
+        "dst_port": {"type": "int"},
+    }
+    state = tc.arguments("netem") | {
+        "rate_bps": {"type": "int"},
+        "burst_us": {"type": "int"},
+        "queue": {"type": "dict", "options": queue},
+        "keep_order": {"type": "bool"},
+        "distribution": {"type": "str", "choices": [name for name in tc.DISTRIBUTIONS if name]},
+        "flows": {"type": "list", "elements": "dict", "options": flow},
+    }
+    change = {"at_ns": {"type": "int", "required": True}} | state
+    return {**state, "changes": {"type": "list", "elements": "dict", "options": change, "default": []}}
+
+
+def params(given: tc.Json, way: tc.Json) -> dict[str, Any]:
+    """What a direction of a plan asks, by the options of the module `tc_path`; 0 is not asked for."""
+    asked = {name: value for name, value in given.items() if value and name != "changes"}
+    about = {"delay_us": 0, "loss": 0.0, "trim_us": way["trim_us"], "burst_us": way["burst_us"]}
+    return {**dict.fromkeys(options()), **about, **asked}
+
+
+def read_classes(links: Sequence[tc.Json], devices: tc.Devices) -> bytes:
+    """The classes of a direction's ifb over netlink; none without that device."""
+    ifindex = next((link["ifindex"] for link in links if link["ifname"] == devices.ifb), None)
+    if ifindex is None:
+        return b""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
+        netlink.send(tc.class_request(ifindex))
+        dump = b""
+        while True:
+            part = netlink.recv(1 << 16)
+            dump += part
+            if any(kind in {tc.NLMSG_DONE, tc.NLMSG_ERROR} for kind, _ in tc.messages(part)):
+                return dump
+
+
+def refuse_what_the_host_lacks(module: Any, asked: tc.Direction, found: tc.Found) -> None:
+    """End the module if this host's kernel or tc cannot make a stage; tried in an empty namespace."""
+    for stage, commands in tc.probes(asked, found).items():
+        script = [*map(shlex.join, commands), "tc -j -d qdisc show >&3"]
+        # With -x the last command named in what it says is the one that failed.
+        probe = "exec 3>&1 >&2; set -ex; " + "; ".join(script)
+        code, out, err = call(["unshare", "--net", "sh", "-c", probe])
+        if code:
+            failed, _, words = err.rpartition("+ ")[2].partition("Usage:")[0].partition("\n")
+            module.fail_json(
+                msg=f"this host's kernel or tc cannot make the {stage}: `{failed}`: {' '.join(words.split())}"
+            )
+        lost = tc.probe_differences(asked, json.loads(out))
+        if lost:
+            words = "; ".join(f"{name} {want}" for name, (want, _) in lost.items())
+            module.fail_json(msg=f"this host's kernel ignores a part of the {stage}: {words}")
+
+
+def put_together(features: str) -> list[str]:
+    """Names of the offloads that are on and make one packet of several, in what `ethtool -k` shows."""
+    found = ethtool.parse("features", features)
+    return [name for name in OFFLOADS if (feature := found.get(ethtool.SHORT_NAMES[name])) and feature.value]
+
+
+def offloads_on(module: Any, *devices: str) -> dict[str, list[str]]:
+    """Those of devices."""
+    found = {}
+    for device in devices:
+        code, out, err = call(["ethtool", "-k", device])
+        if code:
+            module.warn(f"whether offloads of {device} are on is not known: {err.strip()}")
+        found[device] = put_together(out)
+    return found
+
+
+def batch(devices: tc.Devices, state: tc.Direction, roots: tuple[str, str]) -> list[list[str]]:
+    """Words of the commands that change a direction to a state, without tc itself."""
+    return [words for _, *words in tc.render_change(devices, state, roots)]

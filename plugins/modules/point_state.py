@@ -1,0 +1,442 @@
+#!/usr/bin/python
+"""The complete state of a host for a point, or as the inventory has it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: point_state
+short_description: Bring a host to its complete state, read it back, and put the plans of its agents in place
+description:
+  - Every setting that Dumbbell owns becomes what is asked, else what it was before Dumbbell's first change of
+    this host. What an earlier run has left is undone, whatever it was.
+  - What the host lacks is refused before anything is changed. Everything is read back, also where nothing had
+    to be changed; what the kernel did not take is a failure that names it.
+  - What is changed is recorded before, for M(restore).
+options:
+  asked:
+    description:
+      - States to have, each as C(dumbbell.execution.asked) makes it; more than one only in check mode, where
+        each is tried.
+    type: list
+    elements: dict
+    required: true
+  hold:
+    description: The run that takes the host, or keeps it, before anything else.
+    type: dict
+    suboptions:
+      run:
+        description: Its id.
+        type: str
+        required: true
+      owner:
+        description: Who runs it, for those who are refused.
+        type: str
+        required: true
+      seconds:
+        description: Time after which the host is free again.
+        type: int
+        required: true
+  release:
+    description: Id of a run that gives the host back, after all else.
+    type: str
+  host:
+    description: Name of this host in the plans.
+    type: str
+  plans:
+    description: Plans of its agents by their directories, which are made.
+    type: dict
+    default: {}
+  token:
+    description: Secret that the ends of atou have in common, and the directory that gets it.
+    type: dict
+    suboptions:
+      directory:
+        description: The directory.
+        type: path
+        required: true
+      secret:
+        description: The secret.
+        type: str
+        required: true
+  clock:
+    description: How the host's clock is read; it is waited for until it is as asked.
+    type: dict
+    suboptions:
+      server:
+        description: The host that the others follow.
+        type: str
+        required: true
+      source:
+        description: C(chrony), C(ptp), or C(shared) by hosts of one kernel.
+        type: str
+        required: true
+      offset_max_ns:
+        description: Largest offset.
+        type: int
+        required: true
+      root_dispersion_max_ns:
+        description: Largest root dispersion.
+        type: int
+        required: true
+      timeout_s:
+        description: Seconds to wait.
+        type: int
+        required: true
+      cmdline:
+        description: Kernel command line of the controller, for a clock that is shared with it.
+        type: str
+        required: true
+  pack:
+    description: Runs that are stored elsewhere, and are put away.
+    type: list
+    elements: str
+    default: []
+  probe:
+    description: Sources of samples that must be there, asked of the agent.
+    type: list
+    elements: str
+    default: []
+  programs:
+    description: Programs that must be there.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+author:
+  - Dumbbell
+"""
+
+EXAMPLES = r"""
+- name: Have the state of the inventory
+  point_state:
+    asked: ["{{ asked }}"]
+"""
+
+RETURN = r"""
+state:
+  description: What the host has now, as C(raw/HOST/state.json) of docs/data-model.md.
+  returned: success
+  type: dict
+commands:
+  description: Commands executed, or to be executed in check mode.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import json
+import os
+import pwd
+import shlex
+import shutil
+import time
+from pathlib import Path
+
+from ansible.module_utils import dumbbell_baseline as baseline
+from ansible.module_utils import dumbbell_path as path
+from ansible.module_utils import dumbbell_state as state
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.dumbbell_host import (
+    call,
+    execute,
+    record,
+    refuse_what_the_kernel_lacks,
+    require_devices,
+    run,
+    unload,
+    write_file,
+)
+from ansible.module_utils.dumbbell_modules import remember
+
+AGENT = "dumbbell-agent"
+RUNS = Path("/var/lib/dumbbell/runs")
+STORED = "/var/lib/dumbbell/stored"
+FACTS = Path("/run/dumbbell/facts.json")
+FACT = Path("/etc/ansible/facts.d/dumbbell.fact")
+TOOLS = ("/usr/local/bin/dumbbell-agent", "/usr/bin/iperf3", "/sbin/tc", "/sbin/ethtool")
+ROUNDS = 3  # a setting may change others: ip_forward makes the kernel reset how redirects are taken
+TRACKING_FIELDS = 14  # of `chronyc -c tracking`: chronyc(1)
+
+
+class Context:
+    """What the parts of a state need of the module: to refuse what the host lacks."""
+
+    def __init__(self, module, host):
+        self.module, self.host = module, host
+
+    def refuse_commands(self, commands):
+        refuse_what_the_kernel_lacks(self.module, commands)
+
+    def refuse_path(self, wanted, found, devices):
+        texts = {device: self.host.group(device, "features") for device in devices}
+        offloads = {device: path.put_together(text) for device, text in texts.items()}
+        for warning in path.tc.warnings(wanted, offloads):
+            self.module.warn(warning)
+        path.refuse_what_the_host_lacks(self.module, wanted, found)
+
+
+def hold(module, asked):
+    """Take the host for a run; a host that works for another one is refused in the words of its agent."""
+    if shutil.which(AGENT) is None:
+        module.fail_json(msg="it has no dumbbell-agent: provision it first (playbooks/provision.yml)")
+    command = [
+        AGENT,
+        "lock",
+        f"--run={asked['run']}",
+        f"--owner={asked['owner']}",
+        f"--for={asked['seconds']}s",
+    ]
+    code, out, err = call(command)
+    if code:
+        module.fail_json(msg=(err or out).strip().removeprefix("dumbbell-agent lock: "))
+
+
+def refuse_what_is_missing(module):
+    lacking = [name for name in module.params["programs"] if shutil.which(name) is None]
+    if lacking:
+        module.fail_json(msg=f"it lacks {', '.join(lacking)}: provision it first (playbooks/provision.yml)")
+    sources = module.params["probe"]
+    if sources:
+        code, out, err = call([AGENT, "probe", *sources])
+        if code:
+            module.fail_json(msg=f"it is asked for {' and '.join(sources)}; {(out or err).strip()}")
+
+
+def refuse_another_kernel(module, asked):
+    release = os.uname().release
+    if asked.get("kernel") and asked["kernel"] != release:
+        module.fail_json(msg=f"kernel {asked['kernel']} was asked, and {release} runs")
+
+
+def perform(module, command):
+    """Carry out a command of a plan."""
+    if command[0] == "sysctl" or command[:2] == ["sh", "-c"]:
+        write_file(module, command)
+    else:
+        execute(module, command)
+
+
+def apply(module, parts, host, loaded):
+    """Carry out what each part plans, from what it finds after those before it; returns the commands."""
+    done = []
+    for part in parts:
+        planned = part.plan(part.read())
+        if planned:
+            record(module, planned, loaded)
+            for command in planned:
+                perform(module, command)
+            remember(planned)
+            host.forget()
+        done += planned
+    return done
+
+
+def converge(module, asked, host):
+    """Bring the host to a state; returns the parts with what was read back, commands, and what differed."""
+    require_devices(module, *asked["interfaces"])
+    if not module.check_mode:
+        baseline.record(state.first_contact(asked), lambda setting: baseline.read(setting, host.execute))
+    parts = state.parts(asked, baseline.load(), host, Context(module, host))
+    loaded = baseline.read(baseline.MODULES, host.execute)
+    commands, before = [], {}
+    for part in parts:  # before anything is changed
+        found = part.read()
+        planned = part.plan(found)
+        part.refuse(found, planned)
+        before.update(part.owned(found))
+        commands += planned
+    if module.check_mode:
+        unload(loaded)
+        return [(part, part.read()) for part in parts], commands, before
+    changed = []
+    for _ in range(ROUNDS if commands else 0):
+        done = apply(module, parts, host, loaded)
+        changed += done
+        if not done:
+            break
+    return [(part, part.read()) for part in parts], changed, before
+
+
+def facts(module):
+    """Versions of tools and hardware; read again after a boot, and when a tool has changed."""
+    if not FACT.exists():
+        return {"versions": {}, "hardware": {}}
+    known = [boot_id(), *(os.stat(tool).st_mtime_ns if os.path.exists(tool) else None for tool in TOOLS)]
+    try:
+        kept = json.loads(FACTS.read_text())
+        if kept["of"] == known:
+            return kept["facts"]
+    except (OSError, ValueError, KeyError):
+        pass
+    told = json.loads(run(module, [str(FACT)]))
+    if not module.check_mode:
+        FACTS.parent.mkdir(mode=0o755, exist_ok=True)
+        part = FACTS.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps({"of": known, "facts": told}))
+        part.replace(FACTS)
+    return told
+
+
+def boot_id():
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def clock(module, asked):
+    """How far the clock is off, once it follows; or what is known of it when the time is over."""
+    about = {"server": asked["server"], "source": asked["source"]}
+    if asked["source"] == "shared":
+        # Hosts of one kernel have one clock. Its command line names each world differently.
+        same = Path("/proc/cmdline").read_text().strip() == asked["cmdline"].strip()
+        return {"synchronised": same, "offset_ns": 0, "root_dispersion_ns": 0, **about}
+    until = time.monotonic() + (0 if module.check_mode else asked["timeout_s"])
+    while True:
+        fields = call(["chronyc", "-c", "tracking"])[1].strip().split(",")
+        found = {"synchronised": False, "offset_ns": None, "root_dispersion_ns": None}
+        if len(fields) >= TRACKING_FIELDS:
+            found = {
+                "synchronised": fields[13] == "Normal",
+                "offset_ns": int(float(fields[4]) * 1e9),
+                "root_dispersion_ns": int(float(fields[11]) * 1e9),
+            }
+            near = abs(found["offset_ns"]) < asked["offset_max_ns"]
+            if (
+                found["synchronised"]
+                and near
+                and found["root_dispersion_ns"] < asked["root_dispersion_max_ns"]
+            ):
+                break
+        if time.monotonic() >= until:
+            break
+        time.sleep(1)
+    return {**found, **about}
+
+
+def put(file, text, mode):
+    """A file of the agent's user, in a directory of its own."""
+    owner = pwd.getpwnam("dumbbell")
+    for folder in (file.parent.parent, file.parent):
+        if folder != RUNS and RUNS in folder.parents and not folder.exists():
+            folder.mkdir(mode=0o750)
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+    part = file.with_name(f".{file.name}.part")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode), "w") as opened:
+        opened.write(text)
+        os.fchmod(opened.fileno(), mode)
+        os.fchown(opened.fileno(), owner.pw_uid, owner.pw_gid)
+    part.replace(file)
+
+
+def put_plans(module, reported):
+    """What the agents get; a router's, with the commands for the path as it stands."""
+    host = module.params["host"]
+    for folder, planned in module.params["plans"].items():
+        commands = reported.get("path_commands", {})
+        whole = state.with_path_commands(planned, host, commands)
+        put(Path(folder, "plan.json"), json.dumps(whole, indent=1), 0o640)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "asked": {"type": "list", "elements": "dict", "required": True},
+            "hold": {
+                "type": "dict",
+                "options": {
+                    "run": {"type": "str", "required": True},
+                    "owner": {"type": "str", "required": True},
+                    "seconds": {"type": "int", "required": True},
+                },
+            },
+            "release": {"type": "str"},
+            "host": {"type": "str"},
+            "plans": {"type": "dict", "default": {}},
+            "token": {
+                "type": "dict",
+                "no_log": True,
+                "options": {
+                    "directory": {"type": "path", "required": True},
+                    "secret": {"type": "str", "required": True, "no_log": True},
+                },
+            },
+            "clock": {
+                "type": "dict",
+                "options": {
+                    "server": {"type": "str", "required": True},
+                    "source": {"type": "str", "required": True},
+                    "offset_max_ns": {"type": "int", "required": True},
+                    "root_dispersion_max_ns": {"type": "int", "required": True},
+                    "timeout_s": {"type": "int", "required": True},
+                    "cmdline": {"type": "str", "required": True},
+                },
+            },
+            "pack": {"type": "list", "elements": "str", "default": []},
+            "probe": {"type": "list", "elements": "str", "default": []},
+            "programs": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    states = params["asked"]
+    if len(states) > 1 and not module.check_mode:
+        module.fail_json(msg=f"{len(states)} states were asked; a host can have one")
+    if params["hold"]:
+        hold(module, params["hold"])
+    refuse_what_is_missing(module)
+    host = state.Host(lambda command: run(module, command), call)
+    reached, commands, before = [], [], {}
+    try:
+        for asked in states:
+            refuse_another_kernel(module, asked)
+            reached, commands, before = converge(module, asked, host)
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+    owned, reports = {}, []
+    for part, found in reached:
+        owned.update(part.owned(found))
+        reports.append(part.report(found))
+    result = {"commands": [shlex.join(command) for command in commands], "changed": bool(commands)}
+    after = {name: want for name, (want, _) in owned.items()} if module.check_mode else None
+    after = after or {name: got for name, (_, got) in owned.items()}
+    differ = [name for name in after if before.get(name, (None, None))[1] != after[name]]
+    result["diff"] = {
+        "before": {name: before.get(name, (None, None))[1] for name in differ},
+        "after": {name: after[name] for name in differ},
+    }
+    wrong = {name: pair for name, pair in owned.items() if pair[0] != pair[1]}
+    if wrong and not module.check_mode:
+        words = "; ".join(f"{name}: asked for {want}, found {got}" for name, (want, got) in wrong.items())
+        module.fail_json(msg=f"the kernel did not take what was asked: {words}", **result)
+    reported = state.merged(reports)
+    flushes = bool(states) and states[-1].get("tcp_metrics") != "keep" and not module.check_mode
+    if not module.check_mode:
+        if flushes:
+            run(module, ["ip", "tcp_metrics", "flush"])
+        put_plans(module, reported)
+        if params["token"]:
+            put(Path(params["token"]["directory"], "atou.token"), params["token"]["secret"], 0o600)
+        for run_id in params["pack"]:
+            call([AGENT, "pack", str(RUNS / run_id), STORED])
+    reported.pop("path_commands", None)
+    result["state"] = {
+        "boot_id": boot_id(),
+        "kernel": os.uname().release,
+        **facts(module),
+        "nic": {},
+        "path": None,
+        **reported,
+        "clock": clock(module, params["clock"]) if params["clock"] else None,
+        "owned": {name: list(pair) for name, pair in sorted(owned.items())},
+        "tcp_metrics": {"flushed": flushes},
+    }
+    if params["release"]:
+        call([AGENT, "unlock", f"--run={params['release']}"])
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

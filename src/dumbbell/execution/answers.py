@@ -1,0 +1,115 @@
+"""What hosts answered to the steps of a point, and what follows: whether to go on, when to begin, why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SILENT = "no longer answers"
+SECOND_NS = 1_000_000_000
+
+Answer = Mapping[str, Any]
+
+
+def trouble_of(answer: Answer) -> str:
+    """What a step says went wrong, or what Ansible says of a step that it ended."""
+    if answer.get("unreachable"):
+        return SILENT
+    if answer.get("failed"):
+        return str(answer.get("msg") or "failed")
+    return str(answer.get("trouble") or "")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers of every host of the play to the steps of one point so far, in the order of the steps.
+
+    ``steps`` has for each step its answers by host; a host that was not asked has none.
+    """
+
+    hosts: Sequence[str]
+    steps: Sequence[Mapping[str, Answer]]
+
+    def troubles(self) -> dict[str, str]:
+        """The first thing that went wrong on each host that had trouble: later ones follow from it."""
+        found: dict[str, str] = {}
+        for answers in self.steps:
+            for host in self.hosts:
+                if host in answers and (trouble := trouble_of(answers[host])):
+                    found.setdefault(host, trouble)
+        return found
+
+    @property
+    def stopped(self) -> str:
+        """Why the point was stopped by hand; '' if it was not."""
+        return next(
+            (str(answer["stopped"]) for of in self.steps for answer in of.values() if answer.get("stopped")),
+            "",
+        )
+
+    @property
+    def go_on(self) -> bool:
+        """Whether no host had trouble and nobody stopped the point."""
+        return not self.troubles() and not self.stopped
+
+    @property
+    def silent(self) -> list[str]:
+        """Hosts that no longer answer."""
+        return [host for host, trouble in self.troubles().items() if trouble == SILENT]
+
+    def reasons(self) -> list[str]:
+        """Why the point did not come to its end; what not all hosts say, with the hosts that do."""
+        said: dict[str, list[str]] = {}
+        for host, trouble in self.troubles().items():
+            said.setdefault(trouble, []).append(host)
+        reasons = list(self._named(said))
+        return [self.stopped, *reasons] if self.stopped else reasons
+
+    def _named(self, said: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        for trouble, hosts in said.items():
+            if trouble == SILENT:
+                yield from (f"{host} {SILENT}" for host in hosts)
+            elif len(hosts) == len(self.hosts) > 1:
+                yield trouble
+            else:
+                yield f"{', '.join(hosts)}: {trouble}"
+
+    def end(self) -> str:
+        """Why the points after this one are not run; '' if they are."""
+        if silent := self.silent:
+            return f"{', '.join(silent)} {'do' if len(silent) > 1 else 'does'} not answer. When it does:"
+        if self.stopped:
+            return f"{self.stopped}. Partial results are kept; to run what was not begun:"
+        return ""
+
+
+@dataclass(frozen=True)
+class Armed:
+    """An armed agent: its clock when it said so, the controller's then, the time it needs before t0."""
+
+    now_unix_ns: int
+    received_unix_ns: int
+    lead_ns: int
+
+    @property
+    def behind_ns(self) -> int:
+        """How far its clock is behind the controller's, and how long its answer took."""
+        return self.received_unix_ns - self.now_unix_ns
+
+
+def start_unix_ns(armed: Sequence[Armed], margin_ns: int) -> int:
+    """t0 by the hosts' clocks: a whole second, and as near as the slowest agent allows.
+
+    Every host computes it from the same answers. ``margin_ns`` is for sending it. At a whole second: where
+    time is virtual, what the controller did before, some us shorter or longer, then moves nothing.
+    """
+    last = max(agent.received_unix_ns for agent in armed)
+    now = max(last - agent.behind_ns for agent in armed)
+    soonest = now + margin_ns + max(agent.lead_ns for agent in armed)
+    return -(-soonest // SECOND_NS) * SECOND_NS
+
+
+def behind_ns(armed: Sequence[Armed]) -> int:
+    """How far the hosts' clock is behind the controller's: by the answer that took the shortest."""
+    return min((agent.behind_ns for agent in armed), default=0)

@@ -1,0 +1,124 @@
+"""What a host is asked to be: the scenario over the inventory, setting by setting.
+
+The result is what the module ``point_state`` takes; it completes it by what the host was as found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import ip_address, ip_interface
+from typing import Any
+
+Variables = Mapping[str, Any]
+
+
+def asked_of(
+    variables: Variables,
+    state: Mapping[str, Any] | None = None,
+    path: Mapping[str, Any] | None = None,
+    trim_us: int | None = None,
+) -> dict[str, Any]:
+    """What one host is asked to be.
+
+    ``variables`` are those of the inventory or their defaults, and ``experiment_interfaces`` and
+    ``experiment_routes``; ``state`` is that of the host in a plan, None for what the inventory asks alone;
+    ``path`` the one of the plan: a run has none where its scenario has none. ``trim_us`` is the path's own
+    delay as it was measured. ValueError names an interface that cannot be had.
+    """
+    of = state or {}
+    interfaces = list(variables["experiment_interfaces"].values())
+    devices = [each["device"] for each in interfaces]
+    management = variables.get("management_interface")
+    if management in devices:
+        raise ValueError(f"{management} carries SSH and must not be one of the experiment interfaces")
+    qdisc = of.get("qdisc") or variables["nic_qdisc"]
+    routes = variables["nic_routes"] | (of.get("routes") or {})
+    by_device = _routes(variables.get("experiment_routes") or [], interfaces)
+
+    def over(name: str, default: str) -> Any:
+        return variables[default] if of.get(name) is None else of[name]
+
+    return {
+        "kernel": of.get("kernel"),
+        "modules": _modules(variables, of, qdisc),
+        "interfaces": {
+            each["device"]: {
+                "mtu": over("mtu", "nic_mtu"),
+                "txqueuelen": over("txqueuelen", "nic_txqueuelen"),
+                "gso_max_segs": variables["nic_gso_max_segs"],
+                "qdisc": qdisc,
+                "addresses": [str(each["address"])],
+                "routes": [{**route, **routes} for route in by_device[each["device"]]],
+                "features": variables["nic_offloads"] | of.get("offloads", {}),
+                **{
+                    group: variables[f"nic_{group}"] for group in ("rings", "coalescing", "pause", "channels")
+                },
+            }
+            for each in interfaces
+        },
+        "cpu": {
+            "governor": variables["nic_cpu_governor"],
+            "idle_latency_max_us": variables["nic_cpu_idle_latency_max_us"],
+            "irq_cpus": variables["nic_irq_cpus"],
+        },
+        "sysctls": variables["sysctl_settings"] | of.get("sysctls", {}),
+        "path": _path(variables, state, path, trim_us),
+        "tcp_metrics": "flush",
+    }
+
+
+def _modules(variables: Variables, of: Mapping[str, Any], qdisc: str | None) -> dict[str, Any]:
+    """A qdisc would load its own module, but which build that is would not be read back."""
+    parameters = {**variables["modules_parameters"]}
+    for name, values in of.get("modules", {}).items():
+        parameters[name] = {**parameters.get(name, {}), **values}
+    names = [
+        *variables["modules_loaded"],
+        *of.get("modules", {}),
+        *(["sch_rapid"] if qdisc == "rapid" else []),
+    ]
+    # Congestion controls are there without being loaded by name.
+    names += [name for name in parameters if name.startswith("tcp_")]
+    controls = [*variables["modules_congestion_controls"], *of.get("congestion_controls", [])]
+    return {
+        "loaded": {
+            name: {key: str(value) for key, value in parameters.get(name, {}).items()}
+            for name in dict.fromkeys(names)
+        },
+        "controls": list(dict.fromkeys(controls)),
+        "allowed": list(variables["modules_allowed_congestion_controls"]),
+    }
+
+
+def _path(
+    variables: Variables, state: Mapping[str, Any] | None, path: Mapping[str, Any] | None, trim_us: int | None
+) -> dict[str, Any] | None:
+    """Of a host that joins left and right."""
+    devices = {side: of["device"] for side, of in variables["experiment_interfaces"].items()}
+    if not devices.keys() >= {"left", "right"}:
+        return None
+    ways = {name: variables[f"path_{name}"] for name in ("forward", "reverse")}
+    if state is not None:
+        ways = {name: path[name] if path else None for name in ways}
+    return ways | {
+        "left": devices["left"],
+        "right": devices["right"],
+        "trim_us": variables["path_trim_us"] if trim_us is None else trim_us,
+        "burst_us": variables["path_burst_us"],
+    }
+
+
+def _routes(
+    routes: Iterable[Mapping[str, Any]], interfaces: Sequence[Mapping[str, Any]]
+) -> dict[str, list[dict[str, Any]]]:
+    """Routes by the device on whose network their gateway is."""
+    found: dict[str, list[dict[str, Any]]] = {each["device"]: [] for each in interfaces}
+    for route in routes:
+        gateway = ip_address(str(route["via"]))
+        on = [each for each in interfaces if gateway in ip_interface(str(each["address"])).network]
+        if not on:
+            raise ValueError(
+                f"the route to {route['to']} goes by {gateway}, which is on no experiment network"
+            )
+        found[on[0]["device"]].append(dict(route))
+    return found

@@ -1,0 +1,130 @@
+"""What the actions share that call the module ``point_state``."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.yaml import yaml_load
+
+from dumbbell import REPOSITORY
+from dumbbell.execution.action import HostAction, Trouble
+from dumbbell.execution.asked import asked_of
+
+ROLES = ("nic", "sysctl", "modules", "path", "clock")  # whose variables an inventory may set
+PROGRAMS = ("iperf3", "chronyc", "ethtool", "tc", "dumbbell-agent")
+
+
+Spec = dict[str, Any]
+
+
+def defaults(roles: Path) -> dict[str, Any]:
+    """Variables that inventories may set and their defaults, which may be templates of Ansible."""
+    found: dict[str, Any] = {}
+    for role in ROLES:
+        found |= yaml_load((roles / role / "defaults/main.yml").read_bytes()) or {}
+    return found
+
+
+def specs(roles: Path) -> dict[str, Spec]:
+    """What each role says of its variables, as Ansible's validators take it."""
+    files = {role: roles / role / "meta/argument_specs.yml" for role in ROLES}
+    return {
+        role: yaml_load(file.read_bytes())["argument_specs"]["main"]["options"]
+        for role, file in files.items()
+    }
+
+
+class StateAction(HostAction):
+    """An action that brings its host to a state, or asks whether it can have it."""
+
+    def variables(self) -> dict[str, Any]:
+        """What the inventory says of the host, and the defaults of what it does not say."""
+        roles = REPOSITORY / "roles"
+        wants = specs(roles)
+        said = {name for of in wants.values() for name in of if name in self.task_vars}
+        named = defaults(roles) | {name: self.task_vars[name] for name in said}
+        found = {name: self._templar.template(value) for name, value in named.items()}
+        for role, spec in wants.items():
+            given = {name: found[name] for name in spec if found.get(name) is not None}
+            checked = ArgumentSpecValidator(spec).validate(given)
+            if checked.error_messages:
+                raise Trouble(f"variables of role {role}: {'; '.join(checked.error_messages)}")
+        return found
+
+    def asked(
+        self,
+        variables: Mapping[str, Any],
+        plan: Mapping[str, Any] | None = None,
+        trim_us: int | None = None,
+    ) -> dict[str, Any]:
+        """What a point's plan, or the inventory alone, asks of the host."""
+        try:
+            if plan is None:
+                return asked_of(variables)
+            return asked_of(variables, plan["hosts"][self.host]["state"], plan["path"], trim_us)
+        except ValueError as error:
+            raise Trouble(str(error)) from None
+
+    def module(self, check: bool = False, **arguments: Any) -> dict[str, Any]:
+        """What the module answers; :class:`Trouble` with its reason if it fails."""
+        before = self._task.check_mode
+        self._task.check_mode = before or check
+        try:
+            result: dict[str, Any] = self._execute_module(
+                module_name="point_state", module_args=arguments, task_vars=self.task_vars
+            )
+        finally:
+            self._task.check_mode = before
+        if result.get("unreachable"):
+            raise AnsibleConnectionFailure(str(result.get("msg")))
+        if result.get("failed"):
+            raise Trouble(str(result.get("msg") or result.get("module_stderr") or "point_state failed"))
+        for warning in result.get("warnings", ()):
+            self._display.warning(f"{self.host}: {warning}")
+        return result
+
+    def clock(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """How the host's clock is read."""
+        return {
+            "server": variables["clock_server"],
+            "source": variables["clock_source"],
+            "offset_max_ns": variables["clock_offset_max_ns"],
+            "root_dispersion_max_ns": variables["clock_root_dispersion_max_ns"],
+            "timeout_s": variables["clock_sync_timeout"],
+            "cmdline": Path("/proc/cmdline").read_text(),
+        }
+
+
+def holder(run: str, seconds: int) -> dict[str, Any]:
+    """Who takes a host, for those who are refused."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "root"
+    return {"run": run, "owner": f"{user}@{platform.node()}", "seconds": seconds}
+
+
+def token(point_dir: Path) -> str:
+    """Secret of the ends of atou, the same for all hosts of a point; :func:`forget_token` removes it."""
+    file = point_dir / ".token"
+    with NamedTemporaryFile("w", dir=point_dir) as drawn:  # which nobody else can read
+        drawn.write(secrets.token_hex(32))
+        drawn.flush()
+        with suppress(FileExistsError):  # the action of another host was quicker
+            os.link(drawn.name, file)
+    return file.read_text()
+
+
+def forget_token(point_dir: Path) -> None:
+    """Remove the secret from the controller."""
+    (point_dir / ".token").unlink(missing_ok=True)

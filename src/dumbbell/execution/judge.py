@@ -1,0 +1,56 @@
+"""Completing a point's run directory: tables, manifest and verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dumbbell.execution import calibrated
+from dumbbell.rundir import RunDir, abort, read_json, record_state, was_armed, write_json
+
+_REASONS = "reasons.json"  # what had gone wrong when judging was left to others
+
+
+def judge(
+    run_dir: Path, influxdb: Mapping[str, Any] | None, reasons: Sequence[str], *, judged: bool
+) -> dict[str, Any]:
+    """Collect and judge; without ``judged`` that is left to who collects it later, with these reasons.
+
+    ``influxdb`` as :class:`dumbbell.store.influx.InfluxTarget`, or None. Returns ``verdict``, which is
+    `aborted` if the measurement was never begun, else what can be judged; and ``stored``, whether InfluxDB
+    has every row.
+    """
+    # Ansible's own process loads this module, and is to stay small for as long as a run lasts.
+    from dumbbell.store.collect import collect  # noqa: PLC0415
+    from dumbbell.store.influx import InfluxTarget  # noqa: PLC0415
+
+    reasons = [*(read_json(run_dir / _REASONS) or []), *reasons]
+    if not judged:
+        write_json(run_dir / _REASONS, reasons)
+        return {"verdict": {"state": "measured", "reasons": reasons}, "stored": False}
+    if reasons and not was_armed(run_dir):
+        abort(run_dir, reasons)
+        return {"verdict": read_json(run_dir / "verdict.json"), "stored": False}
+    record_state(run_dir, "collecting")
+    verdict = collect(run_dir, InfluxTarget(**influxdb) if influxdb else None, reasons)
+    record_state(run_dir, verdict.state, "; ".join(verdict.reasons))
+    rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"]
+    stored = rows is not None and all(of["stored"] == of["spooled"] for of in rows.values())
+    return {"verdict": read_json(run_dir / "verdict.json"), "stored": stored}
+
+
+def judge_calibrations(run: RunDir) -> None:
+    """Make points invalid whose path was not that of the calibration which they reused, by a later one."""
+    from dumbbell.store.check import Check  # noqa: PLC0415
+    from dumbbell.store.verdict import Verdict  # noqa: PLC0415
+
+    for execution, reason in calibrated.disproved(run):
+        before = read_json(execution.dir / "verdict.json")
+        check = Check(name="calibration", kind="validity", subject="path", requested="holds",
+                      measured="does not hold", ok=False, reason=reason)  # fmt: skip
+        if not execution.finished or check.model_dump() in before["checks"]:
+            continue
+        verdict = Verdict.of([*Verdict.model_validate(before).checks, check])
+        record_state(execution.dir, verdict.state, reason)
+        write_json(execution.dir / "verdict.json", verdict.model_dump())

@@ -1,0 +1,84 @@
+"""How much of the emulated delay to leave out, because hosts, cables and bridges have a delay of their own.
+
+The round trip is measured under the path as it was asked; what it is longer is subtracted from the emulated
+delay. That is repeated until the round trip is as asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dumbbell.rundir import read_json, write_json
+
+KNOWN = "own_delays.json"  # in the run's directory
+_RTT_MS = re.compile(r"time=([0-9.]+)")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The round trip of the path, how far off it may be, and the limits of the correction."""
+
+    rtt_ns: int
+    jitters: bool
+    tolerance: float  # a share of the round trip
+    max_us: int  # one way
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Trim:
+    """What is known after an attempt."""
+
+    own_us: float  # the path's own round trip: the least that was found
+    trim_us: int = 0  # to subtract from the emulated delay, one way
+    attempts: int = 0  # made until now
+    changed: bool = False  # whether the path has to be emulated anew
+    again: bool = True  # whether to measure once more
+
+
+def attempt(former: Trim | None, pings: Sequence[str], asked: Asked) -> Trim:
+    """The correction after what pings said under the path with the former one.
+
+    The least of all attempts counts: what busy hosts add is no delay of the path. A correction that would
+    change the round trip by less than half of its tolerance is not made.
+    """
+    former = former or Trim(own_us=2 * asked.max_us)
+    own_us = min(former.own_us, _excess_us(pings, asked) + 2 * former.trim_us)
+    trim_us = min(max(0, int(own_us / 2)), asked.max_us)
+    made = former.attempts + 1
+    if abs(trim_us - former.trim_us) * 2 <= asked.tolerance * asked.rtt_ns / 2000:
+        return Trim(own_us, former.trim_us, made, changed=False, again=False)
+    return Trim(own_us, trim_us, made, changed=True, again=made < asked.attempts)
+
+
+def _excess_us(pings: Sequence[str], asked: Asked) -> float:
+    """How much longer than asked the quickest round trip is (with jitter, the median); mean over senders."""
+    excesses = []
+    for said in pings:
+        rtts_ms = sorted(float(found) for found in _RTT_MS.findall(said))
+        rtt_ms = rtts_ms[len(rtts_ms) // 2 if asked.jitters else 0]
+        excesses.append(rtt_ms * 1000 - asked.rtt_ns / 1000)
+    return sum(excesses) / len(excesses)
+
+
+def remember(run_dir: Path, path: Mapping[str, Any], trim_us: int) -> None:
+    """Write down the correction of a path, as its plan has it, for the points after this one."""
+    with suppress(OSError):  # in virtual time a world has one point, and may not write there
+        write_json(run_dir / KNOWN, (read_json(run_dir / KNOWN) or {}) | {_digest(path): trim_us})
+
+
+def known_us(run_dir: Path, path: Mapping[str, Any]) -> int | None:
+    """The correction of a path that an earlier point of the run has found."""
+    trim_us: int | None = (read_json(run_dir / KNOWN) or {}).get(_digest(path))
+    return trim_us
+
+
+def _digest(path: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(path, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,71 @@
+"""What the steps of a point need to know of it, from what :meth:`dumbbell.rundir.Execution.facts` says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+RUNS = "/var/lib/dumbbell/runs"  # on hosts
+
+PhaseName = Literal["calibration", "measurement"]
+
+
+@dataclass(frozen=True)
+class PlannedPoint:
+    """One execution of a point, as playbooks hold it."""
+
+    facts: Mapping[str, Any]
+
+    @property
+    def run_id(self) -> str:
+        """The id by which hosts know it."""
+        return str(self.facts["run_id"])
+
+    @property
+    def dir(self) -> Path:
+        """Its directory."""
+        return Path(self.facts["run_dir"])
+
+    @property
+    def measuring(self) -> bool:
+        """Whether its measurement went on without a controller."""
+        return bool(self.facts["measuring"])
+
+    @property
+    def path(self) -> Mapping[str, Any] | None:
+        """The path that it asks for."""
+        path: Mapping[str, Any] | None = self.facts["plan"]["path"]
+        return path
+
+    def phase(self, name: str) -> Mapping[str, Any]:
+        """A phase of its plan."""
+        return next(phase for phase in self.facts["plan"]["phases"] if phase["phase"] == name)
+
+    def phases(self, host: str) -> list[str]:
+        """Phases in which a host has an agent, in their order."""
+        return list(self.facts["phases"].get(host, []))
+
+    def takes_part(self, host: str, phase: str) -> bool:
+        """Whether a host has an agent in a phase."""
+        return phase in self.phases(host)
+
+    def unit(self, host: str, phase: str) -> str:
+        """The agent's unit; eBPF needs one that may do more."""
+        ebpf = self.phase(phase)["hosts"][host]["sample"]["ebpf"]
+        return f"dumbbell-agent{'-ebpf' if ebpf else ''}@{self.run_id}-{phase}"
+
+    def folder(self, phase: str) -> str:
+        """Where a host keeps a phase."""
+        return f"{RUNS}/{self.run_id}/{phase}"
+
+    def peer(self, host: str) -> str:
+        """Where the first flow of a host goes; '' if it sends none."""
+        flows = self.phase("measurement")["flows"]
+        return next((str(flow["dst"]) for flow in flows if flow["src_host"] == host), "")
+
+    def kinds(self, host: str) -> set[str]:
+        """Kinds of the flows that start or end at a host."""
+        flows = [flow for phase in self.facts["plan"]["phases"] for flow in phase["flows"]]
+        return {flow["kind"] for flow in flows if host in (flow["src_host"], flow["dst_host"])}

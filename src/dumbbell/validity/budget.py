@@ -1,0 +1,445 @@
+"""The loss budget of a run: what was sent and has not arrived was dropped where the path was asked to, or the
+run is invalid.
+
+Every counter of drops and errors that hosts have is read: at a place where nobody asked for any, it may not
+grow. What flows lost is compared with what the path dropped: what is left on either side was lost, or
+dropped, where no counter tells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from scipy import stats
+
+from dumbbell import analysis
+from dumbbell.model.hosts import SUPER_PACKETS
+from dumbbell.plan import Conditions, Flow, PlannedPath, Way
+from dumbbell.rundir import read_json, read_jsonl
+from dumbbell.store.check import Check
+from dumbbell.store.path import RARELY, has_delay_line
+from dumbbell.store.run import Run, dig, interval_sums, ping_replies
+from dumbbell.units import human
+from dumbbell.validity.check import faultless
+from dumbbell.validity.rows import devices
+
+Tables = Mapping[str, pl.DataFrame]
+
+# Counters of struct rtnl_link_stats64 that grow with every packet that an interface loses, or cannot send.
+# Not rx_dropped: it also counts packets of protocols that nobody listens to, such as a switch's LLDP.
+LINK_DROPS = (
+    *("rx_errors", "tx_errors", "tx_dropped", "collisions", "rx_length_errors", "rx_over_errors"),
+    *("rx_crc_errors", "rx_frame_errors", "rx_fifo_errors", "rx_missed_errors", "tx_aborted_errors"),
+    *("tx_carrier_errors", "tx_fifo_errors", "tx_heartbeat_errors", "tx_window_errors"),
+)
+# Counters of the network stack, by the names of nstat. A counter without a row did not move.
+STACK_DROPS = (
+    *("IpInDiscards", "IpOutDiscards", "IpReasmFails", "IpFragFails"),
+    *("UdpRcvbufErrors", "UdpSndbufErrors", "UdpMemErrors"),
+    *("TcpExtTCPBacklogDrop", "TcpExtTCPRcvQDrop", "TcpExtPFMemallocDrop", "TcpExtTCPZeroWindowDrop"),
+    *("TcpExtPruneCalled", "TcpExtRcvPruned", "TcpExtOfoPruned", "TcpExtTCPOFODrop", "TcpExtTCPRetransFail"),
+    *("TcpExtListenOverflows", "TcpExtListenDrops", "TcpExtTCPReqQFullDrop", "TcpExtTCPAbortOnMemory"),
+    *("TcpExtTCPWqueueTooBig", "TcpExtTCPMemoryPressures"),
+)
+# A packet that was damaged counts here; some paths are asked to damage them.
+DAMAGED = (
+    "IpInHdrErrors",
+    "UdpInErrors",
+    "TcpInErrs",
+    "TcpInCsumErrors",
+    "UdpInCsumErrors",
+    "IpExtInCsumErrors",
+    "IcmpInCsumErrors",
+)
+SUPER_PACKET_SEGMENTS = 45  # of 1448 bytes that one of 64 kB has
+FEW = 10  # packets of a phase that no flow counts: those that connect it, and end it
+
+
+def checks(run: Run, tables: Tables) -> Iterator[Check]:
+    """Of each host that is sampled, and of each direction of the path."""
+    measurement = run.point.phase("measurement")
+    for host, part in measurement.hosts.items():
+        if part.sample.link or part.sample.snmp or part.sample.cpu:
+            yield _elsewhere(run, tables, host)
+    path = run.point.path
+    if path is None:
+        return
+    for way, _ in path.ways:
+        yield from _asked_loss(run, tables, path, way)
+        flows = [flow for flow in measurement.flows if flow.direction == way]
+        if flows:
+            yield from _budget(run, tables, path, way, flows)
+
+
+def _grown(rows: pl.DataFrame, names: tuple[str, ...], series: tuple[str, ...]) -> dict[str, int]:
+    """By how much counters of several series grew, from their first row to their last."""
+    known = [name for name in names if name in rows.columns]
+    if rows.is_empty() or not known:
+        return {}
+    grown = rows.sort("unix_ns").select(analysis.grown_u32(pl.col(name)).over(series).sum() for name in known)
+    return {name: int(value or 0) for name, value in grown.row(0, named=True).items()}
+
+
+def _measured(tables: Tables, name: str, host: str) -> pl.DataFrame:
+    table = tables.get(name)
+    if table is None or not {"phase", "host"} <= {*table.columns}:
+        return pl.DataFrame()
+    return table.filter(phase="measurement", host=host)
+
+
+# --- where nobody asked for a drop ----------------------------------------------------------------
+
+
+def _elsewhere(run: Run, tables: Tables, host: str) -> Check:
+    return faultless("drops elsewhere", host, _drops(run, tables, host))
+
+
+def _drops(run: Run, tables: Tables, host: str) -> Iterator[str]:
+    """Each counter that grew, by more than is allowed of what the device or the host has received or sent."""
+    sample = run.point.phase("measurement").hosts[host].sample
+    if sample.link:
+        yield from _at_interfaces(run, tables, host)
+    if sample.queues or sample.qdisc:
+        yield from _at_queues(run, tables, host)
+    if sample.cpu:
+        yield from _at_cores(run, tables, host)
+    if sample.snmp:
+        yield from _in_stack(run, tables, host)
+    yield from _socket_drops(run, host, run.point.validity.unexpected_drops)
+
+
+def _at_interfaces(run: Run, tables: Tables, host: str) -> Iterator[str]:
+    links = _measured(tables, "link", host)
+    for device in devices(run, host):
+        rows = links.filter(dev=device) if not links.is_empty() else links
+        if rows.height <= 1:
+            yield f"{device}: its counters were not sampled"
+            continue
+        passed = sum(_grown(rows, ("rx_packets", "tx_packets"), ("dev",)).values())
+        for name, count in _grown(rows, LINK_DROPS, ("dev",)).items():
+            if count > run.point.validity.unexpected_drops * passed:
+                yield f"{device}: {name} grew by {human(count)}"
+
+
+def _at_queues(run: Run, tables: Tables, host: str) -> Iterator[str]:
+    """Qdiscs of the interfaces but those of the emulated path; an interface may have none."""
+    queues = _measured(tables, "qdisc", host)
+    ways = dig(run.states.get(host), "path", "devices") or {}
+    emulates = {device for way in ways.values() for device in way.values()}
+    if queues.is_empty():
+        return
+    rows = queues.filter(pl.col("dev").is_in(sorted({*devices(run, host)} - emulates)))
+    for (device, kind, handle), qdisc in rows.group_by("dev", "kind", "handle", maintain_order=True):
+        grown = _grown(qdisc, ("packets", "drops"), ("parent",))
+        dropped = grown.get("drops", 0)
+        if dropped > run.point.validity.unexpected_drops * (grown.get("packets", 0) + dropped):
+            yield f"{device}: its qdisc {kind} {handle} dropped {human(dropped)} packets"
+
+
+def _at_cores(run: Run, tables: Tables, host: str) -> Iterator[str]:
+    cores = _measured(tables, "cpu_core", host)
+    grown = _grown(cores, ("softnet_dropped", "softnet_processed"), ("cpu",))
+    dropped = grown.get("softnet_dropped")
+    if dropped is None:
+        yield "the packets that its cores dropped were not sampled"
+    elif dropped > run.point.validity.unexpected_drops * grown.get("softnet_processed", 0):
+        yield f"its cores dropped {human(dropped)} packets before its stack (softnet_dropped)"
+
+
+def _in_stack(run: Run, tables: Tables, host: str) -> Iterator[str]:
+    counters = _measured(tables, "snmp", host)
+    if counters.is_empty() or "delta" not in counters.columns:
+        yield "the counters of its network stack were not sampled"
+        return
+    moved = dict(counters.group_by("name").agg(pl.col("delta").sum()).iter_rows())
+    # A SYN-ACK that is sent again counts as an error of TCP, too, and is challenged: its connection is up.
+    moved["TcpInErrs"] = (moved.get("TcpInErrs") or 0) - (moved.get("TcpExtTCPSYNChallenge") or 0)
+    received = moved.get("IpInReceives") or 0
+    path = run.point.path
+    damages = path is not None and any(state.corrupt for _, way in path.ways for _, state in way.states)
+    for name in STACK_DROPS if damages else (*STACK_DROPS, *DAMAGED):
+        count = moved.get(name) or 0
+        if count > run.point.validity.unexpected_drops * received:
+            yield f"{name} grew by {human(count)}"
+
+
+def _socket_drops(run: Run, host: str, most: float) -> Iterator[str]:
+    """Datagrams that found the socket of their receiver full, or that their sender's own queue refused."""
+    for flow in run.point.phase("measurement").flows:
+        if flow.kind != "udp":
+            continue
+        for own, side, name, of, what in (
+            (flow.dst_host, "receiver", "socket_drops", "received_packets", "found its socket full"),
+            (flow.src_host, "sender", "dropped_packets", "sent_packets", "were refused by its own queue"),
+            (flow.src_host, "sender", "skipped_packets", "asked_packets", "were too late to be sent"),
+        ):
+            told = read_json(run.raw(own, "measurement", f"udp-{flow.name}-{side}.json"))
+            count, total = dig(told, name), dig(told, of)
+            least = run.point.validity.missed_samples if name == "skipped_packets" else most
+            if own == host and isinstance(count, int) and isinstance(total, int) and count > least * total:
+                yield f"{human(count)} datagrams of {flow.name} {what}"
+
+
+# --- what the path was asked to lose --------------------------------------------------------------
+
+
+def _asked_loss(run: Run, tables: Tables, path: PlannedPath, way: Way) -> Iterator[Check]:
+    """A delay line drops as many packets as its loss, which is random, makes likely."""
+    planned = path.way(way)
+    states = planned.states
+    for host in run.routers:
+        device = dig(run.states.get(host), "path", "devices", way, "delay_line")
+        rows = _measured(tables, "qdisc", host)
+        lines = pl.DataFrame() if rows.is_empty() else rows.filter(kind="netem", dev=device or "")
+        for (since, state), until in zip(states, [*(at for at, _ in states[1:]), None], strict=True):
+            if not state.loses or not has_delay_line(
+                planned, dig(run.states.get(host), "path", "trim_us") or 0
+            ):
+                continue
+            # The samples in which it is surely as asked: a change takes a moment.
+            begin = since + run.point.validity.start_error_ns if since else None
+            own = lines if lines.is_empty() else _between(lines, begin, until)
+            yield _of_state(f"{host} {way} from {human(since, 'ns')}", own, state)
+
+
+def _between(rows: pl.DataFrame, begin: int | None, until: int | None) -> pl.DataFrame:
+    rows = rows if begin is None else rows.filter(pl.col("t_ns") >= begin)
+    return rows if until is None else rows.filter(pl.col("t_ns") < until)
+
+
+def _of_state(subject: str, rows: pl.DataFrame, state: Conditions) -> Check:
+    grown = _grown(rows, ("packets", "drops"), ("handle", "parent"))
+    reason, low, high = "", 0, 0
+    dropped = grown.get("drops")
+    packets = grown.get("packets", 0) + (dropped or 0)
+    mean = 1 - (1 - state.loss) * (1 - (state.loss_gemodel.mean if state.loss_gemodel else 0))
+    if rows.height <= 1 or dropped is None:
+        reason = "what its delay line dropped is not known: it was not sampled"
+    else:
+        low, high = loss_bounds(packets, state)
+        if not low <= dropped <= high:
+            reason = (
+                f"its delay line dropped {human(dropped)} of {human(packets)} packets;"
+                f" its loss of {human(mean, 'share')} makes {human(low)} to {human(high)} of them likely"
+            )
+    return Check(
+        name="asked loss",
+        kind="validity",
+        subject=subject,
+        requested=mean,
+        measured=dropped / packets if dropped is not None and packets else None,
+        tolerance=(high - low) / 2 / packets if packets else None,
+        unit="share",
+        ok=not reason,
+        reason=reason,
+    )
+
+
+def loss_bounds(packets: int, state: Conditions) -> tuple[int, int]:
+    """The numbers of so many packets that are lost in all but one of :data:`RARELY` runs.
+
+    Single losses are binomial. Losses in bursts come together: their number varies by more, by what the
+    chain that makes them remembers from packet to packet.
+    """
+    tail = 1 / (2 * RARELY)
+    bursts = state.loss_gemodel
+    mean = 1 - (1 - state.loss) * (1 - (bursts.mean if bursts else 0))
+    if bursts is None or not packets:
+        low, high = stats.binom.ppf([tail, 1 - tail], packets, mean)
+        return max(0, int(low)), int(high)
+    bad = bursts.p / (bursts.p + bursts.r) if bursts.p else 0.0
+    spread = (bursts.loss_bad - bursts.loss_good) * (1 - state.loss)
+    memory = max(0.0, 1 - bursts.p - bursts.r)
+    variance = mean * (1 - mean) + 2 * spread**2 * bad * (1 - bad) * memory / max(1 - memory, 1 / packets)
+    # Beside the normal distribution, room for the few bursts that a short time has.
+    away = float(stats.norm.isf(tail)) * math.sqrt(packets * variance) + 3 / max(bursts.r, 1 / packets)
+    return max(0, math.floor(packets * mean - away)), min(packets, math.ceil(packets * mean + away))
+
+
+# --- what flows lost ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What a flow sent and its receiver did not get, and how much of that may have been on its way."""
+
+    packets: int
+    under_way: int  # at the end, when the receiver no longer looked
+    unseen: int  # sent after the router's queues were sampled last
+    sent: int
+
+
+def _dropped(run: Run, tables: Tables, path: PlannedPath, way: Way) -> tuple[int | None, int]:
+    """What the queue and the delay line of a direction dropped, and when that was known last."""
+    total, last = 0, 0
+    for host in run.routers:
+        rows = _measured(tables, "qdisc", host)
+        places = dig(run.states.get(host), "path", "devices", way) or {}
+        kinds = ((places.get("bottleneck"), path.way(way).queue.kind), (places.get("delay_line"), "netem"))
+        for number, (device, kind) in enumerate(kinds):
+            own = rows if rows.is_empty() else rows.filter(dev=device or "", kind=kind)
+            grown = _grown(own, ("drops",), ("handle", "parent"))
+            if not grown and number == 0:
+                return None, 0
+            total += grown.get("drops", 0)
+            at: Any = own["t_ns"].max() if grown else None
+            last = max(last, at or 0)
+    return total, last
+
+
+def _budget(run: Run, tables: Tables, path: PlannedPath, way: Way, flows: list[Flow]) -> Iterator[Check]:
+    """What all flows of a direction lost its queue and its delay line dropped, and the other way round."""
+    dropped, last_ns = _dropped(run, tables, path, way)
+    lost = {flow.name: _lost(run, tables, flow, last_ns) for flow in flows}
+    known = {name: found for name, found in lost.items() if isinstance(found, Lost)}
+    unknown = {name: found for name, found in lost.items() if isinstance(found, str) and found}
+    sent = sum(found.sent for found in known.values())
+    packets = sum(found.packets for found in known.values())
+    unseen = sum(found.unseen for found in known.values())
+    under_way = sum(found.under_way for found in known.values())
+    again = sum(math.ceil(sent * (state.duplicate or 0)) for _, state in path.way(way).states)
+    damaged = max(state.corrupt or 0 for _, state in path.way(way).states)
+    most = math.ceil(run.point.validity.unexpected_drops * sent)
+    reason, unexplained = "", None
+    if dropped is None:
+        reason = "what its queue dropped is not known: no router sampled it"
+    elif unknown:
+        reason = "; ".join(f"what {name} lost is not known: {why}" for name, why in unknown.items())
+    elif known:
+        by_path = dropped + _binomial_most(sent, damaged)
+        if any(_put_together(run, flow) for flow in flows):
+            by_path *= SUPER_PACKET_SEGMENTS
+        unexplained = packets - dropped
+        others = FEW + sum(_echoes_lost(run, path, way))
+        one_way = len(known) == len(flows) and not _backward(run, way)
+        if packets - again > by_path + unseen + most:
+            elsewhere = human(packets - dropped)
+            reason = f"its flows lost {human(packets)} of {human(sent)} packets, and the path dropped"
+            reason += f" {human(dropped)}: {elsewhere} were lost at another place"
+        elif one_way and dropped > packets + under_way + unseen + others + most + again:
+            reason = (
+                f"the path dropped {human(dropped)} packets, and its flows lost {human(packets)}:"
+                " others than they were on it"
+            )
+    yield Check(
+        name="lost elsewhere",
+        kind="validity",
+        subject=way,
+        requested=0,
+        measured=unexplained,
+        tolerance=unseen + most,
+        unit="packets",
+        ok=not reason,
+        reason=reason,
+    )
+
+
+def _binomial_most(packets: int, share: float) -> int:
+    return int(stats.binom.ppf(1 - 1 / (2 * RARELY), packets, share)) if share and packets else 0
+
+
+def _put_together(run: Run, flow: Flow) -> bool:
+    """Whether an end puts segments together to what the path counts as one packet."""
+    for host in (flow.src_host, flow.dst_host):
+        for nic in (dig(run.states.get(host), "nic") or {}).values():
+            offloads = dig(nic, "offloads") or {}
+            if any(offloads.get(name) is not False for name in SUPER_PACKETS if name in ("tso", "gso")):
+                return True
+    return False
+
+
+def _backward(run: Run, way: Way) -> bool:
+    """Whether anything but ACKs goes the other way, whose ACKs then are on this one."""
+    return any(flow.direction != way for flow in run.point.phase("measurement").flows)
+
+
+def _echoes_lost(run: Run, path: PlannedPath, way: Way) -> Iterator[int]:
+    for host, ping in run.pings("measurement"):
+        came = len(ping_replies(run.raw(host, "measurement", f"ping-{ping.name}.txt")))
+        yield max(0, ping.count - came)
+
+
+def _lost(run: Run, tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
+    """What a flow lost; why that is not known; or '' of kinds of which nothing tells."""
+    match flow.kind:
+        case "iperf3_tcp":
+            return _tcp(tables, flow, last_ns)
+        case "udp":
+            return _udp(run, tables, flow, last_ns)
+        case "iperf3_udp":
+            return _iperf3_udp(run, flow, last_ns)
+        case "atou":
+            return _atou(run, tables, flow, last_ns)
+    return ""
+
+
+def _tcp(tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
+    """By the segments that the kernels of both ends counted until their sockets ended."""
+    rows = tables["tcp_info"].filter(phase="measurement", flow=flow.name)
+    names = ("data_segs_out", "data_segs_in", "bytes_sent", "bytes_retrans", "bytes_acked", "snd_mss")
+    if not {*names, "final"} <= {*rows.columns}:
+        return "its ends were not sampled to their last row"
+    ends = rows.filter(pl.col("final").fill_null(value=False))
+    sent, got = ends.filter(side="sender"), ends.filter(side="receiver")
+    if sent.height != flow.streams or got.height != flow.streams:
+        return (
+            f"{sent.height} ends of its sender and {got.height} of its receiver were seen, of {flow.streams}"
+        )
+    before = (
+        rows.filter((pl.col("t_ns") <= last_ns) & (pl.col("side") == "sender"))
+        .sort("t_ns")
+        .group_by("stream")
+        .agg(pl.col("data_segs_out").last())
+    )
+    left = sent.select((pl.col("bytes_sent") - pl.col("bytes_retrans") - pl.col("bytes_acked")).clip(0)
+                       // pl.col("snd_mss") + 1).sum().item()  # fmt: skip
+    out, came = int(sent["data_segs_out"].sum()), int(got["data_segs_in"].sum())
+    return Lost(max(0, out - came - left), left, out - int(before["data_segs_out"].sum()) + flow.streams, out)
+
+
+def _udp(run: Run, tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
+    got = read_json(run.raw(flow.dst_host, "measurement", f"udp-{flow.name}-receiver.json"))
+    sent = read_json(run.raw(flow.src_host, "measurement", f"udp-{flow.name}-sender.json"))
+    lost, out = dig(got, "lost_packets"), dig(sent, "sent_packets")
+    refused = dig(sent, "dropped_packets")
+    if not dig(got, "end_seen") or None in (lost, out, refused):
+        return "its ends have not told it"
+    rows = tables["udp"].filter(phase="measurement", flow=flow.name, side="sender")
+    before: Any = None
+    if "sent_packets" in rows.columns:
+        before = rows.filter(pl.col("t_ns") <= last_ns)["sent_packets"].max()
+    unseen = out - (before or 0) if last_ns < flow.end_ns else 0
+    return Lost(max(0, lost - refused), 0, unseen, out)
+
+
+def _iperf3_udp(run: Run, flow: Flow, last_ns: int) -> Lost | str:
+    client = read_json(run.raw(flow.src_host, "measurement", f"iperf3-{flow.name}-client.json"))
+    server = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
+    sent = dig(client, "end", "sum_sent", "packets")
+    counts = [(dig(total, "packets"), dig(total, "lost_packets")) for total in interval_sums(server)]
+    if not isinstance(sent, int) or not counts or any(None in pair for pair in counts):
+        return "its ends have not told it"
+    unseen = math.ceil(sent * max(0, flow.end_ns - last_ns) / flow.duration_ns)
+    lost = sent - sum(packets - lost for packets, lost in counts)
+    return Lost(max(0, lost), 0, unseen + flow.streams, sent)
+
+
+def _atou(run: Run, tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
+    told = read_json(run.raw(flow.src_host, "measurement", f"atou-{flow.name}-sender.json"))
+    ends = read_jsonl(run.raw(flow.dst_host, "measurement", f"atou-{flow.name}-receiver.json"))
+    out, came = dig(told, "pkts_out"), dig(ends[-1], "arrived_segments") if ends else None
+    refused = dig(told, "enobufs")
+    if not all(isinstance(count, int) for count in (out, came, refused)):
+        return "its ends have not told it"
+    rows = tables["tcp_info"].filter(phase="measurement", flow=flow.name, side="sender")
+    before: Any = (
+        rows.filter(pl.col("t_ns") <= last_ns)["data_segs_out"].max()
+        if "data_segs_out" in rows.columns
+        else 0
+    )
+    drops = dig(ends[-1], "socket_drops") or 0
+    return Lost(max(0, out - came - refused - drops), 0, max(0, out - (before or 0)), out)

@@ -1,0 +1,267 @@
+"""Every event that agents tell: those of the plan once each, with all they say, and none of a failure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from dumbbell.plan import Phase
+from dumbbell.plan.document import Action, CaptureAction, CommandAction, FlowAction, PathAction, PhaseHost
+from dumbbell.rundir import Event, read_json, read_jsonl
+from dumbbell.store.check import Check
+from dumbbell.store.run import Run, dig
+from dumbbell.units import human
+from dumbbell.validity import documents
+from dumbbell.validity.check import faultless
+
+WITHOUT_SOCKETS = ("http", "atou")  # sampled kinds whose ends no agent follows to their last row
+SAMPLE_LEAD_NS = 2_000_000_000  # in which agents sample before t0, if they sample anything
+LAUNCH_LEAD_NS = 4_000_000_000  # by which iperf3 is launched before its flow starts
+ROUNDING_TICKS = 2  # the first tick and the last are half an interval off
+COOKIE_BYTES = 37  # that iperf3 sends over TCP before its flow starts
+FASTEST_SLEW = 5e-3  # by which a clock may be made faster or slower: more is a step
+BETWEEN_CLOCKS_NS = 50_000_000  # an agent on a busy host may be put off between its readings of two clocks
+UNTIL_STATUS_NS = 60_000_000_000  # from an agent's last event to its status
+BAD = {
+    "process_exit": "{action} ended with code {code}: {stderr}",
+    "failed": "the agent failed: {reason}",
+    "aborted": "the agent was stopped: {reason}",
+    "spool_mended": "the agent was killed",
+}
+# Judged, where they are a fault, by checks of their own: steps of the clock, sources.
+AT_TIMES = ("clock_step", "collector_unavailable", "collector_inexact")
+
+Key = tuple[str, ...]
+
+
+def checks(run: Run) -> Iterator[Check]:
+    """Of each host and phase whose agent left any."""
+    for phase in run.point.phases:
+        for host, part in phase.hosts.items():
+            if run.raw(host, phase.phase, "events.jsonl").exists():
+                told = _Told(run, phase, host, part)
+                yield faultless("events", f"{host} {phase.phase}", told.faults())
+
+
+class _Told:
+    def __init__(self, run: Run, phase: Phase, host: str, part: PhaseHost) -> None:
+        self.run, self.phase, self.host, self.part = run, phase, host, part
+        self.file = run.raw(host, phase.phase, "events.jsonl")
+        self.events = read_jsonl(self.file)
+        self.flows = {flow.name: flow for flow in phase.flows}
+        start = dig(read_json(run.raw(host, phase.phase, "start.json")), "t0_unix_ns")
+        self.t0: int | None = start if isinstance(start, int) else None
+        self.near_ns = run.point.validity.clock_offset_ns
+
+    def faults(self) -> Iterator[str]:
+        lines = sum(bool(line.strip()) for line in self.file.read_text(errors="replace").splitlines())
+        if lines != len(self.events):
+            yield f"{lines - len(self.events)} lines are no events"
+        sound = []
+        for event in self.events:
+            wrong = list(self._malformed(event))
+            yield from wrong
+            if not wrong:
+                sound.append(event)
+        yield from self._counted()
+        yield from self._times(sound)
+        for event in sound:
+            yield from self._values(event)
+
+    def _malformed(self, event: Event) -> Iterator[str]:
+        name = event.get("event")
+        if not isinstance(name, str) or name not in documents.EVENTS:
+            yield f"{name!r} is no event of an agent"
+        elif name in BAD:
+            said = {"reason": "it did not say why", "action": "", "code": "", "stderr": ""} | event
+            yield BAD[name].format(**said)
+        else:
+            yield from documents.faults(documents.EVENTS[name], event, name)
+
+    # which there are
+
+    def expected(self) -> Iterator[Key]:
+        """What tells each event of the plan from the others."""
+        yield from ((name,) for name in ("armed", "start_received", "sampler", "clock_watched", "done"))
+        for flow in self.phase.flows:
+            if flow.src_host == self.host:
+                yield "flow_planned", flow.name
+        for action in self.part.actions:
+            yield from self._of_action(action)
+        if any(self.flows[name].kind not in WITHOUT_SOCKETS for name in self.part.sample.tcp):
+            yield ("finals",)
+        if self.part.sample.trace:
+            yield ("trace",)
+        if self.part.restore_ns is not None:
+            yield ("path_restored",)
+        if self.part.waits:
+            yield ("strangers",)
+
+    def _of_action(self, action: Action) -> Iterator[Key]:
+        if isinstance(action, PathAction):
+            yield "path_changed", action.name
+        if isinstance(action, CaptureAction):
+            yield "capture", action.name
+        if not isinstance(action, FlowAction | CommandAction):
+            return
+        name = action.flow
+        yield "flow_launched", name, action.kind
+        if action.kind == "iperf3_client":
+            held = [
+                e.get("held") for e in self.events if (e.get("event"), e.get("flow")) == ("flow_held", name)
+            ]
+            yield "flow_held", name
+            if held != [False]:
+                yield "flow_released", name
+            if self.flows[name].kind == "iperf3_tcp":
+                yield "flow_congestion_control", name
+        if action.kind in ("iperf3_client", "udp_send", "http_client", "atou_send"):
+            yield "flow_first_data", name
+
+    def _counted(self) -> Iterator[str]:
+        keys = {"flow_launched": ("flow", "action"), "path_changed": ("name",), "capture": ("name",)}
+        found: Counter[Key] = Counter()
+        for event in self.events:
+            name = str(event.get("event"))
+            own = ("flow",) if name.startswith("flow_") else ()
+            found[name, *(str(event.get(key)) for key in keys.get(name, own))] += 1
+        asked = Counter(self.expected())
+        for key, count in (asked - found).items():
+            yield f"no event {' '.join(key)}" + (f" ({count} missing)" if count > 1 else "")
+        for key, count in (found - asked).items():
+            if key[0] not in (*AT_TIMES, *BAD) and key[0] in documents.EVENTS:
+                yield f"event {' '.join(key)} came {count} more than the plan makes"
+
+    # what they say
+
+    def _times(self, events: list[Event]) -> Iterator[str]:
+        """Both clocks of each event tell the same moment, and each is within the phase."""
+        apart = [event["unix_ns"] - event["mono_ns"] for event in events]
+        if not apart:
+            return
+        usual = statistics.median_low(apart)
+        for event, own in zip(events, apart, strict=True):
+            if abs(own - usual) > max(self.near_ns, BETWEEN_CLOCKS_NS):
+                by = human(own - usual, "ns")
+                yield f"{event['event']}: unix_ns and mono_ns differ by {by} from those of the others"
+        status = self.run.status(self.host, self.phase.phase)
+        ended, last = dig(status, "unix_ns"), max(event["unix_ns"] for event in events)
+        if isinstance(ended, int) and not 0 <= ended - last + self.near_ns <= UNTIL_STATUS_NS:
+            yield f"the status is of {human(ended - last, 'ns')} after the last event"
+
+    def _values(self, event: Event) -> Iterator[str]:
+        judge = getattr(self, f"_{event['event']}", None)
+        if judge is not None:
+            yield from judge(event)
+
+    def _near(
+        self, name: str, what: str, asked: int, found: int, within_ns: int | None = None
+    ) -> Iterator[str]:
+        if abs(found - asked) > (self.near_ns if within_ns is None else within_ns):
+            yield f"{name}: {what} is {found}, and should be {asked}"
+
+    def _start_received(self, event: Event) -> Iterator[str]:
+        if event["t0_unix_ns"] != self.t0:
+            yield f"start_received: t0_unix_ns is {event['t0_unix_ns']}, and start.json has {self.t0}"
+
+    def _planned(self, event: Event) -> Iterator[str]:
+        flow = self.flows.get(event["flow"])
+        if flow is not None and self.t0 is not None:
+            start = self.t0 + flow.start_ns
+            yield from self._near(event["event"], "planned_unix_ns", start, event["planned_unix_ns"])
+
+    _flow_planned = _planned
+
+    def _flow_held(self, event: Event) -> Iterator[str]:
+        flow = self.flows.get(event["flow"])
+        if flow is None or not event["held"]:
+            return  # what that cost shows in its start
+        if not 0 < event["lead_ns"] <= LAUNCH_LEAD_NS:
+            yield f"flow_held: lead_ns is {event['lead_ns']}"
+        if self.t0 is not None:
+            lead = self.t0 + flow.start_ns - event["unix_ns"]
+            within = self.run.point.validity.start_error_ns
+            yield from self._near("flow_held", "lead_ns", lead, event["lead_ns"], within)
+        if flow.kind == "iperf3_tcp" and event.get("bytes_sent") != COOKIE_BYTES:
+            found = event.get("bytes_sent")
+            yield f"flow_held: it had sent {found} bytes, not the {COOKIE_BYTES} of its greeting"
+
+    def _flow_released(self, event: Event) -> Iterator[str]:
+        yield from self._planned(event)
+        within = self.run.point.validity.start_error_ns
+        at = event["planned_unix_ns"] + event["error_ns"]
+        yield from self._near("flow_released", "its moment", at, event["unix_ns"], within)
+
+    def _flow_first_data(self, event: Event) -> Iterator[str]:
+        yield from self._planned(event)
+        if event["error_ns"] is not None:
+            at = event["planned_unix_ns"] + event["error_ns"]
+            yield from self._near("flow_first_data", "its moment", at, event["unix_ns"])
+
+    def _flow_congestion_control(self, event: Event) -> Iterator[str]:
+        flow = self.flows.get(event["flow"])
+        if flow is not None and event["name"] != flow.congestion_control:
+            yield f"flow_congestion_control: {event['name']}, not {flow.congestion_control}"
+
+    def _path_changed(self, event: Event) -> Iterator[str]:
+        for action in self.part.actions:
+            if isinstance(action, PathAction) and action.name == event["name"] and self.t0 is not None:
+                planned = self.t0 + action.at_ns
+                yield from self._near("path_changed", "planned_unix_ns", planned, event["planned_unix_ns"])
+        at = event["planned_unix_ns"] + event["error_ns"]
+        yield from self._near("path_changed", "its moment", at, event["unix_ns"])
+        if not event["ok"]:
+            yield f"path_changed: {event['name']} failed: {event.get('reason')}"
+
+    def _path_restored(self, event: Event) -> Iterator[str]:
+        if not event["ok"]:
+            yield "path_restored: it failed"
+
+    def _sampler(self, event: Event) -> Iterator[str]:
+        interval, ticks = self.phase.sampling_interval_ns, event["ticks"]
+        if event["sampled"] + event["missed"] != ticks:
+            yield f"sampler: {event['sampled']} sampled and {event['missed']} missed are not {ticks} ticks"
+        least = self.phase.duration_ns / interval
+        longest = least + SAMPLE_LEAD_NS // interval
+        if (
+            not (longest if self.part.sample.anything else least) - ROUNDING_TICKS
+            <= ticks
+            <= longest + ROUNDING_TICKS
+        ):
+            yield f"sampler: {ticks} ticks, and the phase has {least:.0f} to {longest:.0f}"
+        most = 2 * self.run.point.validity.missed_samples + 0.01
+        if ticks > ROUNDING_TICKS and abs(event["achieved_interval_ns"] / interval - 1) > most:
+            found = human(event["achieved_interval_ns"], "ns")
+            yield f"sampler: it sampled each {found}, asked {human(interval, 'ns')}"
+
+    def _trace(self, event: Event) -> Iterator[str]:
+        if not event["records"]:
+            yield "trace: it has no record"
+
+    def _capture(self, event: Event) -> Iterator[str]:
+        if not event["packets"]:
+            yield f"capture: no packet at {event['name']}"
+
+    def _clock_watched(self, event: Event) -> Iterator[str]:
+        if bool(event["steps"]) != bool(event["largest_step_ns"]):
+            yield f"clock_watched: {event['steps']} steps, the largest of {event['largest_step_ns']} ns"
+        told = sum(other.get("event") == "clock_step" for other in self.events)
+        if told != min(event["steps"], 20):
+            yield f"clock_watched: {event['steps']} steps, and {told} were told"
+        most = self.near_ns + FASTEST_SLEW * self.phase.duration_ns
+        if abs(event["drift_ns"]) > most:
+            by = human(event["drift_ns"], "ns")
+            yield f"clock_watched: the clock moved by {by} against one that nobody slews"
+
+    def _strangers(self, event: Event) -> Iterator[str]:
+        packets, first = event.get("packets"), event.get("first")
+        if packets is not None and (not isinstance(first, str) or bool(packets) != bool(first)):
+            yield f"strangers: {packets} packets, the first {first!r}"
+
+
+def known_keys(name: str) -> set[str]:
+    """All keys that an event of this name may have."""
+    own: Any = documents.EVENTS[name].model_fields
+    return {*own, *documents.OPTIONAL_KEYS.get(name, ())}

@@ -1,0 +1,259 @@
+"""Every row of every measurement: none is lacking, none lacks a column, and what counts only grows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from dumbbell.plan import Flow, Phase
+from dumbbell.plan.document import PhaseHost
+from dumbbell.store.check import Check
+from dumbbell.store.flows import unsampled_share
+from dumbbell.store.path import has_delay_line
+from dumbbell.store.run import Run, dig, iperf3_intervals
+from dumbbell.units import human
+from dumbbell.validity import columns
+from dumbbell.validity.check import faultless
+from dumbbell.validity.columns import Columns
+from dumbbell.validity.events import FASTEST_SLEW
+
+Tables = Mapping[str, pl.DataFrame]
+SECOND = 10**9
+WRAP = 2**32  # counters of 32 bits begin again
+GAUGES = 2**31  # growth by more than half of them is none
+
+
+def checks(run: Run, tables: Tables) -> Iterator[Check]:
+    """Of each host and phase, and of each flow of the measurement."""
+    for phase in run.point.phases:
+        for host in phase.hosts:
+            yield of_host(run, tables, phase, host)
+    for flow in run.point.phase("measurement").flows:
+        yield from _covered(run, tables, flow)
+
+
+def of_host(run: Run, tables: Tables, phase: Phase, host: str) -> Check:
+    """Of one host and phase."""
+    rows = _Rows(run, tables, phase, host, phase.hosts[host])
+    return faultless("rows", f"{host} {phase.phase}", rows.faults())
+
+
+def devices(run: Run, host: str) -> list[str]:
+    """Interfaces of the experiment, and those that an emulated path adds."""
+    state = run.states.get(host)
+    ways = dig(state, "path", "devices") or {}
+    of_path = [device for way in ways.values() for device in way.values()] if isinstance(ways, dict) else []
+    return sorted({*(dig(state, "nic") or {}), *of_path})
+
+
+def release(kernel: Any) -> tuple[int, int]:
+    """``6.12.1-x`` as (6, 12); that of the oldest kernel if it is not known."""
+    found = re.match(r"(\d+)\.(\d+)", str(kernel))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+class _Rows:
+    def __init__(self, run: Run, tables: Tables, phase: Phase, host: str, part: PhaseHost) -> None:
+        self.run, self.tables, self.phase, self.host, self.part = run, tables, phase, host, part
+        self.release = release(dig(run.states.get(host), "kernel"))
+        self.devices = devices(run, host)
+
+    def faults(self) -> Iterator[str]:
+        for asked in self._asked():
+            table = self.tables.get(asked.measurement)
+            rows = pl.DataFrame() if table is None else self._own(table, asked)
+            if rows.is_empty():
+                of = f" of {', '.join(asked.match.values())}" if asked.match else ""
+                yield f"no rows of {asked.measurement}{of}"
+            else:
+                yield from self._judged(asked, rows)
+
+    def _asked(self) -> Iterator[Columns]:
+        for asked in columns.of_hosts():
+            if asked.sampled is not None and asked.sampled(self.part):
+                yield asked
+        path = self.run.point.path
+        if self.part.sample.qdisc and path is not None and self.host in self.run.routers:
+            trim_us = dig(self.run.states.get(self.host), "path", "trim_us") or 0
+            kinds = {"htb", *(way.queue.kind for _, way in path.ways)}
+            kinds |= {"netem"} if any(has_delay_line(way, trim_us) for _, way in path.ways) else set()
+            yield from map(columns.of_queue, sorted(kinds))
+            yield columns.of_class()
+        for flow in self.phase.flows:
+            yield from columns.of_flow(flow, self.host, self.part)
+
+    def _own(self, table: pl.DataFrame, asked: Columns) -> pl.DataFrame:
+        if not {"phase", "host", *asked.match} <= {*table.columns}:
+            return pl.DataFrame()
+        rows = table.filter(phase=self.phase.phase, host=self.host, **asked.match)
+        if "dev" in asked.series and self.devices:
+            rows = rows.filter(pl.col("dev").is_in(self.devices))
+        return rows
+
+    def _judged(self, asked: Columns, rows: pl.DataFrame) -> Iterator[str]:
+        of = " ".join([asked.measurement, *asked.match.values()])
+        always = [*asked.always]
+        for since, names in asked.since.items():
+            always += names if self.release >= since else ()
+        absent = [name for name in (*always, *asked.sometimes) if name not in rows.columns]
+        empty = [
+            name for name in asked.sometimes if name not in absent and rows[name].null_count() == rows.height
+        ]
+        if absent or empty:
+            yield f"{of}: no row has {', '.join([*absent, *empty])}"
+        nulls = rows.select(pl.col(name).null_count() for name in always if name not in absent).row(
+            0, named=True
+        )
+        if lacking := [name for name, count in nulls.items() if count]:
+            yield f"{of}: rows lack {', '.join(lacking)}"
+        if unnamed := [name for name in asked.series if name not in rows.columns or rows[name].has_nulls()]:
+            yield f"{of}: rows lack {', '.join(unnamed)}"
+        yield from self._steady(of, asked, rows)
+        series = [name for name in asked.series if name in rows.columns]
+        counters = [name for name in asked.counters if name in rows.columns and rows[name].dtype.is_integer()]
+        if len(counters) + len([n for n in asked.counters if n in absent]) < len(asked.counters):
+            yield f"{of}: counters that are no whole numbers"
+        yield from self._shrinking(of, rows, series, counters)
+        if asked.measurement == "snmp":
+            yield from _unlike_totals(rows)
+        uneven = pl.col("ticks") - pl.col("sampled") != pl.col("missed")
+        if asked.measurement == "sampler" and not absent and rows.filter(uneven).height:
+            yield "sampler: sampled and missed are not its ticks"
+        if asked.measurement == "web100":
+            yield from self._unlike_samples(of, rows)
+        if asked.steady:
+            interval = self.phase.sampling_interval_ns
+            yield from self._gaps(of, rows, series, max(SECOND, interval) if asked.each_second else interval)
+
+    def _steady(self, of: str, asked: Columns, rows: pl.DataFrame) -> Iterator[str]:
+        """Both clocks of the rows agree, and settings stay as they are unless the path changes."""
+        if {"unix_ns", "mono_ns"} <= {*rows.columns}:
+            apart: Any = rows.select((pl.col("unix_ns") - pl.col("mono_ns")).alias("apart"))["apart"]
+            most = self.run.point.validity.clock_offset_ns + FASTEST_SLEW * self.phase.duration_ns
+            if (low := apart.min()) is not None and apart.max() - low > most:
+                yield f"{of}: unix_ns and mono_ns of its rows do not go together"
+        path = self.run.point.path
+        if path is None or any(way.changes for _, way in path.ways):
+            return
+        constant = (*columns.SETTINGS.get(asked.match.get("kind", ""), ()), *columns.OF_CLASS)
+        for name in constant if asked.measurement in ("qdisc", "tc_class") else ():
+            if (
+                name in rows.columns
+                and rows.group_by(asked.series).agg(pl.col(name).n_unique())[name].max() != 1
+            ):
+                yield f"{of}: {name} did not stay as it was"
+
+    def _shrinking(
+        self, of: str, rows: pl.DataFrame, series: Sequence[str], counters: Sequence[str]
+    ) -> Iterator[str]:
+        """Counters that are less than before, or are none."""
+        if not counters:
+            return
+        steps = rows.sort("unix_ns").select(_shrinks(name, series).alias(name) for name in counters)
+        if shrunk := [name for name, value in steps.row(0, named=True).items() if value]:
+            yield f"{of}: {', '.join(shrunk)} became less"
+
+    def _unlike_samples(self, of: str, rows: pl.DataFrame) -> Iterator[str]:
+        """Variables of web100 that are not what the connection's sample of the same time makes of them."""
+        samples = self.tables["tcp_info"].filter(phase=self.phase.phase, host=self.host)
+        key = ["flow", "side", "stream", "unix_ns"]
+        if not {*key} <= {*samples.columns} & {*rows.columns}:
+            return  # of which every row is without a name, or a time
+        both = rows.join(samples, on=key, how="left", suffix="_of_sample")
+        if both["phase_of_sample"].has_nulls():
+            yield f"{of}: rows are of another time than the samples of their connections"
+        made = {
+            name: sample
+            for name, sample in columns.WEB100_OF.items()
+            if name in rows.columns and {*sample.meta.root_names()} <= {*samples.columns}
+        }
+        # Counters of 32 bits begin again, and web100 counts on.
+        differ = [((pl.col(name) - sample) % WRAP != 0).any().alias(name) for name, sample in made.items()]
+        wrong = both.select(differ)
+        if unlike := [name for name, any_of in wrong.row(0, named=True).items() if any_of]:
+            yield f"{of}: {', '.join(unlike)} differ from what its sample has"
+
+    def _gaps(self, of: str, rows: pl.DataFrame, series: Sequence[str], interval_ns: int) -> Iterator[str]:
+        """Times without a row of a series, in a share that is not allowed."""
+        end = self.phase.duration_ns
+        at = pl.col("t_ns")
+        if rows["t_ns"].null_count() == rows.height:
+            yield f"{of}: the times of its rows since t0 are not known"
+            return
+        within = rows.filter(at.is_between(0, end)).sort("t_ns")
+        own = [pl.lit(0).alias("all")] if not series else [pl.col(name) for name in series]
+        left_out = within.group_by(own).agg(
+            (
+                (at.diff().drop_nulls() - 2 * interval_ns).clip(0).sum()
+                + (at.first() - 2 * interval_ns).clip(0)
+                + (end - at.last() - 2 * interval_ns).clip(0)
+            ).alias("missed")
+        )
+        most: Any = left_out["missed"].max()
+        share = 1.0 if most is None else most / end
+        if share > self.run.point.validity.missed_samples:
+            yield f"{of}: {human(share, 'share')} of the time has no rows"
+
+
+def _shrinks(name: str, series: Sequence[str]) -> pl.Expr:
+    value = pl.col(name).cast(pl.Int64)
+    grown = value.diff().over(series) if series else value.diff()
+    before = value - grown
+    wrapped = (before < WRAP) & (value < WRAP) & (grown + WRAP < GAUGES)
+    return (((grown < 0) & ~wrapped) | (value < 0)).fill_null(value=False).any()
+
+
+def _unlike_totals(rows: pl.DataFrame) -> Iterator[str]:
+    """Each total is that of the row before and the difference."""
+    if not {"name", "total", "delta"} <= {*rows.columns}:
+        return
+    if rows["name"].has_nulls():
+        yield "snmp: rows lack name"
+        return
+    grown = pl.col("total").diff().over("name")
+    wrong = rows.sort("unix_ns").filter(grown.is_not_null() & (grown != pl.col("delta").fill_null(0)))
+    if wrong.height:
+        yield f"snmp: {', '.join(wrong['name'].unique().sort().head(3))}: totals and differences disagree"
+
+
+# --- flows ----------------------------------------------------------------------------------------
+
+
+def _covered(run: Run, tables: Tables, flow: Flow) -> Iterator[Check]:
+    """Each end that tells of a flow did so from its start to its end."""
+    measurement = run.point.phase("measurement")
+    interval, most = measurement.sampling_interval_ns, run.point.validity.missed_samples
+    ends: list[tuple[str, pl.DataFrame, int]] = []
+    if flow.kind == "udp":
+        rows = tables["udp"].filter(phase="measurement", flow=flow.name)
+        ends = [(side, rows.filter(side=side), interval) for side in ("sender", "receiver")]
+    if flow.kind.startswith("ndt7"):
+        rows = tables["tcp_info"].filter(phase="measurement", flow=flow.name)
+        for side, host in (("sender", flow.src_host), ("receiver", flow.dst_host)):
+            if flow.name in measurement.hosts[host].sample.tcp:
+                ends.append((side, rows.filter(side=side), interval))
+    if flow.kind == "iperf3_udp":
+        told = [at for begin, end, _ in iperf3_intervals(run, flow) for at in (begin, end)]
+        ends = [("receiver", pl.DataFrame({"t_ns": told}, {"t_ns": pl.Int64}), SECOND)]
+    for side, rows, each_ns in ends:
+        one = rows.select("t_ns", stream=pl.lit("all"))
+        share = unsampled_share(one, (flow.start_ns, flow.end_ns), each_ns)
+        reason = ""
+        if share is None:
+            reason = f"nothing tells of its {side}"
+        elif share > most:
+            reason = f"share of its time of which its {side} tells nothing is {human(share, 'share')}"
+        yield Check(
+            name="covered",
+            kind="validity",
+            subject=f"{flow.name} {side}",
+            requested=0,
+            measured=share,
+            tolerance=most,
+            unit="share",
+            ok=not reason,
+            reason=reason,
+        )
