@@ -134,10 +134,10 @@ import os
 import pwd
 import shlex
 import shutil
-import time
 from pathlib import Path
 
 from ansible.module_utils import dumbbell_baseline as baseline
+from ansible.module_utils import dumbbell_clock as clock
 from ansible.module_utils import dumbbell_path as path
 from ansible.module_utils import dumbbell_state as state
 from ansible.module_utils.basic import AnsibleModule
@@ -160,7 +160,6 @@ FACTS = Path("/run/dumbbell/facts.json")
 FACT = Path("/etc/ansible/facts.d/dumbbell.fact")
 TOOLS = ("/usr/local/bin/dumbbell-agent", "/usr/bin/iperf3", "/sbin/tc", "/sbin/ethtool")
 ROUNDS = 3  # a setting may change others: ip_forward makes the kernel reset how redirects are taken
-TRACKING_FIELDS = 14  # of `chronyc -c tracking`: chronyc(1)
 
 
 class Context:
@@ -286,34 +285,9 @@ def boot_id():
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def clock(module, asked):
-    """How far the clock is off, once it follows; or what is known of it when the time is over."""
-    about = {"server": asked["server"], "source": asked["source"]}
-    if asked["source"] == "shared":
-        # Hosts of one kernel have one clock. Its command line names each world differently.
-        same = Path("/proc/cmdline").read_text().strip() == asked["cmdline"].strip()
-        return {"synchronised": same, "offset_ns": 0, "root_dispersion_ns": 0, **about}
-    until = time.monotonic() + (0 if module.check_mode else asked["timeout_s"])
-    while True:
-        fields = call(["chronyc", "-c", "tracking"])[1].strip().split(",")
-        found = {"synchronised": False, "offset_ns": None, "root_dispersion_ns": None}
-        if len(fields) >= TRACKING_FIELDS:
-            found = {
-                "synchronised": fields[13] == "Normal",
-                "offset_ns": int(float(fields[4]) * 1e9),
-                "root_dispersion_ns": int(float(fields[11]) * 1e9),
-            }
-            near = abs(found["offset_ns"]) < asked["offset_max_ns"]
-            if (
-                found["synchronised"]
-                and near
-                and found["root_dispersion_ns"] < asked["root_dispersion_max_ns"]
-            ):
-                break
-        if time.monotonic() >= until:
-            break
-        time.sleep(1)
-    return {**found, **about}
+def read_clock(module, asked):
+    """How far the clock is off, once it follows; in check mode as it is."""
+    return clock.read(asked, 0 if module.check_mode else asked["timeout_s"], call)
 
 
 def put(file, text, mode):
@@ -363,17 +337,7 @@ def main():
                     "secret": {"type": "str", "required": True, "no_log": True},
                 },
             },
-            "clock": {
-                "type": "dict",
-                "options": {
-                    "server": {"type": "str", "required": True},
-                    "source": {"type": "str", "required": True},
-                    "offset_max_ns": {"type": "int", "required": True},
-                    "root_dispersion_max_ns": {"type": "int", "required": True},
-                    "timeout_s": {"type": "int", "required": True},
-                    "cmdline": {"type": "str", "required": True},
-                },
-            },
+            "clock": {"type": "dict", "options": clock.SPEC},
             "pack": {"type": "list", "elements": "str", "default": []},
             "probe": {"type": "list", "elements": "str", "default": []},
             "programs": {"type": "list", "elements": "str", "default": []},
@@ -429,7 +393,7 @@ def main():
         "nic": {},
         "path": None,
         **reported,
-        "clock": clock(module, params["clock"]) if params["clock"] else None,
+        "clock": read_clock(module, params["clock"]) if params["clock"] else None,
         "owned": {name: list(pair) for name, pair in sorted(owned.items())},
         "tcp_metrics": {"flushed": flushes},
     }

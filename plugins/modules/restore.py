@@ -50,6 +50,7 @@ import os
 import shlex
 
 from ansible.module_utils import dumbbell_baseline as baseline
+from ansible.module_utils import dumbbell_provisioned as provisioned
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import execute
 from ansible.module_utils.dumbbell_link import needs_netlink
@@ -88,6 +89,7 @@ def main():
         "commands": [shlex.join(command) for command in commands],
     }
     if not module.check_mode:
+        provisioned.forget()
         for directory in (s.subject for s in was if s.kind == "directory"):
             if LOCK in held(directory):
                 os.unlink(os.path.join(directory, LOCK))

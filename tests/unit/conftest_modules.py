@@ -11,6 +11,7 @@ sys.path.append(MODULE_UTILS)
 ansible.module_utils.__path__.append(MODULE_UTILS)  # by which they know each other
 
 import dumbbell_baseline as baseline  # noqa: E402
+import dumbbell_clock as clock  # noqa: E402
 import dumbbell_cpu as cpu  # noqa: E402
 import dumbbell_ethtool as ethtool  # noqa: E402
 import dumbbell_host as host  # noqa: E402
@@ -24,6 +25,7 @@ import dumbbell_tc as tc  # noqa: E402
 __all__ = [
     "FIXTURES",
     "baseline",
+    "clock",
     "cpu",
     "ethtool",
     "host",

@@ -1,4 +1,4 @@
-"""What the actions share that call the module ``point_state``."""
+"""What the actions share that call the modules ``point_state`` and ``provisioned``."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ def specs(roles: Path) -> dict[str, Spec]:
 class StateAction(HostAction):
     """An action that brings its host to a state, or asks whether it can have it."""
 
+    MODULE = "point_state"
+
     def variables(self) -> dict[str, Any]:
         """What the inventory says of the host, and the defaults of what it does not say."""
         roles = REPOSITORY / "roles"
@@ -81,14 +83,14 @@ class StateAction(HostAction):
         self._task.check_mode = before or check
         try:
             result: dict[str, Any] = self._execute_module(
-                module_name="point_state", module_args=arguments, task_vars=self.task_vars
+                module_name=self.MODULE, module_args=arguments, task_vars=self.task_vars
             )
         finally:
             self._task.check_mode = before
         if result.get("unreachable"):
             raise AnsibleConnectionFailure(str(result.get("msg")))
         if result.get("failed"):
-            raise Trouble(str(result.get("msg") or result.get("module_stderr") or "point_state failed"))
+            raise Trouble(str(result.get("msg") or result.get("module_stderr") or f"{self.MODULE} failed"))
         for warning in result.get("warnings", ()):
             self._display.warning(f"{self.host}: {warning}")
         return result
@@ -103,6 +105,15 @@ class StateAction(HostAction):
             "timeout_s": variables["clock_sync_timeout"],
             "cmdline": Path("/proc/cmdline").read_text(),
         }
+
+
+class ProvisioningAction(StateAction):
+    """One whose trouble ends the play for its host: nobody goes on with a host that is not as asked."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Act, and fail by the trouble."""
+        result = super().run(tmp, task_vars)
+        return result | {"failed": bool(result["trouble"]), "msg": result["trouble"]}
 
 
 def holder(run: str, seconds: int) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""What a provisioning of a host is made of, as digests: roles, and the variables and files that they read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+INVENTORY = "variables of the inventory, or files that they name"
+# Of a machine: 16 MiB and some 40 ms for each guess of a password.
+COST = {"n": 2**14, "r": 8, "p": 1}
+# What Ansible says of how it was called, not of the host.
+OF_ANSIBLE = {"hostvars", "vars", "omit", "environment", "playbook_dir", "role_path"}
+
+
+def files_of(role: Path) -> list[Path]:
+    """Files of a role that decide what it does, in their order."""
+    return [file for file in _files(role) if file.name != "README.md"]
+
+
+def variables_of(role: Path, known: Iterable[str]) -> set[str]:
+    """The known variables that a role's files mention: all that it can read by name."""
+    words = set[str]().union(*(re.findall(r"\w+", _text(file)) for file in files_of(role)))
+    return {
+        name
+        for name in words.intersection(known) - OF_ANSIBLE
+        if name == "ansible_host" or not name.startswith("ansible_")
+    }
+
+
+def made_of(host: str, roles: Iterable[Path], variables: Mapping[str, Any], checkout: Path) -> dict[str, str]:
+    """Digests by what they are of, for the sentence that says what has changed.
+
+    The same in every checkout. Variables may be secrets, of which a plain digest would let many be tried.
+    """
+    found = {f"role {role.name}": _digest(files_of(role), role) for role in roles}
+    said = json.dumps(variables, default=str, sort_keys=True).replace(f"{checkout}/", "")
+    named = _digest(sorted({file for value in _strings(variables) for file in _named(value)}), checkout)
+    secret = hashlib.scrypt(f"{said}\n{named}".encode(), salt=host.encode(), dklen=32, **COST)
+    return found | {INVENTORY: secret.hex()}
+
+
+def _digest(files: Iterable[Path], root: Path) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        name = file.relative_to(root) if file.is_relative_to(root) else file
+        runs = bool(file.stat().st_mode & 0o111)
+        with file.open("rb") as opened:
+            content = hashlib.file_digest(opened, "sha256").hexdigest()
+        digest.update(f"{name} {runs} {content}\n".encode())
+    return digest.hexdigest()
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _strings(each)
+    elif isinstance(value, Iterable):
+        for each in value:
+            yield from _strings(each)
+
+
+def _named(value: str) -> list[Path]:
+    """The file that a value names, or those of a module's source. Other directories are places to work in."""
+    if not value.startswith("/") or "\n" in value:
+        return []
+    path = Path(value)
+    if path.is_file():
+        return [path]
+    return _files(path) if (path / "Makefile").is_file() else []
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace")
