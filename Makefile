@@ -19,7 +19,8 @@ SCENARIO ?= scenarios/two_flow_fairness.yml
 # Runs a suite and renews docs/results.md; exits as the suite does.
 EXPERIMENTS = code=0; python -m dumbbell.suite $(1) || code=$$?; \
     python -m dumbbell.results "lab=results/experiments" "virtual time=results/experiments_virtual"; exit $$code
-GO_SOURCES := go.mod go.sum $(shell find agent cmd collectors traffic transports -name '*.go' -o -name '*.o')
+GO_PLACES := agent cmd collectors traffic transports
+GO_SOURCES := go.mod go.sum $(shell find $(GO_PLACES) -name '*.go' -o -name '*.o')
 
 .PHONY: help
 help: ## list the targets
@@ -195,7 +196,10 @@ lock: setup ## renew requirements.lock from pyproject.toml
 	uv pip compile --quiet --upgrade --python-version 3.11 --group dev --generate-hashes --no-annotate --no-header \
 	    --no-emit-find-links --no-emit-index-url --output-file requirements.lock pyproject.toml
 
-GO_BUILD = go build -trimpath -ldflags "-s -w -X main.version=$$(git describe --always --dirty 2>/dev/null || echo unknown)"
+# The commit that last changed what they are built from: another commit makes no other program.
+GO_FILES := go.mod go.sum $(GO_PLACES)
+GO_VERSION = $$(git log -1 --format=%h -- $(GO_FILES) 2>/dev/null || echo unknown)$$(git diff --quiet HEAD -- $(GO_FILES) 2>/dev/null || echo -dirty)
+GO_BUILD = go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(GO_VERSION)"
 
 .build/bin/dumbbell-agent: $(GO_SOURCES)
 	$(GO_BUILD) -o $@ ./agent

@@ -1,0 +1,24 @@
+"""Provision the hosts that worlds of virtual time begin with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from dumbbell.execution.worlds import SPEC, provision
+
+
+class ActionModule(ActionBase):
+    """Arguments: ``world`` (as ``run_worlds`` takes it, and ``provisioned``, where such hosts are kept),
+    ``checkout``, and ``command`` of the controller, which leaves in /run/keep what it has added to them.
+    """
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Do it, unless it is done."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        spec = SPEC | {"command": {"type": "list", "elements": "str", "required": True}}
+        _, args = self.validate_argument_spec(spec)
+        changed, reason = provision(args["command"], args, Display().display)
+        return result | {"changed": changed, "failed": bool(reason), "msg": reason}
