@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,11 @@ def _mutations(run: Run, tables: Tables) -> Iterator[Mutation]:
                 if file.is_file():
                     yield from _file(file, f"{host} {phase.phase}")
     for name, table in tables.items():
-        yield from _columns(name, table)
+        elsewhere = _elsewhere(run, table)
+        if others := table.filter(elsewhere).height:
+            without = partial(_without_rows, name, elsewhere)
+            yield Mutation(f"rows {name} of other interfaces", "removed", f"{others} rows", table=without)
+        yield from _columns(name, table.filter(~elsewhere))
 
 
 def _of_each_kind(run: Run) -> list[str]:
@@ -323,6 +328,18 @@ def _other(value: Any) -> Any:
     return {"x": 1}
 
 
+def _elsewhere(run: Run, table: pl.DataFrame) -> pl.Expr:
+    """Rows of interfaces that are not the experiment's."""
+    if "dev" not in table.columns:
+        return pl.lit(value=False)
+    own = [(pl.col("host") == host) & pl.col("dev").is_in(rows.devices(run, host)) for host in run.states]
+    return pl.col("dev").is_not_null() & ~pl.any_horizontal(own)
+
+
+def _without_rows(name: str, gone: pl.Expr, tables: Tables) -> Tables:
+    return tables | {name: tables[name].filter(~gone)}
+
+
 def _columns(name: str, table: pl.DataFrame) -> Iterator[Mutation]:
     """Each column of the rows of one host and one kind of them: empty, or with one value that is far away."""
     if not table.height:
@@ -335,12 +352,8 @@ def _columns(name: str, table: pl.DataFrame) -> Iterator[Mutation]:
         own = pl.all_horizontal(
             pl.col("host") == host, *(pl.col(k) == v for k, v in zip(of, key, strict=True))
         )
-
-        def without(tables: Tables, own: pl.Expr = own) -> Tables:
-            return tables | {name: tables[name].filter(~own)}
-
         where = f"{host} {key[0]} {label}"
-        yield Mutation(f"rows {name}", "removed", where, table=without)
+        yield Mutation(f"rows {name}", "removed", where, table=partial(_without_rows, name, own))
         mine = table.filter(own)
         at = mine.sort("unix_ns")["unix_ns"][mine.height // 2]
         for column in table.columns:

@@ -588,6 +588,8 @@ def _samples(planned: Point, phase: Phase, host: str, t0: int, fluid: Fluid) -> 
                 rows.append(f"qdisc,{tags} " + ",".join(f"{k}={v}i" for k, v in fields.items()) + f",{stamp}")
             rows += _settings(planned, at, host, common, sent=sent, stamp=stamp)
     rows += _finals(planned, phase, host, fluid=fluid, latest=latest)
+    if phase.hosts[host].sample.queues:
+        rows += _own_queues(phase, host, common, t0, _devices(host, planned))
     if phase.hosts[host].sample.cpu:
         rows += _cpu(phase, host, common, t0)
     if phase.hosts[host].sample.snmp:
@@ -656,6 +658,17 @@ def _finals(
             ):
                 of = tags.replace(f"host={host}", f"grade={grade},host={host}")
                 yield f"web100,{of} {told.fields(variables)},mono_ns={at + 10**12}i {t0 + at}"
+
+
+def _own_queues(phase: Phase, host: str, common: str, t0: int, devices: Iterable[str]) -> Iterator[str]:
+    """Of the interfaces of a host that emulates nothing; nothing waits there."""
+    for device in devices:
+        tags = f"dev={device},handle=0:,host={host},kind=pfifo_fast,parent=root,{common}"
+        for second in range(phase.duration_ns // 10**9 + 1):
+            at, packets = second * 10**9, 1000 * second
+            counts = f"bytes={1514 * packets}i,packets={packets}i,drops=0i,overlimits=0i,requeues=0i"
+            stamp = f"mono_ns={at + 10**12}i {t0 + at}"
+            yield f"qdisc,{tags} backlog_bytes=0i,qlen_packets=0i,{counts},{stamp}"
 
 
 def _cpu(phase: Phase, host: str, common: str, t0: int) -> Iterator[str]:

@@ -162,15 +162,15 @@ def of_hosts() -> list[Columns]:
     ]  # fmt: skip
 
 
-def of_queue(kind: str) -> Columns:
-    """A qdisc of an emulated path."""
+def of_queue(kind: str, *, each_second: bool = False) -> Columns:
+    """A qdisc of an emulated path, which is sampled at each tick, or of a host's own interface."""
     return _rows(
         "qdisc",
         (*_QUEUE, *SETTINGS.get(kind, ())),
         counters=_QUEUE_COUNTERS,
         match={"kind": kind},
         series=("dev", "handle", "parent"),
-        each_second=False,
+        each_second=each_second,
     )
 
 

@@ -41,6 +41,9 @@ def of_host(run: Run, tables: Tables, phase: Phase, host: str) -> Check:
     return faultless("rows", f"{host} {phase.phase}", rows.faults())
 
 
+WITHOUT_COUNTERS = {"noqueue", "noop", "None"}  # a qdisc that is none
+
+
 def devices(run: Run, host: str) -> list[str]:
     """Interfaces of the experiment, and those that an emulated path adds."""
     state = run.states.get(host)
@@ -82,6 +85,10 @@ class _Rows:
             kinds |= {"netem"} if any(has_delay_line(way, trim_us) for _, way in path.ways) else set()
             yield from map(columns.of_queue, sorted(kinds))
             yield columns.of_class()
+        elif self.part.sample.qdisc or self.part.sample.queues:
+            nics = (dig(self.run.states.get(self.host), "nic") or {}).values()
+            for kind in sorted({str(dig(nic, "qdisc")) for nic in nics} - WITHOUT_COUNTERS):
+                yield columns.of_queue(kind, each_second=not self.part.sample.qdisc)
         for flow in self.phase.flows:
             yield from columns.of_flow(flow, self.host, self.part)
 
