@@ -11,7 +11,7 @@ from dumbbell.plan.path import PACKET_BYTES, PlannedPath
 Problem = tuple[KeyPath, str]
 
 # Of a core as those that docs/virtual-time.md tells of.
-CONTROLLER_S = 200.0  # to boot a world, and for all that Ansible does in it
+CONTROLLER_S = 75.0  # to boot a world, and for all that Ansible does in it
 PACKET_S = 100e-6
 GATHERED = 0.1  # of that, where senders put packets together
 SAMPLE_S = 1.2e-3  # of a host, each time
