@@ -48,4 +48,4 @@ class ActionModule(StateAction):
             programs=[] if hold else list(PROGRAMS),
         )
         kinds = {kind for facts in points for kind in PlannedPoint(facts).kinds(self.host)}
-        return {"boots": boots, "kinds": sorted(kinds), "warnings": result.get("warnings", [])}
+        return {"boots": boots, "kinds": sorted(kinds)}

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils._internal._messages import Event, WarningSummary
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dumbbell.execution.asked import asked_of
-from dumbbell.execution.host_state import defaults
+from dumbbell.execution.host_state import defaults, text_of
 
 ROLES = Path(__file__).parents[2] / "roles"
 DEVICE = "vec1"
@@ -117,3 +118,8 @@ def test_the_scenario_wins_setting_by_setting(inventory: dict[str, str], scenari
     asked = asked_of(variables(sysctl_settings=inventory), NOTHING | {"sysctls": scenario})
     assert asked["sysctls"] == {**inventory, **scenario}
     assert asked.keys() == asked_of(variables()).keys()
+
+
+def test_a_warning_is_told_as_its_text() -> None:
+    record = WarningSummary(event=Event(msg="gso of vec1 is on"))
+    assert [text_of(record), text_of("gso of vec1 is on")] == ["gso of vec1 is on"] * 2

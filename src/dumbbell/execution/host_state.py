@@ -92,7 +92,7 @@ class StateAction(HostAction):
         if result.get("failed"):
             raise Trouble(str(result.get("msg") or result.get("module_stderr") or f"{self.MODULE} failed"))
         for warning in result.get("warnings", ()):
-            self._display.warning(f"{self.host}: {warning}")
+            self._display.warning(f"{self.host}: {text_of(warning)}")
         return result
 
     def clock(self, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,6 +114,12 @@ class ProvisioningAction(StateAction):
         """Act, and fail by the trouble."""
         result = super().run(tmp, task_vars)
         return result | {"failed": bool(result["trouble"]), "msg": result["trouble"]}
+
+
+def text_of(warning: Any) -> str:
+    """A module's warning, which Ansible hands over as a text or as a record of the event."""
+    event = getattr(warning, "event", None)
+    return str(warning if event is None else event.msg)
 
 
 def holder(run: str, seconds: int) -> dict[str, Any]:
