@@ -220,17 +220,21 @@ def p_stream(
 
 
 @given(st.floats(0.3, 3.0))
+@example(0.6171875)  # only the last packets are faster than the path
 def test_an_idle_path_s_capacity_is_found_by_one_p_stream(rapid: ctypes.CDLL, share: float) -> None:
-    """If it lies between the probed rates, which end, smoothed, at 1.57 of the mean; else this is told."""
+    """If it lies between the probed rates, from 0.632 to 1.743 of the mean; else this is told.
+
+    Rates are told smoothed, up to 1.57 of the mean.
+    """
     found = estimate(rapid, p_stream(rapid, Queue(), share * RATE, 1e6)[:2])
-    lowest, highest = 0.632 * share, 1.57 * share
+    lowest, highest = 0.632 * share, 1.743 * share
     if highest < 0.97:
         assert found.excursion == 64
-        assert found.available == pytest.approx(highest * RATE, rel=0.01)
+        assert found.available == pytest.approx(1.57 * share * RATE, rel=0.01)
     elif lowest > 1.03:
         assert found.excursion == 0
         assert found.available == pytest.approx(lowest * RATE, rel=0.02)
-    elif lowest < 0.97 and highest > 1.15:
+    elif lowest < 0.97:
         assert found.available == pytest.approx(RATE, rel=0.15)
 
 
