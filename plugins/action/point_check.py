@@ -40,7 +40,7 @@ class ActionModule(StateAction):
         kernels = {asked["kernel"] for asked in states.values() if asked["kernel"]}
         runs = self.shell("uname -r").strip()
         boots = next((kernel for kernel in kernels if kernel != runs), "")
-        result = self.module(
+        self.module(
             check=True,
             asked=[] if boots else list(states.values()),
             hold=holder(hold, hold_s) if hold else None,
