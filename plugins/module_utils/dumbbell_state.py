@@ -29,7 +29,7 @@ Command = list[str]
 Owned = dict[str, tuple[Any, Any]]  # by a name for people: what it is to be, and what it is
 Ledger = Mapping[Setting, Any]  # what settings were as found
 
-ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
+ALLOWED = sysctl.OF_THE_KERNEL
 AVAILABLE = "net.ipv4.tcp_available_congestion_control"
 CONTROL = "net.ipv4.tcp_congestion_control"
 DEFAULT_QDISC = "net.core.default_qdisc"

@@ -32,6 +32,9 @@ def read(name: str) -> str | None:
     return canonical(file.read_text()) if file.exists() else None
 
 
+OF_THE_KERNEL = "net.ipv4.tcp_allowed_congestion_control"  # one of a whole kernel
+
+
 def is_fixed(name: str) -> bool:
     """Whether a sysctl of the whole kernel can only be read: by hosts that are namespaces of one kernel."""
     file = ROOT / path(name)

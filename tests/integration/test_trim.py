@@ -40,3 +40,27 @@ def test_it_stops_when_the_round_trip_is_as_asked(
     assert code == 0, said
     assert rtts.read_text() == "20.0\n" * 3, said  # none was measured beyond those
     assert f"subtracted: {subtracted_us}" in said
+
+
+# It says from when to when it measured, and which host it asked.
+NOTES = """\
+#!/bin/sh
+begin=$(date +%s.%N)
+sleep 0.5
+echo "64 bytes from $6: icmp_seq=1 ttl=63 time=20.0 ms"
+echo "$begin $(date +%s.%N)" >>{notes}
+"""
+
+
+def test_senders_measure_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts, notes = tmp_path / "hosts.yml", tmp_path / "notes"
+    hosts.write_text(HOSTS.replace("sender1: ", "sender1: , sender2: "))
+    put_first(monkeypatch, tmp_path / "bin/ping", NOTES.format(notes=notes))
+    code, said = ansible_playbook(
+        *("-i", hosts, "tests/integration/playbooks/path.yml"),
+        *("-e", "ansible_connection=local", "-e", "ansible_python_interpreter=/usr/bin/python3"),
+        *("-e", f"run_dir={tmp_path}", "-e", "rtt_ns=20000000"),
+    )
+    assert code == 0, said
+    first, second = sorted([float(at) for at in line.split()] for line in notes.read_text().splitlines())
+    assert first[1] < second[0]

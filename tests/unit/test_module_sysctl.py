@@ -1,9 +1,9 @@
 """sysctl_runtime: names, values and what is written."""
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
-from conftest_modules import sysctl
+from conftest_modules import host, sysctl
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,3 +53,26 @@ def test_the_plan_writes_what_differs_and_nothing_else(asked: dict[str, str], fo
     written = dict(command[-1].split("=", 1) for command in sysctl.plan(asked, found))
     assert written == {name: value for name, value in asked.items() if found[name] != value}
     assert sysctl.mismatches(asked, found | written) == {}
+
+
+@pytest.mark.parametrize(("mode", "unloaded"), [(0o444, False), (0o644, True)], ids=["shared", "own"])
+def test_hosts_of_one_kernel_unload_no_module_of_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, unloaded: bool
+) -> None:
+    """A host looked for what it could do while another one had just loaded a qdisc's module."""
+    file = tmp_path / "net/ipv4/tcp_allowed_congestion_control"
+    file.parent.mkdir(parents=True)
+    file.write_text("cubic\n")
+    file.chmod(mode)
+    of = vars(host)
+    monkeypatch.setattr(of["sysctl"], "ROOT", tmp_path)
+    monkeypatch.setattr(of["baseline"], "read", lambda *_: ["veth", "sch_htb"])
+    asked: list[list[str]] = []
+
+    def call(command: list[str]) -> tuple[int, str, str]:
+        asked.append(command)
+        return 0, "", ""
+
+    monkeypatch.setattr(host, "call", call)
+    host.unload(["veth"])
+    assert asked == ([["modprobe", "-r", "-a", "sch_htb"]] if unloaded else [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -85,6 +86,9 @@ def test_a_run_of_one_point_has_one_directory(scenario: Path, tmp_path: Path) ->
     assert (again.id, again.holder) == (f"{run.id}_attempt2", run.id)
     assert RunDir.open(run.dir).executions == [again]
     assert (run.dir / "scenario.yml").exists()
+    # As a world of virtual time sees it, which is given this directory alone.
+    shutil.rmtree(run.dir.with_name(f"{run.id}_attempt1"))
+    assert RunDir.open(run.dir).executions[0].id == again.id
 
 
 def test_what_has_a_result_is_finished_and_what_was_aborted_is_not(run: RunDir) -> None:
