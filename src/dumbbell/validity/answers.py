@@ -71,10 +71,10 @@ def _ping(
     counts = next((match for line in lines if (match := COUNTS.match(line))), None)
     rtts = next((match for line in lines if (match := RTTS.match(line))), None)
     head = [line for line in lines if line.startswith(f"PING {ping.dst} ")]
-    rest = [*head, *(match.string for match in replies), f"--- {ping.dst} ping statistics ---"]
-    rest += [match.string for match in (counts, rtts) if match]
+    known = {*head, *(match.string for match in replies), f"--- {ping.dst} ping statistics ---"}
+    known |= {match.string for match in (counts, rtts) if match}
     for line in lines:
-        if line not in rest:
+        if line not in known:
             yield f"ping said {line[:80]!r}"
     if counts is None or (rtts is None and replies) or len(head) != 1:
         yield "ping did not come to its end"
