@@ -179,7 +179,7 @@ def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:
             "tcp_info": 1104,
             "udp": 82,
             "http_fetch": 0,
-            "qdisc": 2436,
+            "qdisc": 2560,
             "clock": 330,
             "cpu_core": 310,
             "link": 363,

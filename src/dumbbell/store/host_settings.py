@@ -103,7 +103,7 @@ def _observed(run: Run, host: str) -> Iterator[Check]:
     boot = dig(run.states[host], "boot_id")
     # systemd-nspawn, which carries the hosts of a world, shows them a boot id that units do not see.
     # A host that boots there ends its world.
-    boots = [before.boot_id, after.boot_id, *([] if run.plan.virtual else [boot])]
+    boots = [*([] if run.plan.virtual else [boot]), before.boot_id, after.boot_id]
     reason = ""
     if not boot or not before.boot_id:
         reason = "which boot of the host measured is not known: nothing was read back"
