@@ -22,6 +22,7 @@ from dumbbell.store.path import lost_chances, most_lost
 from dumbbell.store.run import Run
 from dumbbell.store.values import values
 from dumbbell.store.verdict import Verdict
+from dumbbell.validity.rows import path_devices
 
 WHOLE = {  # checks of what is there at all, which have tests of their own
     *("state", "files", "t0", "agents of one version", "events", "replies", "reports", "rows", "covered"),
@@ -1372,3 +1373,12 @@ def test_what_tcp_refuses_is_an_error_unless_it_is_challenged(
 ) -> None:
     moved(run_dir, "receiver1", *names)
     assert collect(run_dir, None).reasons == told
+
+
+def test_a_router_without_a_path_has_no_interfaces_of_one() -> None:
+    """It was asked for samples of them, and every run without a path was invalid."""
+    ways = {way: {"bottleneck": f"ifb_{way}", "delay_line": "vec1"} for way in ("forward", "reverse")}
+    path = {"devices": ways, "forward": None, "reverse": None}
+    assert path_devices({"path": path}) == set()
+    assert path_devices({"path": path | {"forward": {}}}) == {"ifb_forward", "vec1"}
+    assert path_devices({"path": None}) == path_devices(None) == set()

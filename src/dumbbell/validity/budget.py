@@ -25,7 +25,7 @@ from dumbbell.store.path import RARELY, has_delay_line
 from dumbbell.store.run import Run, dig, interval_sums, ping_replies
 from dumbbell.units import human
 from dumbbell.validity.check import faultless
-from dumbbell.validity.rows import devices
+from dumbbell.validity.rows import devices, path_devices
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -128,8 +128,7 @@ def _at_interfaces(run: Run, tables: Tables, host: str) -> Iterator[str]:
 def _at_queues(run: Run, tables: Tables, host: str) -> Iterator[str]:
     """Qdiscs of the interfaces but those of the emulated path; an interface may have none."""
     queues = _measured(tables, "qdisc", host)
-    ways = dig(run.states.get(host), "path", "devices") or {}
-    emulates = {device for way in ways.values() for device in way.values()}
+    emulates = path_devices(run.states.get(host))
     if queues.is_empty():
         return
     rows = queues.filter(pl.col("dev").is_in(sorted({*devices(run, host)} - emulates)))

@@ -47,9 +47,16 @@ WITHOUT_COUNTERS = {"noqueue", "noop", "None"}  # a qdisc that is none
 def devices(run: Run, host: str) -> list[str]:
     """Interfaces of the experiment, and those that an emulated path adds."""
     state = run.states.get(host)
-    ways = dig(state, "path", "devices") or {}
-    of_path = [device for way in ways.values() for device in way.values()] if isinstance(ways, dict) else []
-    return sorted({*(dig(state, "nic") or {}), *of_path})
+    return sorted({*(dig(state, "nic") or {}), *path_devices(state)})
+
+
+def path_devices(state: Any) -> set[str]:
+    """Interfaces that emulate a path, of the directions that are emulated."""
+    ways = dig(state, "path", "devices")
+    if not isinstance(ways, dict):
+        return set()
+    emulated = [devices for way, devices in ways.items() if dig(state, "path", way) is not None]
+    return {device for devices in emulated for device in devices.values()}
 
 
 def release(kernel: Any) -> tuple[int, int]:
