@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import platform
 import shlex
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+
+from dumbbell.execution.host_state import owner
 
 AGENT = "command -v dumbbell-agent >/dev/null"
 LOCK = "/var/lib/dumbbell/runs/lock.json"
@@ -50,7 +51,7 @@ def take(holder: str, hours: int) -> str:
         "dumbbell-agent",
         "lock",
         f"--run={holder}",
-        f"--owner={user()}@{platform.node()}",
+        f"--owner={owner()}",
         f"--for={hours}h",
     ]
     return f"if {AGENT}; then {shlex.join(lock)}; fi"
@@ -61,11 +62,3 @@ def give_back(holder: str) -> str:
     unlock = shlex.join(["dumbbell-agent", "unlock", f"--run={holder}"])
     left = f"grep --quiet --no-messages --fixed-strings {shlex.quote(holder)} {LOCK}"
     return f"if {AGENT}; then {unlock}; elif {left}; then rm {LOCK}; fi"
-
-
-def user() -> str:
-    """Who started the playbook."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # an account without a name
-        return str(os.getuid())

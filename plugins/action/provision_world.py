@@ -12,7 +12,7 @@ from dumbbell.execution.worlds import SPEC, provision
 
 class ActionModule(ActionBase):
     """Arguments: ``world`` (as ``run_worlds`` takes it, and ``provisioned``, where such hosts are kept),
-    ``checkout``, and ``command`` of the controller, which leaves in /run/keep what it has added to them.
+    ``checkout``, and ``command``, which runs the playbook that provisions them.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -301,15 +301,17 @@ def _executions(plan: Plan, run_id: str, run_dir: Path) -> list[Execution]:
 def _execution(folder: Path, holder: str, name: str, plan: Plan) -> Execution:
     base = holder if folder.name == holder else f"{holder}_{folder.name}"
     attempts = _attempts(folder)
-    first = f"{base}_attempt{attempts + 1}" if attempts else base
-    return Execution(_recorded(folder, f"{base}_attempt") or first, folder, holder, name, plan)
+    own_id = f"{base}_attempt{attempts + 1}" if attempts else base
+    # A world of virtual time sees no earlier attempts beside a run's own directory.
+    if folder.name == holder and (known := _recorded(folder)).startswith(f"{base}_attempt"):
+        own_id = known
+    return Execution(own_id, folder, holder, name, plan)
 
 
-def _recorded(folder: Path, begins: str) -> str:
-    """The id of a later attempt, by its plans: a world of virtual time does not see the earlier ones."""
-    plans = (read_json(part) or {} for part in sorted(folder.glob("raw/*/*/plan.json")))
-    ids = (str(plan.get("run_id", "")) for plan in plans)
-    return next((known for known in ids if known.startswith(begins)), "")
+def _recorded(folder: Path) -> str:
+    """The id of an execution by the plans that its agents get, which all have it; '' if there are none."""
+    part = next(folder.glob("raw/*/*/plan.json"), None)
+    return str((read_json(part) or {}).get("run_id", "")) if part else ""
 
 
 def _attempts(folder: Path) -> int:

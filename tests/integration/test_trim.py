@@ -17,6 +17,17 @@ sed -i 1d {rtts}
 """
 
 
+def measure(run_dir: Path, hosts: Path) -> str:
+    """What is said while the path's own delay is measured."""
+    code, said = ansible_playbook(
+        *("-i", hosts, "tests/integration/playbooks/path.yml"),
+        *("-e", "ansible_connection=local", "-e", "ansible_python_interpreter=/usr/bin/python3"),
+        *("-e", f"run_dir={run_dir}", "-e", "rtt_ns=20000000"),
+    )
+    assert code == 0, said
+    return said
+
+
 @pytest.mark.parametrize(
     ("rtts_ms", "subtracted_us"),
     [
@@ -32,12 +43,7 @@ def test_it_stops_when_the_round_trip_is_as_asked(
     hosts.write_text(HOSTS)
     put_first(monkeypatch, tmp_path / "bin/ping", PING.format(rtts=rtts))
     rtts.write_text("\n".join([*rtts_ms, *["20.0"] * 3]) + "\n")
-    code, said = ansible_playbook(
-        *("-i", hosts, "tests/integration/playbooks/path.yml"),
-        *("-e", "ansible_connection=local", "-e", "ansible_python_interpreter=/usr/bin/python3"),
-        *("-e", f"run_dir={tmp_path}", "-e", "rtt_ns=20000000"),
-    )
-    assert code == 0, said
+    said = measure(tmp_path, hosts)
     assert rtts.read_text() == "20.0\n" * 3, said  # none was measured beyond those
     assert f"subtracted: {subtracted_us}" in said
 
@@ -56,11 +62,6 @@ def test_senders_measure_one_after_the_other(tmp_path: Path, monkeypatch: pytest
     hosts, notes = tmp_path / "hosts.yml", tmp_path / "notes"
     hosts.write_text(HOSTS.replace("sender1: ", "sender1: , sender2: "))
     put_first(monkeypatch, tmp_path / "bin/ping", NOTES.format(notes=notes))
-    code, said = ansible_playbook(
-        *("-i", hosts, "tests/integration/playbooks/path.yml"),
-        *("-e", "ansible_connection=local", "-e", "ansible_python_interpreter=/usr/bin/python3"),
-        *("-e", f"run_dir={tmp_path}", "-e", "rtt_ns=20000000"),
-    )
-    assert code == 0, said
+    measure(tmp_path, hosts)
     first, second = sorted([float(at) for at in line.split()] for line in notes.read_text().splitlines())
     assert first[1] < second[0]

@@ -124,11 +124,16 @@ def text_of(warning: Any) -> str:
 
 def holder(run: str, seconds: int) -> dict[str, Any]:
     """Who takes a host, for those who are refused."""
+    return {"run": run, "owner": owner(), "seconds": seconds}
+
+
+def owner() -> str:
+    """Who started the playbook, and where."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "root"
-    return {"run": run, "owner": f"{user}@{platform.node()}", "seconds": seconds}
+    except (KeyError, OSError):  # an account without a name
+        user = str(os.getuid())
+    return f"{user}@{platform.node()}"
 
 
 def token(point_dir: Path) -> str:

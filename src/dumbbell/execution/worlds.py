@@ -78,7 +78,9 @@ def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) 
 
 
 def provision(command: Sequence[str], args: Mapping[str, Any], say: Say) -> tuple[bool, str]:
-    """Have hosts that are provisioned, by a command in a world, and keep what it has added to them.
+    """Have hosts that are provisioned, by a playbook in a world, and keep what it has added to them.
+
+    ``command`` runs the playbook, which is told where to leave that by its variable ``keep``.
 
     Of runs that ask at the same time one does it, and the others wait. Answers whether this one did, and why
     it failed, or ''.
@@ -92,7 +94,8 @@ def provision(command: Sequence[str], args: Mapping[str, Any], say: Say) -> tupl
         place = Path(tempfile.mkdtemp(prefix="provisioning.", dir=folder))
         added = place / "added"
         added.mkdir(mode=0o700)
-        world = {"dir": place / "world", "writable": {KEPT: added}, "command": command}
+        keeping = [*command, "-e", f"keep={KEPT}"]
+        world = {"dir": place / "world", "writable": {KEPT: added}, "command": keeping}
         (ended,) = run([world], args, say)
         if ended.reason:  # which names the world's console: it stays
             return True, ended.reason

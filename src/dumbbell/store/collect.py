@@ -21,8 +21,9 @@ from dumbbell.store.atou import parse_trace
 from dumbbell.store.check import Check
 from dumbbell.store.flows import with_losses
 from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.store.run import Run, dig, flows_table
+from dumbbell.store.run import Run, flows_table
 from dumbbell.store.verdict import TROUBLE, Stored, Verdict, judge
+from dumbbell.validity.rows import devices
 
 _POLL_S = 0.5
 _DATED = ("run", "unix_ns", "mono_ns")  # of a row, beside its time since t0
@@ -205,12 +206,8 @@ def _checkout() -> str | None:
 
 def _digests(run: Run, tables: dict[str, pl.DataFrame]) -> dict[str, str]:
     """Of each table, without dates, and without what the management network has carried."""
-    devices: set[str] = set()
-    for state in run.states.values():
-        devices.update(dig(state, "nic") or {})
-        for way in (dig(state, "path", "devices") or {}).values():
-            devices.update(way.values())
-    of_experiment = {"link": pl.col("dev").is_in(devices), "snmp": ~pl.col("name").is_in(_OCTETS)}
+    own = {device for host in run.states for device in devices(run, host)}
+    of_experiment = {"link": pl.col("dev").is_in(own), "snmp": ~pl.col("name").is_in(_OCTETS)}
     return {
         name: _digest(table.filter(of_experiment.get(name, pl.lit(True))) if table.height else table)
         for name, table in tables.items()

@@ -41,7 +41,7 @@ def of_host(run: Run, tables: Tables, phase: Phase, host: str) -> Check:
     return faultless("rows", f"{host} {phase.phase}", rows.faults())
 
 
-WITHOUT_COUNTERS = {"noqueue", "noop", "None"}  # a qdisc that is none
+WITHOUT_COUNTERS = {"noqueue", "noop", None}  # none at all; one that was not read is a fault of the state
 
 
 def devices(run: Run, host: str) -> list[str]:
@@ -94,7 +94,7 @@ class _Rows:
             yield columns.of_class()
         elif self.part.sample.qdisc or self.part.sample.queues:
             nics = (dig(self.run.states.get(self.host), "nic") or {}).values()
-            for kind in sorted({str(dig(nic, "qdisc")) for nic in nics} - WITHOUT_COUNTERS):
+            for kind in sorted({dig(nic, "qdisc") for nic in nics} - WITHOUT_COUNTERS):
                 yield columns.of_queue(kind, each_second=not self.part.sample.qdisc)
         for flow in self.phase.flows:
             yield from columns.of_flow(flow, self.host, self.part)
