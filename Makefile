@@ -18,7 +18,7 @@ TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,in
 SCENARIO ?= scenarios/two_flow_fairness.yml
 # Runs a suite and renews docs/results.md; exits as the suite does.
 EXPERIMENTS = code=0; python -m dumbbell.suite $(1) || code=$$?; \
-    python -m dumbbell.results "lab=results/experiments" "virtual time=results/experiments_virtual"; exit $$code
+    python -m tools.results "lab=results/experiments" "virtual time=results/experiments_virtual"; exit $$code
 GO_PLACES := agent cmd collectors traffic transports
 GO_SOURCES := go.mod go.sum $(shell find $(GO_PLACES) -name '*.go' -o -name '*.o')
 
@@ -73,7 +73,7 @@ lint: setup .build/bin/staticcheck ## check style and types of everything
 
 .PHONY: docs
 docs: setup ## renew the tables of variables in the roles' READMEs
-	python -m dumbbell.role_docs roles
+	python -m tools.role_docs roles
 
 .PHONY: lab
 lab: preflight setup ## boot the virtual lab
@@ -105,12 +105,12 @@ experiments-virtual: setup build ## run those at full rates in virtual time; wri
 
 .PHONY: bench-demo
 bench-demo: setup ## time every phase of the demo and write bench/demo.json
-	python -m dumbbell.bench demo
+	python -m tools.bench demo
 
 .PHONY: bench-overhead
 bench-overhead: lab build ## measure what a point costs beside its flows, in the lab and in virtual time, into bench/overhead.json
 	$(MAKE) --no-print-directory .lab/provisioned
-	python -m dumbbell.bench overhead
+	python -m tools.bench overhead
 
 .PHONY: fidelity
 fidelity: lab build ## measure emulated paths in the lab; write docs/fidelity.md and bench/fidelity.json

@@ -29,9 +29,9 @@ def plan(_, scenario, inventory="inventory/lab", profile=None, point=None):
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # it may be piped into head
     with ThreadPoolExecutor(1) as meanwhile:  # Ansible takes as long to start as the planner
         reading = meanwhile.submit(Inventory.read, Path(inventory))
-        from dumbbell.model import ScenarioError
         from dumbbell.plan import describe
         from dumbbell.plan import plan as make_plan
+        from dumbbell.scenario import ScenarioError
     try:
         planned = make_plan(Path(scenario), reading.result(), profile)
         print(describe(planned, point))
@@ -81,7 +81,7 @@ def compare(_, a, b):
     Settings of hosts that differ, and neither plans nor kernels explain it, stand first.
     Exits with 2 if there is nothing to compare.
     """
-    from dumbbell.report.comparison import Comparison
+    from dumbbell.report.pages.comparison import Comparison
     from dumbbell.suite import NO_STATEMENT
 
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -110,8 +110,8 @@ def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab", accept=""):  # no
     Exits with 2 if there is nothing to compare, and with 3, without a table, if settings of hosts differ and
     neither the profiles nor the kernels explain it.
     """
-    from dumbbell.model import ScenarioError
-    from dumbbell.report.comparison import Comparison
+    from dumbbell.report.pages.comparison import Comparison
+    from dumbbell.scenario import ScenarioError
     from dumbbell.suite import NO_STATEMENT, UNEXPLAINED, in_turn, interrupted
 
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -154,7 +154,7 @@ def nightly(
 @task(help={"results": "directory of the runs"})
 def index(_, results="results"):
     """List all runs again in index.html of their directory, say after some were copied or deleted."""
-    from dumbbell.report.index import render_index
+    from dumbbell.report.pages.index import render_index
 
     try:
         print(render_index(Path(results)))
@@ -163,7 +163,7 @@ def index(_, results="results"):
 
 
 def _open(run):
-    from dumbbell.rundir import RunDir
+    from dumbbell.run.directory import RunDir
 
     try:
         return RunDir.open(Path(run))

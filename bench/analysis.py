@@ -13,7 +13,7 @@ from pathlib import Path
 
 from memory import tree_mb
 
-from dumbbell.bench import Row, publish
+from tools.bench import Row, publish
 
 TARGET = Path("bench/analysis.json")
 PANDAS = Path(".build/pandas").resolve()
@@ -24,7 +24,7 @@ LOOK_S = 0.5  # looking is not free: the kernel adds up all pages of a process
 COLLECT = """
 import sys
 from pathlib import Path
-from dumbbell.store.collect import collect
+from dumbbell.ingest.collect import collect
 collect(Path(sys.argv[1]), None)
 """
 # Two pages at a time, as there are two cores.

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dumbbell.bench import Row, publish
+from tools.bench import Row, publish
 
 ATOU = Path(".build/bin/atou")
 QUIC = Path(".build/bin/bench-quic")

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dumbbell.bench import Row, to_json, to_table
-from dumbbell.store.influx import Influx, InfluxTarget
+from dumbbell.ingest.influx import Influx, InfluxTarget
+from tools.bench import Row, to_json, to_table
 
 COLLECT = Path(".build/bin/dumbbell-collect")
 INFLUXD = Path(".build/bin/influxd")

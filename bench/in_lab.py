@@ -15,8 +15,8 @@ from pathlib import Path
 from collect import COLLECT, backfilled, tcp_info_rows
 from lab import Lab
 
-from dumbbell.bench import Row, publish
-from dumbbell.store.influx import Influx
+from dumbbell.ingest.influx import Influx
+from tools.bench import Row, publish
 
 TARGET = Path("bench/in_lab.json")
 PAIRS = 10

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dumbbell.bench import Row, publish
 from dumbbell.nightly.changes import AGAIN, LEAST_NIGHTS, confirmed, fresh
 from dumbbell.suite import Suite
+from tools.bench import Row, publish
 
 TARGET = Path("bench/regress.json")
 NIGHTS, SHIFT_AT, SERIES = 40, 20, 200

@@ -16,9 +16,9 @@ import polars as pl
 from lab import Lab
 from memory import tree_mb
 
-from dumbbell.bench import Row, publish
-from dumbbell.rundir import Event, read_jsonl
+from dumbbell.run.directory import Event, read_jsonl
 from playbooks import start_playbook
+from tools.bench import Row, publish
 
 TARGET = Path("bench/soak.json")
 DEFAULT = [

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dumbbell.bench import Row, publish
-from dumbbell.rundir import read_json, read_jsonl
+from dumbbell.run.directory import read_json, read_jsonl
+from tools.bench import Row, publish
 
 SCENARIO = Path("bench/vtime.yml")
 TARGET = Path("bench")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from dumbbell.store.influx import Influx, InfluxTarget
+from dumbbell.ingest.influx import Influx, InfluxTarget
 from playbooks import BIN, REPOSITORY
 
 LAB = REPOSITORY / ".lab"

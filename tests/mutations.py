@@ -25,11 +25,10 @@ from typing import Any
 import polars as pl
 
 from dumbbell import validity
-from dumbbell.rundir import read_json
-from dumbbell.store import verdict
-from dumbbell.store.check import Check
-from dumbbell.store.run import Run
-from dumbbell.validity import rows, waivers
+from dumbbell.run.content import Run
+from dumbbell.run.directory import read_json
+from dumbbell.validity import rows, verdict, waivers
+from dumbbell.validity.fact import Check
 
 Tables = dict[str, pl.DataFrame]
 OF_ONE_NAME = 1  # inputs of the same name, of several hosts and phases, that are altered

@@ -8,7 +8,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from dumbbell.rundir import RunDir
+from dumbbell.run.directory import RunDir
 
 
 class ActionModule(ActionBase):

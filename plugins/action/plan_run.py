@@ -8,9 +8,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, InventoryError, Plan, clock, in_real_time, plan
-from dumbbell.rundir import RunDir
+from dumbbell.run.directory import RunDir
+from dumbbell.scenario import ScenarioError
 from dumbbell.units import parse_duration
 
 _HOUR_NS = 3600 * 10**9

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from dumbbell.execution import calibrated
 from dumbbell.execution.action import StepAction
-from dumbbell.rundir import read_json
+from dumbbell.run.directory import read_json
 
 
 class ActionModule(StepAction):

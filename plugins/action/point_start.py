@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from dumbbell.execution.action import StepAction
 from dumbbell.execution.answers import SECOND_NS, behind_ns, start_unix_ns
-from dumbbell.rundir import record_state
+from dumbbell.run.directory import record_state
 
 
 class ActionModule(StepAction):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from dumbbell.execution import own_delay
 from dumbbell.execution.action import StepAction
 from dumbbell.execution.host_state import StateAction, holder, token
-from dumbbell.rundir import read_json, record_state, write_json
+from dumbbell.run.directory import read_json, record_state, write_json
 
 
 class ActionModule(StateAction, StepAction):

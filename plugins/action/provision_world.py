@@ -7,7 +7,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from dumbbell.execution.worlds import SPEC, provision
+from dumbbell.virtual.runs import SPEC, provision
 
 
 class ActionModule(ActionBase):

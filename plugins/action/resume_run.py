@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.rundir import RunDir
+from dumbbell.run.directory import RunDir
 
 
 class ActionModule(ActionBase):

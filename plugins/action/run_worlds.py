@@ -8,14 +8,14 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from dumbbell.execution.worlds import SPEC, run
+from dumbbell.virtual.runs import SPEC, run
 
 
 class ActionModule(ActionBase):
     """Arguments: ``world`` (``dir`` with what it begins with, ``kernel``), ``checkout``, and ``worlds``, as
-    :func:`dumbbell.execution.worlds.run` has them; ``stall_timeout`` (s).
+    :func:`dumbbell.virtual.runs.run` has them; ``stall_timeout`` (s).
 
-    Returns ``ended``, of each world what :class:`dumbbell.world.Ended` has.
+    Returns ``ended``, of each world what :class:`dumbbell.virtual.world.Ended` has.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.rundir import RunDir
+from dumbbell.run.directory import RunDir
 
 
 class ActionModule(ActionBase):
@@ -17,10 +17,10 @@ class ActionModule(ActionBase):
         """Judge reused calibrations; write pages of points, results of the run, the index of all runs."""
         # Ansible loads this file into its own process, which is to stay small for as long as a run lasts.
         from dumbbell.execution.judge import judge_calibrations  # noqa: PLC0415
-        from dumbbell.report.index import render_index  # noqa: PLC0415
         from dumbbell.report.notebooks import render_points  # noqa: PLC0415
-        from dumbbell.report.summary import render_summary  # noqa: PLC0415
-        from dumbbell.store.summary import summarise, verdict_of  # noqa: PLC0415
+        from dumbbell.report.pages.index import render_index  # noqa: PLC0415
+        from dumbbell.report.pages.summary import render_summary  # noqa: PLC0415
+        from dumbbell.run.summary import summarise, verdict_of  # noqa: PLC0415
 
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec({"run_dir": {"type": "path", "required": True}})

@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
-from dumbbell.rundir import abort
+from dumbbell.run.directory import abort
 
 DOCUMENTATION = """
 name: run_record
@@ -58,6 +58,6 @@ class CallbackModule(CallbackBase):
         if self.run_dir is None or not self.reasons or (self.run_dir / "verdict.json").exists():
             return
         abort(self.run_dir, list(self.reasons.values()))
-        from dumbbell.report.index import render_index  # noqa: PLC0415  only here, because it takes a second
+        from dumbbell.report.pages.index import render_index  # noqa: PLC0415  only here, because it takes a second
 
         render_index(self.run_dir.parent)

@@ -20,13 +20,13 @@ from typing import Annotated, Any
 import pydantic
 from pydantic import Field
 
-from dumbbell.model import ScenarioError
-from dumbbell.model.load import reasons
-from dumbbell.model.quantities import Duration, Name, Ratio, Strict
-from dumbbell.model.tree import read
 from dumbbell.plan import Inventory, InventoryError, Plan, clock, plan
 from dumbbell.plan.virtual import real_s
-from dumbbell.rundir import RunDir, read_json
+from dumbbell.quantities import Duration, Name, Ratio, Strict
+from dumbbell.run.directory import RunDir, read_json
+from dumbbell.scenario import ScenarioError
+from dumbbell.scenario.load import reasons
+from dumbbell.scenario.tree import read
 
 NOT_RUN = "not run"
 POINT_NS = 75 * 10**9  # that preparing, fetching and judging a point take in the virtual lab

@@ -15,8 +15,8 @@ from lab import Lab
 from runs import Kept, S
 from waiting import TIMEOUT_S, run_until_measuring, wait_until
 
-from dumbbell.store.influx import InfluxError
-from dumbbell.store.run import Run
+from dumbbell.ingest.influx import InfluxError
+from dumbbell.run.content import Run
 from playbooks import ansible_playbook
 
 pytestmark = pytest.mark.e2e

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, plan
+from dumbbell.scenario import ScenarioError
 from dumbbell.suite import Outcome, load, run_suite
 from playbooks import REPOSITORY
 

@@ -14,8 +14,8 @@ import pytest
 from lab import LAB, Lab
 
 from dumbbell.nightly.history import History
-from dumbbell.report.comparison import Comparison
-from dumbbell.rundir import read_json
+from dumbbell.report.pages.comparison import Comparison
+from dumbbell.run.directory import read_json
 from dumbbell.suite import in_turn
 from playbooks import REPOSITORY, ansible_playbook
 

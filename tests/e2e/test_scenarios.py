@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dumbbell.store.values import values
+from dumbbell.metrics.values import values
 from dumbbell.suite import Outcome, load, run_suite
 from playbooks import REPOSITORY
 

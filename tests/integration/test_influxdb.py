@@ -24,10 +24,10 @@ from ansible.errors import AnsibleFilterError
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dumbbell.report.explore import Explore
-from dumbbell.store import live
-from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.store.progress import goodputs
+from dumbbell.ingest import live
+from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
+from dumbbell.report.pages.explore import Explore
+from dumbbell.run.progress import goodputs
 from playbooks import ansible_playbook, unfolded
 
 REPOSITORY = Path(__file__).parents[2]

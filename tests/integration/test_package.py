@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 import dumbbell
 from dumbbell.report.notebooks import NOTEBOOKS, render
-from dumbbell.report.index import render_index
+from dumbbell.report.pages.index import render_index
 run = Path(sys.argv[1])
 print(dumbbell.__file__, NOTEBOOKS, sep="\\n")
 print(render(run), render(run, NOTEBOOKS / "fairness.py"), render_index(run.parent), sep="\\n")

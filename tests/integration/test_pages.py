@@ -18,8 +18,8 @@ import pytest
 from synthetic import REPOSITORY
 from test_notebooks import parameters
 
-from dumbbell.report.index import render_index
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
+from dumbbell.report.pages.index import render_index
 from dumbbell.units import human
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -17,7 +17,7 @@ import pytest
 from uml import DEBUG, build_module, run
 
 from dumbbell.analysis import Budget, Paws
-from dumbbell.store.capture import Capture
+from dumbbell.ingest.capture import Capture
 from playbooks import REPOSITORY
 
 pytestmark = pytest.mark.kernels

@@ -13,7 +13,7 @@ import pytest
 import uml
 
 from dumbbell import analysis
-from dumbbell.store import spool
+from dumbbell.ingest import spool
 from playbooks import REPOSITORY
 
 pytestmark = pytest.mark.kernels

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dumbbell.store.atou import parse_trace
+from dumbbell.ingest.atou import parse_trace
 from playbooks import REPOSITORY
 
 US, COUNT = st.integers(0, 10**11), st.integers(0, 2**40)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dumbbell import bench
-from dumbbell.bench import Row
-from dumbbell.rundir import read_jsonl
-from dumbbell.store.collect import collect
+from dumbbell.ingest.collect import collect
+from dumbbell.run.directory import read_jsonl
+from tools import bench
+from tools.bench import Row
 
 S = 1_000_000_000
 

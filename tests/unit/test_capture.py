@@ -13,7 +13,7 @@ from dpkt.ethernet import Ethernet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumbbell.store.capture import SEGMENTS, Capture
+from dumbbell.ingest.capture import SEGMENTS, Capture
 
 U16, U32 = st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1)
 OPTIONS = {

@@ -21,9 +21,9 @@ from synthetic import REPOSITORY
 
 from dumbbell import analysis
 from dumbbell.analysis.statistics import holm, rank_test
+from dumbbell.metrics.values import VALUES, values
 from dumbbell.plan import Inventory, plan
-from dumbbell.report.comparison import Comparison
-from dumbbell.store.values import VALUES, values
+from dumbbell.report.pages.comparison import Comparison
 from dumbbell.suite import UNEXPLAINED
 
 

@@ -11,9 +11,9 @@ from captures import Segment, frame, stamps, write
 from synthetic import REPOSITORY, write_points
 
 from dumbbell import analysis
-from dumbbell.report.cross_traffic import CrossTraffic
-from dumbbell.rundir import read_json, write_json
-from dumbbell.store.collect import collect
+from dumbbell.ingest.collect import collect
+from dumbbell.report.pages.cross_traffic import CrossTraffic
+from dumbbell.run.directory import read_json, write_json
 
 S = 10**9
 M = 10**6

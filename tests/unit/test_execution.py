@@ -22,13 +22,13 @@ from dumbbell.execution.answers import SECOND_NS, SILENT, Answers, Armed, behind
 from dumbbell.execution.judge import judge_calibrations
 from dumbbell.execution.point import PlannedPoint
 from dumbbell.execution.words import can_run
+from dumbbell.ingest.collect import collect, own_rows
 from dumbbell.plan import plan
 from dumbbell.report.notebooks import render_points
-from dumbbell.rundir import RunDir, read_json, write_json
-from dumbbell.store.check import Check
-from dumbbell.store.collect import collect, own_rows
-from dumbbell.store.summary import summarise
-from dumbbell.store.verdict import Verdict
+from dumbbell.run.directory import RunDir, read_json, write_json
+from dumbbell.run.summary import summarise
+from dumbbell.validity.fact import Check
+from dumbbell.validity.verdict import Verdict
 
 HOSTS = ("sender1", "router", "receiver1")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dumbbell.report.explore import Explore
-from dumbbell.store.influx import InfluxError, InfluxTarget
+from dumbbell.ingest.influx import InfluxError, InfluxTarget
+from dumbbell.report.pages.explore import Explore
 
 HOSTS = "all: {children: {archives: {hosts: {archive: {ansible_host: 127.0.0.1}}}}}\n"
 

@@ -18,12 +18,12 @@ from synthetic import REPOSITORY, write_run, write_spool
 from test_verdict import edit, edit_events
 
 from dumbbell import analysis
+from dumbbell.ingest.collect import collect
 from dumbbell.report import Report
-from dumbbell.report.summary import render_summary
-from dumbbell.rundir import read_json
-from dumbbell.store.check import Check
-from dumbbell.store.collect import collect
-from dumbbell.store.verdict import Verdict
+from dumbbell.report.pages.summary import render_summary
+from dumbbell.run.directory import read_json
+from dumbbell.validity.fact import Check
+from dumbbell.validity.verdict import Verdict
 
 SCENARIO = REPOSITORY / "tests/e2e/fetches.yml"
 S = 10**9

@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dumbbell.report.index import NEWEST, Listed, render_index
-from dumbbell.rundir import record_state
+from dumbbell.report.pages.index import NEWEST, Listed, render_index
+from dumbbell.run.directory import record_state
 
 
 @pytest.fixture

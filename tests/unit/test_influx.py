@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from dumbbell.rundir import read_json
-from dumbbell.store.collect import collect
-from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
+from dumbbell.ingest.collect import collect
+from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
+from dumbbell.run.directory import read_json
 
 
 class Database(ThreadingHTTPServer):

@@ -19,9 +19,9 @@ from synthetic import T0_UNIX_NS, write_run
 from test_verdict import edit
 
 from dumbbell import analysis
-from dumbbell.rundir import read_json, read_jsonl
-from dumbbell.store.check import Check
-from dumbbell.store.collect import collect
+from dumbbell.ingest.collect import collect
+from dumbbell.run.directory import read_json, read_jsonl
+from dumbbell.validity.fact import Check
 
 S = 10**9
 FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"

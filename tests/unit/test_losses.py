@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 from synthetic import REPOSITORY, write_run
 
+from dumbbell.ingest.collect import collect
+from dumbbell.ingest.flows import retransmits
 from dumbbell.report import Report
-from dumbbell.rundir import read_json, write_json
-from dumbbell.store.collect import collect
-from dumbbell.store.flows import retransmits
+from dumbbell.run.directory import read_json, write_json
 
 IPERF3 = REPOSITORY / "tests" / "unit" / "fixtures" / "iperf3"
 COLUMNS = ("retransmitted_segments", "retransmits", "lost_packets", "loss")

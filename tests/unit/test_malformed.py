@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.model import ScenarioError
-from dumbbell.model.expand import all_models, fields_of
 from dumbbell.plan import plan
+from dumbbell.scenario import ScenarioError
+from dumbbell.scenario.expand import all_models, fields_of
 
 SCENARIOS = sorted(REPOSITORY.glob("scenarios/*.yml"))
 DOCUMENTS: list[Any] = [YAML(typ="safe").load(path) for path in SCENARIOS]

@@ -13,8 +13,8 @@ from synthetic import T0_UNIX_NS, write_run
 from test_verdict import edit, edit_rows, edit_spool
 
 from dumbbell import analysis
-from dumbbell.store.check import Check
-from dumbbell.store.collect import collect
+from dumbbell.ingest.collect import collect
+from dumbbell.validity.fact import Check
 
 S = 10**9
 WINDOW = (10 * S, 20 * S)

@@ -9,11 +9,11 @@ import pytest
 from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
-from dumbbell import model
-from dumbbell.model import ScenarioError, TcpFlow
-from dumbbell.model.expand import all_models, fields_of, is_list
-from dumbbell.model.schema import reference, schema
+from dumbbell import scenario as model
 from dumbbell.plan import plan
+from dumbbell.scenario import ScenarioError, TcpFlow
+from dumbbell.scenario.expand import all_models, fields_of, is_list
+from dumbbell.scenario.schema import reference, schema
 
 SCENARIOS = sorted([*REPOSITORY.glob("scenarios/*.yml"), *REPOSITORY.glob("tests/e2e/*.yml")])
 SCHEMA = REPOSITORY / "schemas" / "scenario.schema.json"
@@ -553,11 +553,11 @@ def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_the_committed_schema_is_that_of_the_models() -> None:
-    assert SCHEMA.read_bytes() == schema(), "run python -m dumbbell.model"
+    assert SCHEMA.read_bytes() == schema(), "run python -m dumbbell.scenario"
 
 
 def test_the_committed_reference_is_that_of_the_models() -> None:
-    assert REFERENCE.read_bytes() == reference(), "run python -m dumbbell.model"
+    assert REFERENCE.read_bytes() == reference(), "run python -m dumbbell.scenario"
 
 
 def test_the_reference_has_every_key_and_no_broken_link() -> None:

@@ -9,7 +9,7 @@ from conftest_modules import FIXTURES, host, link
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dumbbell.model.hosts import HostState
+from dumbbell.scenario.hosts import HostState
 
 DUMP = json.loads((FIXTURES / "link" / "iproute2-6.1.json").read_text())
 LEFT = next(each for each in DUMP["addresses"] if each["ifname"] == "left")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from synthetic import inventory
 
 from dumbbell.plan import plan
-from dumbbell.rundir import RunDir
+from dumbbell.run.directory import RunDir
 
 REPOSITORY = Path(__file__).parents[2]
 Setting = baseline.Setting

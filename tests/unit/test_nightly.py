@@ -20,7 +20,8 @@ import pytest
 from stand_in import Playbook
 from synthetic import write_run
 
-from dumbbell.model import ScenarioError
+from dumbbell.ingest.collect import collect
+from dumbbell.metrics.values import VALUES
 from dumbbell.nightly import page, tell
 from dumbbell.nightly.again import Remeasured
 from dumbbell.nightly.changes import changes, confirmed, fresh
@@ -28,10 +29,9 @@ from dumbbell.nightly.history import History, Key, Series
 from dumbbell.nightly.judge import Acknowledgement, Finding, NotMeasured, judge
 from dumbbell.nightly.night import NightError, run_night, summary
 from dumbbell.plan import Inventory, plan
-from dumbbell.report.comparison import Comparison
-from dumbbell.rundir import STAMP, abort
-from dumbbell.store.collect import collect
-from dumbbell.store.values import VALUES
+from dumbbell.report.pages.comparison import Comparison
+from dumbbell.run.directory import STAMP, abort
+from dumbbell.scenario import ScenarioError
 from dumbbell.suite import Budget, Entry, Outcome, Suite, load
 from playbooks import REPOSITORY
 

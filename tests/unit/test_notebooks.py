@@ -11,13 +11,13 @@ from typing import Any
 import polars as pl
 import pytest
 
+from dumbbell.metrics.values import values
 from dumbbell.report import Report
-from dumbbell.report.atou import AtouRun
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
-from dumbbell.report.recovery import Recovery
-from dumbbell.report.sharing import Sharing
-from dumbbell.report.transfer import Transfer
-from dumbbell.store.values import values
+from dumbbell.report.pages.atou import AtouRun
+from dumbbell.report.pages.recovery import Recovery
+from dumbbell.report.pages.sharing import Sharing
+from dumbbell.report.pages.transfer import Transfer
 from dumbbell.units import human
 
 

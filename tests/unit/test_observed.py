@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from synthetic import REPOSITORY, T0_UNIX_NS, inventory
 from test_verdict import edit, state
 
-from dumbbell.observed import (
+from dumbbell.compare.observed import (
     DECIDED_BY,
     Change,
     Difference,
@@ -27,9 +27,9 @@ from dumbbell.observed import (
     read_observed,
     unexplained,
 )
+from dumbbell.ingest.collect import collect
 from dumbbell.plan import Point, plan
 from dumbbell.plan.document import State
-from dumbbell.store.collect import collect
 
 SCENARIO = """\
 name: leak

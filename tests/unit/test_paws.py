@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dumbbell.analysis import Budget, Paws
 from dumbbell.analysis.paws import COLUMNS
-from dumbbell.store.capture import ACK, SEGMENTS, SYN, Capture
+from dumbbell.ingest.capture import ACK, SEGMENTS, SYN, Capture
 
 MSS = 1000
 PAGE = Path(__file__).parent / "fixtures/captures/rapid-onoff-udp.txt"

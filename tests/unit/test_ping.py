@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumbbell.store.run import ping_duplicates, ping_replies, ping_rtts_ns
+from dumbbell.run.content import ping_duplicates, ping_replies, ping_rtts_ns
 
 # Of iputils 20221126 on a loopback whose responder left out one reply, and sent others twice and three times.
 DUPLICATES = Path(__file__).parent / "fixtures" / "ping" / "duplicates.txt"

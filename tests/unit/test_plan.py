@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.model import NetworkPath, ScenarioError
 from dumbbell.plan import Direction, Flow, Inventory, PingAction, Plan, Point, Sample, describe, plan
 from dumbbell.plan.document import CaptureAction, CommandAction, TcpListenAction, TcpPingAction
 from dumbbell.plan.order import ordered_delay_us
 from dumbbell.plan.path import PACKET_BYTES, Conditions, Queue, resolve_path
 from dumbbell.plan.ports import EPHEMERAL
+from dumbbell.scenario import NetworkPath, ScenarioError
 
 SCENARIOS = REPOSITORY / "scenarios"
 SCENARIO = SCENARIOS / "two_flow_fairness.yml"

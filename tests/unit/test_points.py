@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from synthetic import inventory
 
-from dumbbell.model import ScenarioError
 from dumbbell.plan import Plan, Point, plan
+from dumbbell.scenario import ScenarioError
 
 BASE = """\
 name: x

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthetic import inventory
 
 from dumbbell.plan import Phase, plan
-from dumbbell.store.progress import describe, line
+from dumbbell.run.progress import describe, line
 
 S = 10**9
 RATES = {"flow1": 47.3e6, "flow2": 48e6}

@@ -13,8 +13,8 @@ from synthetic import REPOSITORY, write_run
 from test_connection import CWR, LOSS, MS, OPEN, RECOVERY, events, sampled
 
 from dumbbell import analysis
-from dumbbell.report.recovery import Fetches, Recovery, Reductions
-from dumbbell.store.collect import collect
+from dumbbell.ingest.collect import collect
+from dumbbell.report.pages.recovery import Fetches, Recovery, Reductions
 
 
 def made_up(directory: Path, scenario: str) -> Path:

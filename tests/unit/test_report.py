@@ -11,12 +11,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from dumbbell.ingest.collect import collect
 from dumbbell.report import Report, figures
 from dumbbell.report.notebooks import render, render_points
-from dumbbell.report.sharing import Sharing
-from dumbbell.report.transfer import Transfer
-from dumbbell.rundir import RunDir
-from dumbbell.store.collect import collect
+from dumbbell.report.pages.sharing import Sharing
+from dumbbell.report.pages.transfer import Transfer
+from dumbbell.run.directory import RunDir
 
 FIGURES = ("goodput", "fairness", "cwnd", "srtt", "queue")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from synthetic import REPOSITORY
 
-from dumbbell.results import TABLES, Found, Source, measured, renewed
+from tools.results import TABLES, Found, Source, measured, renewed
 
 DOCUMENT, KEPT = REPOSITORY / "docs" / "results.md", REPOSITORY / "docs" / "results.json"
 NOTHING: Found = {name: {} for name in TABLES}

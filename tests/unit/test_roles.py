@@ -8,7 +8,7 @@ import pytest
 from jinja2.nativetypes import NativeEnvironment
 from ruamel.yaml import YAML
 
-from dumbbell import role_docs
+from tools import role_docs
 
 ROLES = sorted(path for path in (Path(__file__).parents[2] / "roles").iterdir() if (path / "tasks").is_dir())
 

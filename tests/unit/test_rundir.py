@@ -11,10 +11,12 @@ import polars as pl
 import pytest
 from synthetic import REPOSITORY, inventory
 
+from dumbbell.metrics.values import conditions
 from dumbbell.plan import Plan, plan
-from dumbbell.report.index import Listed
-from dumbbell.report.summary import render_summary
-from dumbbell.rundir import (
+from dumbbell.report.pages.index import Listed
+from dumbbell.report.pages.summary import render_summary
+from dumbbell.run.content import point_dirs
+from dumbbell.run.directory import (
     Execution,
     RunDir,
     abort,
@@ -22,9 +24,7 @@ from dumbbell.rundir import (
     record_state,
     write_json,
 )
-from dumbbell.store.run import point_dirs
-from dumbbell.store.summary import summarise
-from dumbbell.store.values import conditions
+from dumbbell.run.summary import summarise
 
 SWEEP = """\
 name: x

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic import batch_bytes, write_spool
 
-from dumbbell.store import spool
+from dumbbell.ingest import spool
 
 # Line protocol cannot hold newlines here, nor say whether a backslash of a name escapes what follows it.
 text = st.text(

@@ -15,9 +15,9 @@ import pytest
 from stand_in import Playbook
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, plan
-from dumbbell.rundir import RunDir
+from dumbbell.run.directory import RunDir
+from dumbbell.scenario import ScenarioError
 from dumbbell.suite import INTERRUPTED, NOT_RUN, Suite, find_run, in_turn, load, planned, run_suite
 
 SCENARIOS = REPOSITORY / "scenarios"

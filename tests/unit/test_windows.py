@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 from synthetic import inventory, write_run
 
-from dumbbell.model import ScenarioError
+from dumbbell.ingest.collect import collect
+from dumbbell.metrics.values import values
 from dumbbell.plan import Plan, plan
-from dumbbell.store.collect import collect
-from dumbbell.store.values import values
+from dumbbell.scenario import ScenarioError
 
 S = 10**9
 HEAD = """\

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from synthetic import inventory
 
-from dumbbell.model import ScenarioError
 from dumbbell.plan import Inventory, InventoryError, plan
 from dumbbell.plan.virtual import CONTROLLER_S, real_s
-from dumbbell.world import Ended, World, run, run_all
+from dumbbell.scenario import ScenarioError
+from dumbbell.virtual.world import Ended, World, run, run_all
 
 PATH = {"forward": {"rate": "100mbit", "delay": "10ms", "queue": {"kind": "pfifo", "limit": "1bdp"}}}
 FLOW = {"kind": "iperf3_tcp", "from": "senders[0]", "to": "receivers[0]", "congestion_control": "cubic"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dumbbell.execution.worlds import provision
+from dumbbell.virtual.runs import provision
 
 KEEPS = """
     echo once >>$began/began
@@ -50,7 +50,7 @@ def test_of_those_that_ask_at_once_one_does_it_and_the_others_wait(
 ) -> None:
     """Each a process, as playbooks are."""
     args = asked(tmp_path, f"while ! [ -e {tmp_path}/go ]; do sleep 0.1; done\n{KEEPS}")
-    asks = "from dumbbell.execution import worlds; print(worlds.provision(['true'], {}, print), flush=True)"
+    asks = "from dumbbell.virtual import runs; print(runs.provision(['true'], {}, print), flush=True)"
     asking = [subprocess.Popen([sys.executable, "-c", asks.format(args)]) for _ in range(3)]
     until = time.monotonic() + 60
     out = ""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dumbbell.rundir import Execution, RunDir, read_json, write_json
+from dumbbell.run.directory import Execution, RunDir, read_json, write_json
 
 KNOWN = "calibrations.json"  # in the run's directory
 REUSED = "calibration.json"  # in the point's directory

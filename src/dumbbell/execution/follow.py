@@ -15,9 +15,9 @@ from typing import Any
 from ansible.errors import AnsiblePromptInterrupt, AnsiblePromptNoninteractive
 from ansible.utils.display import Display
 
-from dumbbell.rundir import RunDir, record_state
-from dumbbell.store.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.store.progress import describe, goodputs, line
+from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
+from dumbbell.run.directory import RunDir, record_state
+from dumbbell.run.progress import describe, goodputs, line
 
 STOPPED = "stopped.txt"  # in a point's directory, if it was stopped by hand: why
 _LOOK_S = 5.0

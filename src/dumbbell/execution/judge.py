@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dumbbell.execution import calibrated
-from dumbbell.rundir import RunDir, abort, read_json, record_state, was_armed, write_json
+from dumbbell.run.directory import RunDir, abort, read_json, record_state, was_armed, write_json
 
 _REASONS = "reasons.json"  # what had gone wrong when judging was left to others
 
@@ -17,13 +17,13 @@ def judge(
 ) -> dict[str, Any]:
     """Collect and judge; without ``judged`` that is left to who collects it later, with these reasons.
 
-    ``influxdb`` as :class:`dumbbell.store.influx.InfluxTarget`, or None. Returns ``verdict``, which is
+    ``influxdb`` as :class:`dumbbell.ingest.influx.InfluxTarget`, or None. Returns ``verdict``, which is
     `aborted` if the measurement was never begun, else what can be judged; and ``stored``, whether InfluxDB
     has every row.
     """
     # Ansible's own process loads this module, and is to stay small for as long as a run lasts.
-    from dumbbell.store.collect import collect  # noqa: PLC0415
-    from dumbbell.store.influx import InfluxTarget  # noqa: PLC0415
+    from dumbbell.ingest.collect import collect  # noqa: PLC0415
+    from dumbbell.ingest.influx import InfluxTarget  # noqa: PLC0415
 
     reasons = [*(read_json(run_dir / _REASONS) or []), *reasons]
     if not judged:
@@ -42,8 +42,8 @@ def judge(
 
 def judge_calibrations(run: RunDir) -> None:
     """Make points invalid whose path was not that of the calibration which they reused, by a later one."""
-    from dumbbell.store.check import Check  # noqa: PLC0415
-    from dumbbell.store.verdict import Verdict  # noqa: PLC0415
+    from dumbbell.validity.fact import Check  # noqa: PLC0415
+    from dumbbell.validity.verdict import Verdict  # noqa: PLC0415
 
     for execution, reason in calibrated.disproved(run):
         before = read_json(execution.dir / "verdict.json")

@@ -1,4 +1,4 @@
-"""What the steps of a point need to know of it, from what :meth:`dumbbell.rundir.Execution.facts` says."""
+"""What the steps of a point need to know of it: :meth:`dumbbell.run.directory.Execution.facts`."""
 
 from __future__ import annotations
 

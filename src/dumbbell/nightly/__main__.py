@@ -13,16 +13,16 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from dumbbell.model import ScenarioError
-from dumbbell.model.load import reasons
-from dumbbell.model.tree import read
+from dumbbell.ingest.influx import InfluxError, InfluxTarget
 from dumbbell.nightly import page, tell
 from dumbbell.nightly.history import History
 from dumbbell.nightly.judge import Acknowledgement
 from dumbbell.nightly.night import NightError, run_night, summary
 from dumbbell.plan import InventoryError
-from dumbbell.rundir import write_json
-from dumbbell.store.influx import InfluxError, InfluxTarget
+from dumbbell.run.directory import write_json
+from dumbbell.scenario import ScenarioError
+from dumbbell.scenario.load import reasons
+from dumbbell.scenario.tree import read
 from dumbbell.suite import NO_STATEMENT, Suite, interrupted, load
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.metrics.values import VALUES, values
 from dumbbell.nightly.changes import AGAIN
 from dumbbell.nightly.history import Series
 from dumbbell.nightly.judge import NotMeasured
 from dumbbell.plan import Inventory, Plan
-from dumbbell.store.values import VALUES, values
 from dumbbell.suite import Budget, Entry, Outcome, run_entry
 
 

@@ -13,10 +13,10 @@ from statistics import median
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.observed import Change, changes, digest, of_the_testbed
-from dumbbell.store.host_settings import seen
-from dumbbell.store.run import Run, point_dirs
-from dumbbell.store.values import conditions, values
+from dumbbell.compare.observed import Change, changes, digest, of_the_testbed
+from dumbbell.metrics.values import conditions, values
+from dumbbell.run.content import Run, point_dirs
+from dumbbell.run.host_settings import seen
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS testbed (fingerprint TEXT PRIMARY KEY, conditions TEXT NOT NULL);

@@ -8,10 +8,10 @@ from datetime import date
 from statistics import median
 from typing import Literal
 
-from dumbbell.model.quantities import Strict
 from dumbbell.nightly.changes import confirmed, fresh
 from dumbbell.nightly.history import Alarm, History, Key, Series
-from dumbbell.rundir import time_of
+from dumbbell.quantities import Strict
+from dumbbell.run.directory import time_of
 from dumbbell.suite import told_of
 
 # Metrics of which more is worse; of the others less is.

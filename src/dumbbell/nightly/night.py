@@ -15,8 +15,8 @@ from dumbbell.nightly.again import Remeasured
 from dumbbell.nightly.history import History
 from dumbbell.nightly.judge import Acknowledgement, Finding, judge
 from dumbbell.plan import Inventory, Plan
-from dumbbell.rundir import STAMP, time_of, write_json
-from dumbbell.store.run import point_dirs
+from dumbbell.run.content import point_dirs
+from dumbbell.run.directory import STAMP, time_of, write_json
 from dumbbell.suite import (
     NO_STATEMENT,
     NOT_RUN,

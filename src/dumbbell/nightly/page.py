@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import quote
 
 from dumbbell import analysis
+from dumbbell.compare.observed import NONE, Change
 from dumbbell.nightly.history import Alarm, History, Series
 from dumbbell.nightly.judge import settled
-from dumbbell.observed import NONE, Change
 from dumbbell.report import html
-from dumbbell.rundir import read_json
+from dumbbell.run.directory import read_json
 from dumbbell.units import human
 
 NIGHTS = 30  # columns of the matrix

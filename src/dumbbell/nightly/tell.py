@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dumbbell.ingest.influx import Influx, InfluxTarget
 from dumbbell.nightly.page import sentence
-from dumbbell.rundir import time_of
-from dumbbell.store.influx import Influx, InfluxTarget
+from dumbbell.run.directory import time_of
 
 ANNOTATION = "annotation"  # measurement, of which a dashboard reads title, text and tags
 NOTIFY_S = 60

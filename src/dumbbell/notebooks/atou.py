@@ -15,7 +15,7 @@ run_dir = "results/latest"
 
 # %%
 from dumbbell.report import setup
-from dumbbell.report.atou import AtouRun, Simulations
+from dumbbell.report.pages.atou import AtouRun, Simulations
 
 page = Simulations()
 run = AtouRun(run_dir)

@@ -16,7 +16,7 @@ second = ["results/latest"]
 
 # %%
 from dumbbell.report import setup
-from dumbbell.report.comparison import Comparison
+from dumbbell.report.pages.comparison import Comparison
 
 runs = Comparison(first, second)
 setup()

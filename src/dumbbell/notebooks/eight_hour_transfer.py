@@ -16,7 +16,7 @@ flow = ""  # by default the first that TCP carries
 
 # %%
 from dumbbell.report import setup
-from dumbbell.report.transfer import ZOOM, Transfer
+from dumbbell.report.pages.transfer import ZOOM, Transfer
 
 transfer = Transfer(run_dir, flow)
 setup()

@@ -17,7 +17,7 @@ minutes = 5  # of its last samples
 
 # %%
 from dumbbell.report import setup
-from dumbbell.report.explore import Explore
+from dumbbell.report.pages.explore import Explore
 
 explore = Explore(inventory, run, minutes)
 setup()

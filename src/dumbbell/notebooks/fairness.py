@@ -15,7 +15,7 @@ run_dir = "results/latest"
 
 # %%
 from dumbbell.report import setup
-from dumbbell.report.sharing import Sharing
+from dumbbell.report.pages.sharing import Sharing
 
 sharing = Sharing(run_dir)
 setup()

@@ -20,7 +20,7 @@ loss = ""  # of the paths on which reductions are drawn, as the table has it; by
 
 # %%
 from dumbbell.report import setup
-from dumbbell.report.recovery import Fetches, Recovery, Reductions
+from dumbbell.report.pages.recovery import Fetches, Recovery, Reductions
 
 recovery = Recovery(run_dir, flow, point)
 fetches = Fetches(run_dir)

@@ -16,7 +16,7 @@ point = ""  # directory below points whose figures are shown; by default the fir
 
 # %%
 from dumbbell.report import setup
-from dumbbell.report.cross_traffic import CrossTraffic
+from dumbbell.report.pages.cross_traffic import CrossTraffic
 
 traffic = CrossTraffic(run_dir, point)
 shown = traffic.shown

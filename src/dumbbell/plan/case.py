@@ -9,22 +9,6 @@ from typing import Any, Literal
 
 from dumbbell import units
 from dumbbell.inventory import Inventory, narrow_router
-from dumbbell.model import (
-    AtouFlow,
-    CommandFlow,
-    HttpFlow,
-    Iperf3UdpFlow,
-    KeyPath,
-    Metric,
-    PingFlow,
-    Scenario,
-    TcpFlow,
-    UdpFlow,
-)
-from dumbbell.model.expand import text
-from dumbbell.model.flows import NDT_NS, NdtFlow
-from dumbbell.model.flows import Flow as AskedFlow
-from dumbbell.model.hosts import GAPS_NEED, READ_GAPS, READ_TXQUEUELEN, SUPER_PACKETS, TIMESTAMPS
 from dumbbell.plan import ndt, virtual, windows
 from dumbbell.plan.calibration import Calibration, Pair
 from dumbbell.plan.connect import connect_ns
@@ -59,6 +43,22 @@ from dumbbell.plan.path import (
 )
 from dumbbell.plan.ports import EPHEMERAL, FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports, parse_range
 from dumbbell.plan.schedule import periods_span, steps
+from dumbbell.scenario import (
+    AtouFlow,
+    CommandFlow,
+    HttpFlow,
+    Iperf3UdpFlow,
+    KeyPath,
+    Metric,
+    PingFlow,
+    Scenario,
+    TcpFlow,
+    UdpFlow,
+)
+from dumbbell.scenario.expand import text
+from dumbbell.scenario.flows import NDT_NS, NdtFlow
+from dumbbell.scenario.flows import Flow as AskedFlow
+from dumbbell.scenario.hosts import GAPS_NEED, READ_GAPS, READ_TXQUEUELEN, SUPER_PACKETS, TIMESTAMPS
 from dumbbell.words import listed
 
 CALIBRATION_INTERVAL_NS = 100_000_000  # in which the router's counters are read, at most

@@ -7,16 +7,17 @@ path with the figures of another.
 
 from __future__ import annotations
 
-from dumbbell import model, units
-from dumbbell.model.flows import AtouFlow, Flow, Iperf3UdpFlow, TcpFlow
+from dumbbell import units
 from dumbbell.plan.path import LONGEST_JITTER
+from dumbbell.scenario import Direction, NetworkPath
+from dumbbell.scenario.flows import AtouFlow, Flow, Iperf3UdpFlow, TcpFlow
 
 LEAD_NS = 4_000_000_000  # an agent connects so long before the start, if nothing keeps it from that
 READY_NS = 100_000_000  # that hosts need beside the round trips of a connection
 GREETING_NS = 500_000_000  # the datagram with which iperf3 begins over UDP leaves shortly before its start
 
 
-def connect_ns(asked: Flow, path: model.NetworkPath | None, start_ns: int, late_ns: int) -> int | None:
+def connect_ns(asked: Flow, path: NetworkPath | None, start_ns: int, late_ns: int) -> int | None:
     """When a flow connects at the earliest, since t0; None is as early as its agent likes.
 
     A change may be late by ``late_ns``. ValueError says that it would not connect in time for its start.
@@ -47,13 +48,13 @@ def _round_trips(asked: TcpFlow | Iperf3UdpFlow | AtouFlow) -> int:
     return 2 if isinstance(asked, AtouFlow) else asked.streams + 1
 
 
-def _rtt_ns(asked: Flow, path: model.NetworkPath, at_ns: int) -> int:
+def _rtt_ns(asked: Flow, path: NetworkPath, at_ns: int) -> int:
     """The longest RTT of a path without queues."""
     ways = [way.at(at_ns) for way in _ways(path)]
     return asked.delay + sum(way.delay + LONGEST_JITTER * (way.jitter or 0) for way in ways)
 
 
-def _settled_ns(path: model.NetworkPath, at_ns: int) -> int:
+def _settled_ns(path: NetworkPath, at_ns: int) -> int:
     """Since when delays have been what they are at a time: since they changed, or 0."""
 
     def delays(ns: int) -> list[tuple[int, int, float]]:
@@ -67,5 +68,5 @@ def _settled_ns(path: model.NetworkPath, at_ns: int) -> int:
     return settled_ns
 
 
-def _ways(path: model.NetworkPath) -> tuple[model.Direction, model.Direction]:
+def _ways(path: NetworkPath) -> tuple[Direction, Direction]:
     return path.way("forward"), path.way("reverse")

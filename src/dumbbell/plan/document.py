@@ -1,4 +1,4 @@
-"""``plan.json``: the contract between planner, roles, agents and analysis (``docs/data-model.md``)."""
+"""``plan.json``: the contract between planner, roles, agents and analysis (``docs/data-md``)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dumbbell import model
-from dumbbell.model.hosts import SUPER_PACKETS
 from dumbbell.plan.order import ordered_delay_us
 from dumbbell.plan.part import Part, optional
 from dumbbell.plan.path import OwnDelay, PlannedPath
+from dumbbell.scenario import Metric
+from dumbbell.scenario.hosts import SUPER_PACKETS
 from dumbbell.units import human
 
 # Since 2 every owned setting of a host is judged, and those that its agent observes.
@@ -336,7 +336,7 @@ class Validity(Part):
 class Expectation(Part):
     """A bound on a metric of these flows within this window; in the metric's own unit."""
 
-    metric: model.Metric
+    metric: Metric
     flows: list[str]
     window_ns: tuple[int, int]
     until_done: bool | None = optional()  # it ends when a flow has transferred all that it is asked for

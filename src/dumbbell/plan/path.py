@@ -10,10 +10,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from dumbbell import model, units
-from dumbbell.model import KeyPath
-from dumbbell.model.flows import Flow
+from dumbbell import units
 from dumbbell.plan.part import Part, optional
+from dumbbell.scenario import LIMIT_UNIT, CommandFlow, KeyPath, NetworkPath, PingFlow, QueueKind
+from dumbbell.scenario import Direction as AskedDirection
+from dumbbell.scenario import Queue as AskedQueue
+from dumbbell.scenario.flows import Flow
 
 ETHERNET_BYTES = 14  # header of a frame, which the bottleneck's queue counts too
 PACKET_BYTES = ETHERNET_BYTES + units.MTU_BYTES
@@ -29,7 +31,7 @@ Way = Literal["forward", "reverse"]
 class Queue(Part):
     """A queue with its limit resolved, in packets or bytes as its kind counts."""
 
-    kind: model.QueueKind
+    kind: QueueKind
     limit_packets: int | None = optional()
     limit_bytes: int | None = optional()
     ecn: bool | None = optional()
@@ -193,7 +195,7 @@ def change_name(direction: Way, number: int) -> str:
 
 
 def resolve_path(
-    asked: model.NetworkPath,
+    asked: NetworkPath,
     refuse: Callable[[KeyPath, str], None],
     flows: Mapping[Way, Sequence[OwnDelay]] | None = None,
     packet_bytes: int = PACKET_BYTES,
@@ -225,14 +227,14 @@ def resolve_path(
 
 
 def own_delay_problem(
-    asked: Flow, path: model.NetworkPath | None, direction: Way, others_ns: Collection[int]
+    asked: Flow, path: NetworkPath | None, direction: Way, others_ns: Collection[int]
 ) -> str | None:
     """Why a flow cannot have its own delay beside those that others of this direction have, if it cannot."""
     if path is None:
         return "the scenario has no path for the router to make longer"
-    if isinstance(asked, model.PingFlow):
+    if isinstance(asked, PingFlow):
         return "a ping has no port by which the router could tell it from others"
-    if isinstance(asked, model.CommandFlow) and not any("{server_port}" in word for word in asked.client):
+    if isinstance(asked, CommandFlow) and not any("{server_port}" in word for word in asked.client):
         return "the router tells the flow by its {server_port}, which `client` does not name"
     if any(state.duplicate for _, state in path.way(direction).states):
         return f"kernels allow none on a path that duplicates packets, as {direction} does"
@@ -242,7 +244,7 @@ def own_delay_problem(
 
 
 def _conditions(
-    asked: model.Direction,
+    asked: AskedDirection,
     rtt_ns: Callable[[int], int],
     packet_bytes: int,
     refuse: Callable[[KeyPath, str], None],
@@ -272,7 +274,7 @@ def _conditions(
     return found
 
 
-def _queue(asked: model.Direction, rtt_ns: int, packet_bytes: int, refuse: Callable[[str], None]) -> Queue:
+def _queue(asked: AskedDirection, rtt_ns: int, packet_bytes: int, refuse: Callable[[str], None]) -> Queue:
     queue = asked.queue
     limit = {} if queue.limit is None else _limit(queue, asked.rate, rtt_ns, packet_bytes, refuse)
     return Queue(
@@ -289,13 +291,13 @@ def _us(ns: int | None) -> int | None:
 
 
 def _limit(
-    queue: model.Queue,
+    queue: AskedQueue,
     rate_bps: int,
     rtt_ns: int,
     packet_bytes: int,
     refuse: Callable[[str], None],
 ) -> dict[str, int]:
-    limit, unit = queue.limit, model.LIMIT_UNIT[queue.kind]
+    limit, unit = queue.limit, LIMIT_UNIT[queue.kind]
     assert limit is not None
     amount = limit.amount
     if limit.unit == "bdp":

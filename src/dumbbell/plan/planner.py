@@ -9,18 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dumbbell import model
 from dumbbell.inventory import Inventory
-from dumbbell.model import KeyPath, Problem, ScenarioCase, ScenarioError, ScenarioFile
-from dumbbell.model.hosts import READ_GAPS
-from dumbbell.model.load import among
 from dumbbell.plan.case import CaseResolver
 from dumbbell.plan.document import SCHEMA_VERSION, Plan, Point
+from dumbbell.scenario import KeyPath, Problem, ScenarioCase, ScenarioError, ScenarioFile, load
+from dumbbell.scenario.hosts import READ_GAPS
+from dumbbell.scenario.load import among
 
 
 def plan(scenario_path: Path, inventory: Inventory, profile: str | None = None) -> Plan:
     """Resolve a scenario on an inventory; :class:`ScenarioError` names every line that cannot be met."""
-    return _Planner(model.load(scenario_path, profile), inventory).plan(profile)
+    return _Planner(load(scenario_path, profile), inventory).plan(profile)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from dumbbell.model import Random, RatedPeriod, UdpFlow
 from dumbbell.plan.document import Step
+from dumbbell.scenario import Random, RatedPeriod, UdpFlow
 from dumbbell.units import Period
 
 MAX_STEPS = 100_000

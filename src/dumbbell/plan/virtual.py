@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dumbbell.model import CommandFlow, KeyPath, Scenario
 from dumbbell.plan.document import Host, Point
 from dumbbell.plan.path import PACKET_BYTES, PlannedPath
+from dumbbell.scenario import CommandFlow, KeyPath, Scenario
 
 Problem = tuple[KeyPath, str]
 

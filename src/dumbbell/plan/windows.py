@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dumbbell.model import Metric
 from dumbbell.plan.document import Flow
 from dumbbell.plan.path import Way
+from dumbbell.scenario import Metric
 
 Window = tuple[int, int]  # in ns since t0
 

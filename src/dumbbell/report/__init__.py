@@ -24,8 +24,8 @@ from plotly.offline import get_plotlyjs
 from dumbbell import analysis
 from dumbbell.plan import Conditions, Flow, Point, in_words, windows
 from dumbbell.report import figures, html
-from dumbbell.rundir import read_json
-from dumbbell.store.run import COUNTED, IN_MEASUREMENT, Run, dig, goodput_counters, located
+from dumbbell.run.content import COUNTED, IN_MEASUREMENT, Run, dig, goodput_counters, located
+from dumbbell.run.directory import read_json
 from dumbbell.units import human
 
 Levels = Sequence[tuple[figures.Steps, str]]  # reference lines: values over time, text

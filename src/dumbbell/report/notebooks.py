@@ -18,7 +18,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from dumbbell.report import Report, html
-from dumbbell.rundir import RunDir
+from dumbbell.run.directory import RunDir
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 RUN_REPORT = NOTEBOOKS / "run_report.py"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from dumbbell.store.check import Check
-from dumbbell.store.run import Run
+from dumbbell.run.content import Run
 from dumbbell.validity import answers, budget, events, files, rows, state
+from dumbbell.validity.fact import Check
 
 OF_FILES = (state.checks, files.checks, events.checks, answers.checks)
 OF_ROWS = (rows.checks, budget.checks)

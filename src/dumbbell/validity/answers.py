@@ -8,15 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from dumbbell.ingest.path import most_lost
 from dumbbell.plan import Flow, Phase, PingAction
 from dumbbell.plan.document import TcpPingAction
 from dumbbell.plan.path import PlannedPath
-from dumbbell.rundir import read_json
-from dumbbell.store.check import Check
-from dumbbell.store.path import most_lost
-from dumbbell.store.run import Run, dig, interval_sums
+from dumbbell.run.content import Run, dig, interval_sums
+from dumbbell.run.directory import read_json
 from dumbbell.validity import documents
 from dumbbell.validity.check import faultless
+from dumbbell.validity.fact import Check
 
 REPLY = re.compile(
     r"^\[(\d+\.\d+)\] \d+ bytes from (\S+): icmp_seq=(\d+) ttl=(\d+) time=([0-9.]+) ms( \(DUP!\))?$"

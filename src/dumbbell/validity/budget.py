@@ -17,14 +17,14 @@ import polars as pl
 from scipy import stats
 
 from dumbbell import analysis
-from dumbbell.model.hosts import SUPER_PACKETS
+from dumbbell.ingest.path import RARELY, has_delay_line
 from dumbbell.plan import Conditions, Flow, PlannedPath, Way
-from dumbbell.rundir import read_json, read_jsonl
-from dumbbell.store.check import Check
-from dumbbell.store.path import RARELY, has_delay_line
-from dumbbell.store.run import Run, dig, interval_sums, ping_replies
+from dumbbell.run.content import Run, dig, interval_sums, ping_replies
+from dumbbell.run.directory import read_json, read_jsonl
+from dumbbell.scenario.hosts import SUPER_PACKETS
 from dumbbell.units import human
 from dumbbell.validity.check import faultless
+from dumbbell.validity.fact import Check
 from dumbbell.validity.rows import devices, path_devices
 
 Tables = Mapping[str, pl.DataFrame]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dumbbell.store.check import Check
+from dumbbell.validity.fact import Check
 
 SAID = 3  # faults that a reason names; the others are counted
 

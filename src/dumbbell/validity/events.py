@@ -9,12 +9,12 @@ from typing import Any
 
 from dumbbell.plan import Phase
 from dumbbell.plan.document import Action, CaptureAction, CommandAction, FlowAction, PathAction, PhaseHost
-from dumbbell.rundir import Event, read_json, read_jsonl
-from dumbbell.store.check import Check
-from dumbbell.store.run import Run, dig
+from dumbbell.run.content import Run, dig
+from dumbbell.run.directory import Event, read_json, read_jsonl
 from dumbbell.units import human
 from dumbbell.validity import documents
 from dumbbell.validity.check import faultless
+from dumbbell.validity.fact import Check
 
 WITHOUT_SOCKETS = ("http", "atou")  # sampled kinds whose ends no agent follows to their last row
 SAMPLE_LEAD_NS = 2_000_000_000  # in which agents sample before t0, if they sample anything

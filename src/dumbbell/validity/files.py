@@ -18,11 +18,11 @@ from dumbbell.plan.document import (
     PingAction,
     TcpPingAction,
 )
-from dumbbell.rundir import read_json
-from dumbbell.store.check import Check
-from dumbbell.store.run import Run, dig
+from dumbbell.run.content import Run, dig
+from dumbbell.run.directory import read_json
 from dumbbell.validity import documents
 from dumbbell.validity.check import faultless
+from dumbbell.validity.fact import Check
 
 ALWAYS = ("plan.json", "start.json", "status.json", "events.jsonl")
 MAY_BE_EMPTY = re.compile(r"path-.*\.txt|command-.*\.txt|atou-.*-(events|trace)\.txt")

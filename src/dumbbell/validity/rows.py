@@ -8,17 +8,17 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell.ingest.flows import unsampled_share
+from dumbbell.ingest.path import has_delay_line
 from dumbbell.plan import Flow, Phase
 from dumbbell.plan.document import PhaseHost
-from dumbbell.store.check import Check
-from dumbbell.store.flows import unsampled_share
-from dumbbell.store.path import has_delay_line
-from dumbbell.store.run import Run, dig, iperf3_intervals
+from dumbbell.run.content import Run, dig, iperf3_intervals
 from dumbbell.units import human
 from dumbbell.validity import columns
 from dumbbell.validity.check import faultless
 from dumbbell.validity.columns import Columns
 from dumbbell.validity.events import FASTEST_SLEW
+from dumbbell.validity.fact import Check
 
 Tables = Mapping[str, pl.DataFrame]
 SECOND = 10**9

@@ -8,11 +8,11 @@ from typing import Any
 
 from dumbbell.plan import PlannedPath
 from dumbbell.plan.document import State as HostState
-from dumbbell.rundir import read_json
-from dumbbell.store.check import Check
-from dumbbell.store.run import Run, dig
+from dumbbell.run.content import Run, dig
+from dumbbell.run.directory import read_json
 from dumbbell.validity import documents
 from dumbbell.validity.check import faultless
+from dumbbell.validity.fact import Check
 from dumbbell.validity.files import OBSERVED
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"

@@ -1,0 +1,102 @@
+"""What InfluxDB has of runs, while they last and after: for looking on. Results are in run directories."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dumbbell.ingest.influx import Influx
+
+MEASUREMENTS = "tcp_info, udp, http_fetch"  # those of which flows have rows
+MOST_STEPS = 300  # of a series: what a figure can show
+LEAST_STEP_NS = 10**9  # two samples at least, of the usual intervals
+
+RUNS = {"run": pl.String, "begin_ns": pl.Int64, "end_ns": pl.Int64, "flows": pl.Int64}
+FLOWS = {
+    **dict.fromkeys(("phase", "flow", "host", "stream", "congestion_control"), pl.String),
+    **dict.fromkeys(("snd_cwnd", "srtt_us", "total_retrans"), pl.Int64),
+    **dict.fromkeys(("received_packets", "lost_packets", "fetches"), pl.Int64),
+}
+SERIES = {
+    "flow": pl.String,
+    "unix_ns": pl.Int64,
+    **dict.fromkeys(("goodput_bps", "snd_cwnd", "srtt_us"), pl.Float64),
+}
+
+
+def runs(influx: Influx) -> pl.DataFrame:
+    """Runs of which flows were sampled, the latest first: ``[run, begin_ns, end_ns, flows]``.
+
+    Times are those of the first and the last row (CLOCK_REALTIME); InfluxError as :class:`Influx`.
+    """
+    found = []
+    for which in ("first", "last"):
+        rows = influx.query(f"SELECT {which}(mono_ns) FROM {MEASUREMENTS} GROUP BY run, flow")
+        schema = {"run": pl.String, "flow": pl.String, "time": pl.Int64}
+        found.append(pl.DataFrame(rows, schema=schema).filter(pl.col("run") != ""))
+    begins = found[0].group_by("run").agg(begin_ns=pl.col("time").min(), flows=pl.col("flow").n_unique())
+    ends = found[1].group_by("run").agg(end_ns=pl.col("time").max())
+    return begins.join(ends, on="run").select(RUNS.keys()).cast(RUNS).sort("end_ns", descending=True)  # type: ignore[arg-type]
+
+
+def flows(influx: Influx, run: str) -> pl.DataFrame:
+    """What was last seen of each connection that sends, flow of datagrams and flow of fetches of a run.
+
+    ``[phase, flow, host, stream, congestion_control, snd_cwnd, srtt_us, total_retrans, received_packets,
+    lost_packets, fetches]``, null where it has no such thing. ``host`` is where it was seen.
+    """
+    rows = influx.query(
+        "SELECT last(snd_cwnd) AS snd_cwnd, last(srtt_us) AS srtt_us, last(total_retrans) AS total_retrans, "
+        "last(congestion_control) AS congestion_control FROM tcp_info "
+        "WHERE run = $run AND side = 'sender' AND stream != '' GROUP BY phase, flow, host, stream",
+        run=run,
+    )
+    rows += influx.query(
+        "SELECT last(received_packets) AS received_packets, last(lost_packets) AS lost_packets "
+        "FROM udp WHERE run = $run AND side = 'receiver' GROUP BY phase, flow, host",
+        run=run,
+    )
+    rows += influx.query(
+        "SELECT count(completion_ns) AS fetches FROM http_fetch "
+        "WHERE run = $run AND side = 'receiver' GROUP BY phase, flow, host",
+        run=run,
+    )
+    return pl.DataFrame(rows, schema=FLOWS).sort("phase", "flow", "stream")
+
+
+def series(influx: Influx, run: str, since_ns: int, until_ns: int) -> pl.DataFrame:
+    """Goodput, window and smoothed RTT of a run's flows over a time (CLOCK_REALTIME).
+
+    ``[flow, unix_ns, goodput_bps, snd_cwnd, srtt_us]`` in at most :data:`MOST_STEPS` whole steps of equal
+    length, each at its begin. Goodput is growth of ``bytes_acked`` of the sender, of ``received_bytes`` of a
+    receiver of datagrams, and the bytes of the fetches that began; of several streams it is the sum. Windows
+    (the sum) and RTTs (the mean) are the last of a step.
+    """
+    step_ns = max(LEAST_STEP_NS, -(-(until_ns - since_ns) // MOST_STEPS))
+    whole_ns = until_ns - until_ns % step_ns  # counters have not yet grown by all of a step that goes on
+    when = f"run = $run AND time >= {since_ns} AND time < {whole_ns}"
+    every = f"GROUP BY time({step_ns}ns), flow, stream fill(none)"
+    rows = influx.query(
+        f"SELECT last(snd_cwnd) AS snd_cwnd, last(srtt_us) AS srtt_us FROM tcp_info "
+        f"WHERE {when} AND side = 'sender' AND stream != '' {every}",
+        run=run,
+    )
+    for measurement, counter, only in (
+        ("tcp_info", "bytes_acked", "side = 'sender' AND stream != ''"),
+        ("udp", "received_bytes", "side = 'receiver'"),
+    ):
+        rows += influx.query(
+            f"SELECT 8 * non_negative_derivative(max({counter}), 1s) AS goodput_bps "
+            f"FROM {measurement} WHERE {when} AND {only} {every}",
+            run=run,
+        )
+    rows += influx.query(
+        f"SELECT 8 * sum(received_bytes) / {step_ns / 1e9} AS goodput_bps FROM http_fetch "
+        f"WHERE {when} AND side = 'receiver' {every}",
+        run=run,
+    )
+    found = pl.DataFrame([row | {"unix_ns": row["time"]} for row in rows], schema=SERIES)
+    sums = (
+        pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
+        for name in ("goodput_bps", "snd_cwnd")
+    )
+    return found.group_by("flow", "unix_ns").agg(*sums, pl.col("srtt_us").mean()).sort("flow", "unix_ns")

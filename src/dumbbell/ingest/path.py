@@ -1,0 +1,263 @@
+"""What counters, samples and probes say of the path, in the words of the plan."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise, product
+from typing import Any, Literal
+
+import polars as pl
+
+from dumbbell import analysis
+from dumbbell.plan import (
+    UDP_HEADER_BYTES,
+    Direction,
+    Flow,
+    PlannedPath,
+    Probe,
+    Way,
+    probe_name,
+)
+from dumbbell.plan.path import Conditions, GilbertElliott
+from dumbbell.run.content import Run, dig
+from dumbbell.run.directory import read_json
+
+TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut to whole microseconds
+# What is lost in reading back, by the unit at the end of a name: a rate is kept in bytes, a share in 32 bits.
+RESOLUTION = {"us": TC_ROUNDING_US, "bps": 8}
+LEAST_SHARE = 2**-32
+TIMESTAMP_NS = 1_000_000  # the kernel takes the RTT of what was sent again from TCP's timestamps, in ms
+
+RARELY = 10_000  # a good run in so many is found to have lost too many packets
+
+NETEM_SHARES = ("loss", "duplicate", "corrupt", "reorder")
+GEMODEL = ("p", "r", "loss_bad", "loss_good")
+GEMODEL_FIELDS = tuple(f"gemodel_{name}" for name in GEMODEL)
+NETEM = ("parent", "delay_ns", "jitter_ns", "rate_bps", *NETEM_SHARES, *GEMODEL_FIELDS)
+QUEUE = ("limit_packets", "limit_bytes", "ecn", "target_us", "interval_us")
+
+
+def agrees(asked: Any, found: Any, resolution: float = LEAST_SHARE) -> bool:
+    """Equal in every key asked for, but for what is lost in reading back; what is nothing may be absent."""
+    if found is None:
+        return not asked
+    if isinstance(asked, dict):
+        return isinstance(found, dict) and all(
+            agrees(value, found.get(key), RESOLUTION.get(key.rpartition("_")[2], LEAST_SHARE))
+            for key, value in asked.items()
+        )
+    if isinstance(asked, list):
+        return isinstance(found, list) and len(asked) == len(found) and all(map(agrees, asked, found))
+    if isinstance(asked, int | float) and isinstance(found, int | float):  # tc shows six digits
+        return math.isclose(asked, found, rel_tol=1e-5, abs_tol=resolution)
+    return bool(asked == found)
+
+
+# --- what flows met -------------------------------------------------------------------------------
+
+
+def first_min_rtts(tcp_info: pl.DataFrame, flow: Flow) -> pl.DataFrame:
+    """``t_ns`` and ``min_rtt_us`` of each of a flow's connections at its first sample after the start."""
+    if "min_rtt_us" not in tcp_info:
+        return pl.DataFrame(schema={"t_ns": pl.Int64, "min_rtt_us": pl.Int64})
+    of = (pl.col("flow") == flow.name) & (pl.col("side") == "sender") & (pl.col("t_ns") >= flow.start_ns)
+    rows = tcp_info.filter(of & pl.col("min_rtt_us").is_not_null()).sort("t_ns")
+    return rows.group_by("stream").agg(pl.col("t_ns", "min_rtt_us").first()).drop("stream")
+
+
+# --- the calibration ------------------------------------------------------------------------------
+
+
+def served_bps(qdisc: pl.DataFrame, path: PlannedPath, flow: Flow) -> float | None:
+    """What a bottleneck sent while it had a queue, by the time that this took; None if it never had.
+
+    ``qdisc`` has the columns of the measurement of that name. Of all bottlenecks, that of the flow sent most.
+    """
+    way = path.way(flow.direction)
+    rows = qdisc.filter(
+        (pl.col("phase") == "calibration")
+        & (pl.col("kind") == way.queue.kind)
+        & (pl.col("parent") != "root")
+        & pl.col("t_ns").is_between(flow.start_ns, flow.end_ns)
+    )
+    if rows.is_empty():
+        return None
+    own = ("host", "dev", "handle")
+    steps = rows.sort("t_ns").select(
+        *own,
+        sent_bytes=pl.col("bytes").diff().over(own),
+        took_ns=pl.col("t_ns").diff().over(own),
+        queued=(pl.min_horizontal("backlog_bytes", pl.col("backlog_bytes").shift().over(own)) > 0),
+    )
+    busy = steps.group_by(own).agg(pl.col("sent_bytes", "took_ns").filter("queued").sum())
+    sent_bytes, took_ns = busy.sort("sent_bytes").select("sent_bytes", "took_ns").row(-1)
+    return 8e9 * sent_bytes / took_ns if took_ns else None
+
+
+def blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> float | None:
+    """What came through while a blast kept the bottleneck's queue full, by the time that this took.
+
+    That ends with the last arrival, or when a full queue had to be empty: a receiver that was kept waiting
+    gets the last packets later than the path has let them through.
+    """
+    way = path.way(flow.direction)
+    packets, first, last = (
+        dig(arrived, key) for key in ("received_packets", "first_unix_ns", "last_unix_ns")
+    )
+    end = dig(sent, "last_unix_ns")
+    if not packets or not end or not flow.payload_bytes:
+        return None
+    packet_bytes = flow.payload_bytes + UDP_HEADER_BYTES
+    if full_ns := way.fullest_ns(packet_bytes):
+        last = min(last, end + 1000 * way.delay_us + full_ns)
+    bits = 8 * packets * packet_bytes
+    return bits * 1e9 / (last - first) / way.arriving if last > first and way.arriving else None
+
+
+def lost_chances(way: Conditions, packets: int) -> list[float]:
+    """How likely a direction, as it is asked, loses none of so many packets, one, two ... all of them.
+
+    Of losses in bursts, the chain of netem is followed from packet to packet; it may begin in either state.
+    """
+    bursts = way.loss_gemodel or GilbertElliott(p=0, r=1, loss_bad=0, loss_good=0)
+    passes = (1 - way.loss) * (1 - (way.corrupt or 0))
+    loses = [1 - passes * (1 - loss) for loss in (bursts.loss_good, bursts.loss_bad)]
+    leaves = (bursts.p, bursts.r)
+    bad = bursts.p / (bursts.p + bursts.r) if bursts.p else 0
+    chances = [[1 - bad, *[0.0] * packets], [bad, *[0.0] * packets]]  # by state, by number lost so far
+    for _ in range(packets):
+        after = [
+            [one * (1 - lose) + before * lose for before, one in pairwise([0.0, *chance])]
+            for chance, lose in zip(chances, loses, strict=True)
+        ]
+        chances = [
+            [
+                stay * (1 - leaves[state]) + come * leaves[1 - state]
+                for stay, come in zip(after[state], after[1 - state], strict=True)
+            ]
+            for state in (0, 1)
+        ]
+    return [good + bad for good, bad in zip(*chances, strict=True)]
+
+
+def most_lost(ways: Sequence[Conditions], packets: int) -> int:
+    """How many of so many packets may be lost by what is asked of the directions that they take.
+
+    More are lost in one of :data:`RARELY` runs.
+    """
+    chances = [1.0]
+    for way in ways:
+        own = lost_chances(way, packets)
+        chances = [
+            sum(chances[i] * own[n - i] for i in range(max(0, n - packets), min(n, len(chances) - 1) + 1))
+            for n in range(len(chances) + packets)
+        ]
+    more = 0.0
+    for number in reversed(range(len(chances))):
+        more += chances[number]
+        if more > 1 / RARELY:
+            return min(number, packets)
+    return 0
+
+
+def probe_ns(
+    run: Run, flow: Flow, protocol: Literal["tcp", "udp"], probe: Probe, *, median: bool
+) -> float | None:
+    """What the quickest packet of a probe took, or half of them; there and back over TCP, one way over UDP.
+
+    None if fewer came through than the path that is asked lets through.
+    """
+    name, path = probe_name(flow, probe), run.point.path
+    assert path is not None
+    if protocol == "tcp":
+        found = read_json(run.raw(flow.client_host, "calibration", f"tcp-ping-{name}.json"))
+        rtts, sent = dig(found, "rtts_ns"), dig(found, "sent")
+        if not rtts or not sent or sent - len(rtts) > most_lost([path.forward, path.reverse], sent):
+            return None
+        return float(statistics.median(rtts) if median else min(rtts))
+    found = read_json(run.raw(flow.dst_host, "calibration", f"udp-{name}-receiver.json"))
+    received, lost = dig(found, "received_packets"), dig(found, "lost_packets")
+    if not received or lost is None or lost > most_lost([path.way(flow.direction)], received + lost):
+        return None
+    delay = dig(found, "delay_p50_ns" if median else "delay_min_ns")
+    return None if delay is None else float(delay)
+
+
+# --- delay lines ----------------------------------------------------------------------------------
+
+
+def has_delay_line(way: Direction, trim_us: int) -> bool:
+    """Whether packets pass a netem: with nothing to emulate behind the bottleneck there is none.
+
+    ``trim_us`` is the path's own delay, which is part of the delay that was asked.
+    """
+    does = ("loss", "loss_gemodel", "jitter_us", "duplicate", "corrupt", "reorder")
+    return bool(way.flows) or any(
+        state.delay_us > trim_us or any(getattr(state, name) for name in does) for _, state in way.states
+    )
+
+
+def dropped_share(qdisc: pl.DataFrame) -> float | None:
+    """What qdiscs dropped of all that came to them; None if none was sampled twice.
+
+    ``qdisc`` has the columns of the measurement of that name.
+    """
+    own = ("dev", "handle")
+    rows = qdisc.filter(pl.len().over(own) > 1)
+    if rows.is_empty():
+        return None
+    dropped, passed = rows.select(
+        analysis.grown_u32(pl.col(name)).over(own, order_by="t_ns").sum() for name in ("drops", "packets")
+    ).row(0)
+    return float(dropped / (dropped + passed)) if dropped else 0.0
+
+
+# --- changes within a run -------------------------------------------------------------------------
+
+
+def conditions_held(
+    run: Run, tables: dict[str, pl.DataFrame], host: str, name: Way, span_unix_ns: tuple[int, int | None]
+) -> list[dict[str, Any]]:
+    """All that a direction was in a time, by the settings in every sample of its qdiscs; empty without any.
+
+    In the shape of :class:`Conditions`, without a distribution, which no kernel shows. The path's own delay
+    is part of its delay, and delays of flows' own are not.
+    """
+    about = dig(run.states[host], "path")
+    bottleneck, delay_line = (dig(about, "devices", name, stage) for stage in ("bottleneck", "delay_line"))
+    assert run.point.path is not None
+    way = run.point.path.way(name)
+    own_us = sorted({0, *(flow.delay_us for flow in way.flows or [])})  # of the delay line's bands
+    start, end = span_unix_ns
+
+    def settings(table: str, device: Any, kind: str, names: Sequence[str]) -> list[dict[str, Any]]:
+        rows = tables.get(table, pl.DataFrame())
+        if device is None or rows.is_empty():
+            return []
+        own = rows.filter(pl.col("unix_ns") >= start, phase="measurement", host=host, dev=device, kind=kind)
+        own = own if end is None else own.filter(pl.col("unix_ns") < end)
+        return own.select(n for n in names if n in own.columns).unique(maintain_order=True).to_dicts()
+
+    classes = settings("tc_class", bottleneck, "htb", ["rate_bps"])
+    queues = settings("qdisc", bottleneck, way.queue.kind, QUEUE)
+    netems = settings("qdisc", delay_line, "netem", NETEM) or [{}]  # without delay and loss there is none
+    found = []
+    for held, queue, netem in product(classes, queues, netems):
+        band = int(netem.get("parent", "").partition(":")[2] or "1", 16) - 1
+        delay_us = (netem.get("delay_ns") or 0) / 1000 + (dig(about, "trim_us") or 0) - own_us[band]
+        gemodel = [netem.get(field) for field in GEMODEL_FIELDS]
+        found.append(
+            {"rate_bps": held.get("rate_bps"), "delay_us": round(delay_us, 3)}
+            | {key: netem.get(key) for key in NETEM_SHARES}
+            | {"loss_gemodel": None if None in gemodel else dict(zip(GEMODEL, gemodel, strict=True))}
+            | {"jitter_us": (netem.get("jitter_ns") or 0) / 1000, "keep_order": bool(netem.get("rate_bps"))}
+            | {"queue": {"kind": way.queue.kind} | {k: v for k, v in queue.items() if v is not None}}
+        )
+    return found
+
+
+def holds(asked: dict[str, Any], found: dict[str, Any]) -> bool:
+    """Whether a direction was what was asked, and nothing more."""
+    return agrees(asked, found) and not any(value for key, value in found.items() if key not in asked)

@@ -1,0 +1,125 @@
+"""What came of a run, as one table of numbers: for comparing runs with one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dumbbell.metrics.measure import MEASURED_FROM, UNITS, Metrics
+from dumbbell.plan import Expectation, windows
+from dumbbell.run.content import COUNTED, Run, dig, point_dirs
+from dumbbell.run.directory import point_folders, read_json
+from dumbbell.units import human
+
+VALUES = {
+    "run": pl.String,
+    "id": pl.String,
+    "point": pl.String,
+    "repetition": pl.Int64,
+    "verdict": pl.String,
+    "metric": pl.String,
+    "subject": pl.String,
+    "unit": pl.String,
+    "value": pl.Float64,
+}
+
+
+def values(run_dir: Path) -> pl.DataFrame:
+    """Every metric of every point of a run directory.
+
+    ``[run, id, point, repetition, verdict, metric, subject, unit, value]``.
+
+    ``id`` is that of the point's plan, ``point`` what varies, in words, or ``-``. Metrics are
+    those of :data:`dumbbell.metrics.measure.UNITS` over their default windows, after the warm-up: of each flow
+    and ping while it runs, of all flows of one direction while all of them run. Those that could not be measured are
+    absent. OSError or ValueError if there is no run with results.
+    """
+    rows = [row for point_dir in point_dirs(run_dir) for row in _of_point(point_dir)]
+    return pl.DataFrame(rows, schema=VALUES, orient="row")
+
+
+def digests(run_dir: Path) -> dict[tuple[str, int], dict[str, str]]:
+    """Of each point and repetition of a run in virtual time a digest of every table; empty of other runs."""
+    found = {}
+    for point_dir in point_dirs(run_dir):
+        manifest = read_json(point_dir / "manifest.json") or {}
+        if told := manifest.get("digests"):
+            found[Run.open(point_dir).point.label or "-", int(manifest["repetition"])] = told
+    return found
+
+
+def conditions(run_dir: Path) -> dict[str, str]:
+    """What the results were had with, by name: scenario, kernels, tools and builds of modules of the hosts.
+
+    Of a run with several points that of its first. Empty if nothing is known of it.
+    """
+    manifests = [folder / "manifest.json" for folder in (*point_folders(run_dir), run_dir)]
+    path = next((path for path in manifests if path.exists()), run_dir / "manifest.json")
+    manifest = read_json(path) or {}
+    found = {name: manifest.get(name) for name in ("scenario", "seed", "inventory_fingerprint")}
+    (point, *_) = dig(read_json(path.parent / "plan.json"), "points") or [None]
+    warm_up_ns = dig(point, "warm_up_ns")  # plans of old have none: their metrics are of the whole time
+    found["warm-up"] = None if warm_up_ns is None else human(warm_up_ns, "ns")
+    found |= {f"controller {name}": version for name, version in (manifest.get("versions") or {}).items()}
+    for host, state in (manifest.get("hosts") or {}).items():
+        found[f"{host} kernel"] = dig(state, "kernel")
+        for told in ("versions", "hardware"):
+            found |= {f"{host} {name}": what for name, what in (dig(state, told) or {}).items()}
+        modules = (dig(state, "modules", "loaded") or {}).items()
+        found |= {f"{host} module {name}": dig(loaded, "build_id") for name, loaded in modules}
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
+    run, verdict = Run.open(run_dir), read_json(run_dir / "verdict.json")
+    if verdict is None:
+        raise ValueError(f"{run_dir} has no readable verdict.json: its run has not ended")
+    paths = {name: run_dir / f"{name}.parquet" for name in COUNTED}
+    tables = {name: _read(name, path) for name, path in paths.items() if path.exists()}
+    if "tcp_info" not in tables:
+        return  # it ended before it measured
+    if lost := COUNTED.keys() - tables:
+        raise ValueError(f"{run_dir} has no {', '.join(sorted(lost))}.parquet")
+    point = run.point
+    metrics = Metrics(run, tables)
+    for bound in _bounds(run):
+        for found in metrics.measure(bound):
+            if found.value is not None:
+                numbers = (bound.metric, found.subject, UNITS[bound.metric], found.value)
+                yield (run.id, point.id, point.label or "-", point.repetition, verdict["state"], *numbers)
+
+
+def _read(name: str, path: Path) -> pl.DataFrame:
+    table = pl.scan_parquet(path)
+    there = table.collect_schema().names()
+    return table.select([c for c in there if name != "tcp_info" or c in MEASURED_FROM]).collect()
+
+
+def _bounds(run: Run) -> Iterator[Expectation]:
+    """Each metric over its default window: of several flows of one direction together, else of each alone."""
+    phase, warm_up_ns = run.point.phase("measurement"), run.point.warm_up_ns
+    pings = [ping for _, ping in run.pings("measurement")]
+    lives = {ping.name: ping.life_ns for ping in pings} | {flow.name: flow.life_ns for flow in phase.flows}
+    sampled = {name for host in phase.hosts.values() for name in host.sample.tcp}
+    commands = {flow.name for flow in phase.flows if flow.kind == "command"} & sampled
+    for metric in UNITS:
+        names = windows.known(metric, phase.flows, [ping.name for ping in pings])
+        if metric in windows.SHARED:
+            groups = [
+                [flow.name for flow in flows]
+                for flows in windows.ways(f for f in phase.flows if f.name in names).values()
+                if len(flows) > (metric == "jain_index")
+            ]
+        else:
+            names |= set() if metric == "completion_time" else commands
+            groups = [[name] for name in lives if name in names]
+        for group in groups:
+            if window := windows.default_window([lives[name] for name in group], warm_up_ns):
+                until_done = metric == "goodput" or None
+                bounds: dict[str, None] = {"min": None, "max": None}
+                yield Expectation(
+                    metric=metric, flows=group, window_ns=window, until_done=until_done, **bounds
+                )

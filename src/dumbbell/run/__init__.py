@@ -1,0 +1,1 @@
+"""A run's directory: made, found again, read, and followed."""

@@ -1,0 +1,48 @@
+"""The scenario language: what ``scenarios/*.yml`` may say, and the errors when one says something else.
+
+:func:`load` reads a file into the cases of a :class:`Scenario` and remembers the line and column of every
+key, so that the planner's errors point into the file too. ``python -m dumbbell.scenario`` writes what is
+generated from the models: the JSON Schema and the reference.
+"""
+
+from dumbbell.scenario.document import Scenario
+from dumbbell.scenario.expect import Metric
+from dumbbell.scenario.flows import (
+    AtouFlow,
+    CommandFlow,
+    HttpFlow,
+    Iperf3UdpFlow,
+    PingFlow,
+    Random,
+    RatedPeriod,
+    TcpFlow,
+    UdpFlow,
+)
+from dumbbell.scenario.load import ScenarioCase, ScenarioFile, load
+from dumbbell.scenario.path import LIMIT_UNIT, Direction, NetworkPath, Queue, QueueKind
+from dumbbell.scenario.problems import KeyPath, Problem, ScenarioError
+
+__all__ = [
+    "LIMIT_UNIT",
+    "AtouFlow",
+    "CommandFlow",
+    "Direction",
+    "HttpFlow",
+    "Iperf3UdpFlow",
+    "KeyPath",
+    "Metric",
+    "NetworkPath",
+    "PingFlow",
+    "Problem",
+    "Queue",
+    "QueueKind",
+    "Random",
+    "RatedPeriod",
+    "Scenario",
+    "ScenarioCase",
+    "ScenarioError",
+    "ScenarioFile",
+    "TcpFlow",
+    "UdpFlow",
+    "load",
+]

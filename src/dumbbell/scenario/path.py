@@ -1,0 +1,188 @@
+"""What a scenario says of the path: rate, delay, loss and queue of each direction, and when they change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from dumbbell import units
+from dumbbell.quantities import Delay, Duration, QueueLimit, Rate, Ratio, Strict
+from dumbbell.scenario.problems import KeyPath
+
+QueueKind = Literal["pfifo", "bfifo", "codel", "fq_codel", "cake", "pie", "red"]
+LIMIT_UNIT = {
+    kind: "bytes" if kind in {"bfifo", "cake", "red"} else "packets" for kind in get_args(QueueKind)
+}
+NO_LOSS = {"loss": 0.0, "loss_gemodel": None}  # models of the same loss
+NEED_LIMIT = ("pfifo", "bfifo", "red")
+OPTIONS = {
+    "ecn": ("codel", "fq_codel", "pie", "red"),
+    "target": ("codel", "fq_codel", "pie"),
+    "interval": ("codel", "fq_codel"),
+}
+
+
+class Queue(Strict):
+    """Queue of a bottleneck."""
+
+    kind: QueueKind
+    limit: QueueLimit | None = Field(
+        default=None,
+        description="pfifo, codel, fq_codel, pie: packets or bdp; bfifo, cake, red: bytes or bdp. 1bdp is "
+        "rate x RTT of the path, without delays of flows' own, in packets of the smallest `mtu` on the path "
+        "(else `nic_mtu` of the inventory) and 14 bytes: 1514. Required for pfifo, bfifo and red, "
+        "else the kernel's own.",
+    )
+    ecn: bool | None = Field(default=None, description="mark instead of drop; default: the kernel's own")
+    target: Delay | None = Field(default=None, description="queueing delay that an AQM tolerates")
+    interval: Delay | None = Field(default=None, description="time that a codel tolerates more")
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> Self:
+        own = LIMIT_UNIT[self.kind]
+        if self.limit is None and self.kind in NEED_LIMIT:
+            raise ValueError(f"a {self.kind} needs a limit")
+        if self.limit is not None and self.limit.unit not in (own, "bdp"):
+            raise ValueError(f"a {self.kind} is limited in {own} or bdp, not in {self.limit.unit}")
+        for option, kinds in OPTIONS.items():
+            if getattr(self, option) is not None and self.kind not in kinds:
+                raise ValueError(f"a {self.kind} has no {option}; {', '.join(kinds)} have")
+        return self
+
+
+class GilbertElliott(Strict):
+    """Loss in bursts by a chain of two states; probabilities for each packet."""
+
+    p: Ratio = Field(description="of going from the good to the bad state")
+    r: Ratio = Field(description="of going back")
+    loss_bad: Ratio = Field(default=1.0, json_schema_extra={"default": "100%"})
+    loss_good: Ratio = Field(default=0.0, json_schema_extra={"default": "0%"})
+
+
+class Change(Strict):
+    """What a direction becomes within a run: it names what differs from before, by the direction's keys.
+
+    It is made in place: packets under way stay so. The kind of queue, the distribution of delays, and delays
+    of flows' own do not change. Flows of iperf3_tcp and atou connect ahead of their start, over the path of
+    their start: one that starts too soon after a change of the delay is refused.
+    """
+
+    at: Annotated[Duration, Field(gt=0)] = Field(description="since t0")
+    rate: Rate | None = None
+    delay: Delay | None = Field(
+        default=None, description="when it gets shorter, packets overtake those under way, unless keep_order"
+    )
+    loss: Ratio | None = Field(default=None, description="in place of any loss_gemodel")
+    loss_gemodel: GilbertElliott | None = Field(default=None, description="in place of any loss")
+    jitter: Delay | None = None
+    keep_order: bool | None = None
+    duplicate: Ratio | None = None
+    corrupt: Ratio | None = None
+    reorder: Ratio | None = None
+    queue: Queue | None = Field(
+        default=None,
+        description="all of it. 1bdp is rate x RTT after the change; a queue that no change names keeps its "
+        "limit, also one that was given in bdp",
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.named:
+            raise ValueError("it names nothing that differs from before")
+        if self.named.keys() >= NO_LOSS.keys():
+            raise ValueError("loss and loss_gemodel are models of the same loss: give one")
+        return self
+
+    @property
+    def named(self) -> dict[str, object]:
+        """What differs from before, by the direction's keys."""
+        return {name: value for name, value in self if name != "at" and value is not None}
+
+
+class Direction(Strict):
+    """One direction of the path: bottleneck first, then delay and loss."""
+
+    rate: Rate = Field(description="rate of the bottleneck, counted on Ethernet frames")
+    delay: Delay = Field(description="one-way delay added by the router")
+    loss: Ratio = Field(
+        default=0.0, description="share of packets lost at random", json_schema_extra={"default": "0%"}
+    )
+    loss_gemodel: GilbertElliott | None = None
+    jitter: Delay | None = Field(default=None, description="standard deviation, or half the range, of delays")
+    distribution: Literal["normal", "pareto", "paretonormal"] | None = Field(
+        default=None, description="of delays; default: uniform"
+    )
+    keep_order: bool | None = Field(
+        default=None,
+        description="no packet overtakes another through jitter: each leaves after the slowest before it, so "
+        "that the mean delay grows with the load; the plan says how far",
+    )
+    duplicate: Ratio | None = Field(default=None, description="share of packets sent twice")
+    corrupt: Ratio | None = Field(default=None, description="share of packets with a wrong bit")
+    reorder: Ratio | None = Field(default=None, description="share of packets sent without delay")
+    queue: Queue
+    changes: list[Change] = Field(default=[], description="of the direction within a run, in order of time")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if contradiction := self._contradiction():
+            raise ValueError(contradiction)
+        if self.distribution and not any(state.jitter for _, state in self.states):
+            raise ValueError("distribution has no effect without jitter")
+        return self
+
+    def _contradiction(self) -> str | None:
+        if self.loss and self.loss_gemodel:
+            return "loss and loss_gemodel are models of the same loss: give one"
+        if not self.delay and (self.jitter or self.reorder):
+            return "jitter and reorder have no effect without delay"
+        if self.keep_order and self.reorder:
+            return "reorder and keep_order contradict each other"
+        return None
+
+    @property
+    def states(self) -> list[tuple[int, Direction]]:
+        """What it is, and since when (ns since t0): as given, then after each of its changes."""
+        found = [(0, self)]
+        for change in self.changes:
+            other_loss = NO_LOSS if change.named.keys() & NO_LOSS.keys() else {}
+            found.append((change.at, found[-1][1].model_copy(update=other_loss | change.named)))
+        return found
+
+    def at(self, ns: int) -> Direction:
+        """What it is at a time since t0."""
+        return [state for at, state in self.states if at <= ns][-1]
+
+    def problems(self, duration_ns: int, apart_ns: int) -> Iterator[tuple[KeyPath, str]]:
+        """What is wrong with its changes in a run of this length, where each must be told from the next."""
+        for i, ((before_ns, _), (at_ns, state)) in enumerate(pairwise(self.states)):
+            key: KeyPath = ("changes", i)
+            if at_ns >= duration_ns:
+                yield (
+                    (*key, "at"),
+                    f"is not before the scenario's end at {units.render_duration(duration_ns)}",
+                )
+            if i and at_ns <= before_ns:
+                yield (*key, "at"), "changes follow each other in order of time"
+            elif i and at_ns - before_ns <= apart_ns:
+                apart = units.render_duration(apart_ns)
+                yield (*key, "at"), f"is within validity.start_error, {apart}, of the change before"
+            if state.queue.kind != self.queue.kind:
+                reason = f"a queue stays what it is within a run, here a {self.queue.kind}"
+                yield (*key, "queue", "kind"), reason
+            if contradiction := state._contradiction():
+                yield key, contradiction
+
+
+class NetworkPath(Strict):
+    """What the router is asked to be."""
+
+    forward: Direction
+    reverse: Direction | None = Field(default=None, description="default: as forward, with its changes")
+
+    def way(self, direction: Literal["forward", "reverse"]) -> Direction:
+        """What data in this direction meets."""
+        return self.forward if direction == "forward" or self.reverse is None else self.reverse

@@ -1,0 +1,1 @@
+"""Virtual time: what it cannot have, its worlds, and how playbooks run them."""

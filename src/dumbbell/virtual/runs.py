@@ -1,0 +1,138 @@
+"""Worlds of virtual time as playbooks ask for them: they say how far they are, and are provisioned once."""
+
+from __future__ import annotations
+
+import compileall
+import fcntl
+import os
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from dumbbell.virtual.world import Ended, World, run_all, virtual_s
+
+SPEC = {
+    "world": {"type": "dict", "required": True},
+    "checkout": {"type": "path", "required": True},
+    "stall_timeout": {"type": "float", "default": 300},
+}
+KEPT = Path("/run/keep")  # in a world that is provisioned: what is added to its hosts
+_SAY_S = 30.0
+_INSTALLED = Path(sysconfig.get_path("purelib"))
+
+Say = Callable[[str], None]
+
+
+def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) -> list[Ended]:
+    """Run worlds side by side.
+
+    Each has ``dir``, ``command``, ``writable`` and may have ``readable`` and ``seed``, as
+    :class:`dumbbell.virtual.world.World` has them; ``args`` has what :data:`SPEC` says.
+    """
+    # A controller that has to compile what it imports takes other steps than one that finds it compiled.
+    for folder in (Path(args["checkout"], "src"), Path(args["checkout"], "plugins"), _INSTALLED):
+        compileall.compile_dir(folder, quiet=2)
+    second = int(time.time())  # whole: what is done at multiples of the wall clock's then repeats
+    made = [
+        World(
+            dir=Path(of["dir"]),
+            kernel=Path(args["world"]["kernel"]),
+            init=Path(args["world"]["dir"], "init"),
+            command=of["command"],
+            checkout=Path(args["checkout"]),
+            writable=_paths(of["writable"]),
+            readable=_paths(of.get("readable", {})),
+            start_unix_ns=second * 1_000_000_000,
+            seed=of.get("seed", ""),
+            stall_s=args["stall_timeout"],
+        )
+        for of in worlds
+    ]
+    began = time.monotonic()
+    with _in_use(Path(args["world"]["dir"])), ThreadPoolExecutor(1) as thread:
+        running = thread.submit(run_all, made)
+        while not wait([running], timeout=_SAY_S).done:
+            times = ", ".join(f"{virtual_s(world):.0f}" for world in made)
+            passed_s = time.monotonic() - began
+            say(f"after {passed_s:.0f} s of real time, seconds of virtual time: {times}")
+    ended = running.result()
+    for world, of in zip(made, ended, strict=True):
+        took = (
+            f"{of.virtual_s:.0f} s of virtual time in {of.real_s:.0f} s: {of.virtual_s / of.real_s:.2f}"
+            if of.real_s
+            else "had come to its end before"
+        )
+        if of.turns_ended:
+            took += f"; what computed without a pause was made to wait 1 ms, {of.turns_ended} times"
+        say(f"{world.dir.parent.name}: {took}")
+    return ended
+
+
+def provision(command: Sequence[str], args: Mapping[str, Any], say: Say) -> tuple[bool, str]:
+    """Have hosts that are provisioned, by a playbook in a world, and keep what it has added to them.
+
+    ``command`` runs the playbook, which is told where to leave that by its variable ``keep``.
+
+    Of runs that ask at the same time one does it, and the others wait. Answers whether this one did, and why
+    it failed, or ''.
+    """
+    folder, kept = Path(args["world"]["dir"]), Path(args["world"]["provisioned"])
+    with _alone(folder, say):
+        if kept.exists():
+            return False, ""
+        for left in folder.glob("provisioning.*/"):  # by one that was broken off
+            shutil.rmtree(left)
+        place = Path(tempfile.mkdtemp(prefix="provisioning.", dir=folder))
+        added = place / "added"
+        added.mkdir(mode=0o700)
+        keeping = [*command, "-e", f"keep={KEPT}"]
+        world = {"dir": place / "world", "writable": {KEPT: added}, "command": keeping}
+        (ended,) = run([world], args, say)
+        if ended.reason:  # which names the world's console: it stays
+            return True, ended.reason
+        for packed in sorted(added.glob("*.tar")):
+            packed.with_suffix("").mkdir()
+            subprocess.run(["tar", "-xf", packed, "-C", packed.with_suffix("")], check=True)
+            packed.unlink()
+        added.rename(kept)
+        shutil.rmtree(place)
+    return True, ""
+
+
+@contextmanager
+def _alone(folder: Path, say: Say) -> Iterator[None]:
+    lock = FileLock(folder / "provisioning.lock")
+    with _in_use(folder):
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            say("another run provisions the same hosts; this one waits for it")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+@contextmanager
+def _in_use(folder: Path) -> Iterator[None]:
+    """Hold a shared lock on a directory, so that no other run removes what worlds begin with there."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _paths(by_path: Mapping[Any, Any]) -> dict[Path, Path]:
+    return {Path(within): Path(outside) for within, outside in by_path.items()}

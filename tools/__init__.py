@@ -1,0 +1,1 @@
+"""What maintainers run in a checkout: benchmarks, tables of results, documentation of roles."""
