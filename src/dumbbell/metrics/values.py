@@ -8,7 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from dumbbell.metrics.measure import MEASURED_FROM, UNITS, Metrics
+from dumbbell.metrics.measure import MEASURED_FROM, Tables
+from dumbbell.metrics.registry import METRICS
 from dumbbell.plan import Expectation, windows
 from dumbbell.run.content import COUNTED, Run, dig, point_dirs
 from dumbbell.run.directory import point_folders, read_json
@@ -33,9 +34,9 @@ def values(run_dir: Path) -> pl.DataFrame:
     ``[run, id, point, repetition, verdict, metric, subject, unit, value]``.
 
     ``id`` is that of the point's plan, ``point`` what varies, in words, or ``-``. Metrics are
-    those of :data:`dumbbell.metrics.measure.UNITS` over their default windows, after the warm-up: of each flow
-    and ping while it runs, of all flows of one direction while all of them run. Those that could not be measured are
-    absent. OSError or ValueError if there is no run with results.
+    those of :data:`dumbbell.metrics.registry.METRICS` over their default windows, after the warm-up: of each
+    flow and ping while it runs, of all flows of one direction while all of them run. Those that could not be
+    measured are absent. OSError or ValueError if there is no run with results.
     """
     rows = [row for point_dir in point_dirs(run_dir) for row in _of_point(point_dir)]
     return pl.DataFrame(rows, schema=VALUES, orient="row")
@@ -84,11 +85,11 @@ def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
     if lost := COUNTED.keys() - tables:
         raise ValueError(f"{run_dir} has no {', '.join(sorted(lost))}.parquet")
     point = run.point
-    metrics = Metrics(run, tables)
+    measured = Tables(run, tables)
     for bound in _bounds(run):
-        for found in metrics.measure(bound):
+        for found in measured.measure(bound):
             if found.value is not None:
-                numbers = (bound.metric, found.subject, UNITS[bound.metric], found.value)
+                numbers = (bound.metric, found.subject, METRICS[bound.metric].unit, found.value)
                 yield (run.id, point.id, point.label or "-", point.repetition, verdict["state"], *numbers)
 
 
@@ -105,21 +106,21 @@ def _bounds(run: Run) -> Iterator[Expectation]:
     lives = {ping.name: ping.life_ns for ping in pings} | {flow.name: flow.life_ns for flow in phase.flows}
     sampled = {name for host in phase.hosts.values() for name in host.sample.tcp}
     commands = {flow.name for flow in phase.flows if flow.kind == "command"} & sampled
-    for metric in UNITS:
-        names = windows.known(metric, phase.flows, [ping.name for ping in pings])
-        if metric in windows.SHARED:
+    for metric in METRICS.values():
+        names = metric.known(phase.flows, [ping.name for ping in pings])
+        if metric.shared:
             groups = [
                 [flow.name for flow in flows]
                 for flows in windows.ways(f for f in phase.flows if f.name in names).values()
-                if len(flows) > (metric == "jain_index")
+                if len(flows) >= metric.least
             ]
         else:
-            names |= set() if metric == "completion_time" else commands
+            names |= commands if metric.commands else set()
             groups = [[name] for name in lives if name in names]
         for group in groups:
             if window := windows.default_window([lives[name] for name in group], warm_up_ns):
-                until_done = metric == "goodput" or None
+                until_done = metric.until_done or None
                 bounds: dict[str, None] = {"min": None, "max": None}
                 yield Expectation(
-                    metric=metric, flows=group, window_ns=window, until_done=until_done, **bounds
+                    metric=metric.name, flows=group, window_ns=window, until_done=until_done, **bounds
                 )

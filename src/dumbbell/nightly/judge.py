@@ -8,14 +8,13 @@ from datetime import date
 from statistics import median
 from typing import Literal
 
+from dumbbell.metrics.registry import worse
 from dumbbell.nightly.changes import confirmed, fresh
 from dumbbell.nightly.history import Alarm, History, Key, Series
 from dumbbell.quantities import Strict
 from dumbbell.run.directory import time_of
 from dumbbell.suite import told_of
 
-# Metrics of which more is worse; of the others less is.
-WORSE_IF_MORE = ("retransmits", "time_in_recovery", "rtt", "completion_time")
 State = Literal["new", "open", "acknowledged", "recovered", "not confirmed"]
 
 
@@ -150,14 +149,9 @@ def _new(
     if any(_excess(of, of.after, change.after) <= least * abs(of.after) for of in still):
         return None, False
     sure = confirmed(expected.medians, change, measured(), least, exact=exact)
-    if not worse(series.key.metric, more):
+    if not worse(series.key.metric, more=more):
         alarm = replace(alarm, closed=series.nights[-1], how="accepted")
     return alarm, sure
-
-
-def worse(metric: str, more: bool) -> bool:
-    """Whether a change of a metric, to more or to less, is for the worse."""
-    return more == (metric in WORSE_IF_MORE)
 
 
 def settled(series: Series, known: Sequence[Alarm]) -> Series:
@@ -212,7 +206,7 @@ def _follow(alarm: Alarm, series: Series, least: float, measured: Measured) -> A
 def _finding(series: Series, alarm: Alarm, state: State, reason: str = "") -> Finding:
     more = alarm.after > alarm.before
     return Finding(
-        series, state, worse(series.key.metric, more), alarm.since, alarm.before, alarm.after, reason
+        series, state, worse(series.key.metric, more=more), alarm.since, alarm.before, alarm.after, reason
     )
 
 

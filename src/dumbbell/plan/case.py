@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dumbbell import units
 from dumbbell.inventory import Inventory, narrow_router
+from dumbbell.metrics.registry import METRICS, Metric
 from dumbbell.plan import ndt, virtual, windows
 from dumbbell.plan.calibration import Calibration, Pair
 from dumbbell.plan.connect import connect_ns
@@ -49,7 +50,6 @@ from dumbbell.scenario import (
     HttpFlow,
     Iperf3UdpFlow,
     KeyPath,
-    Metric,
     PingFlow,
     Scenario,
     TcpFlow,
@@ -538,7 +538,8 @@ class CaseResolver:
     def _expectation(
         self, key: KeyPath, asked: Any, path: PlannedPath | None, flows: Sequence[Flow]
     ) -> Iterator[Expectation]:
-        known = windows.known(asked.metric, flows, [ping.name for _, ping in self.pings])
+        metric = METRICS[asked.metric]
+        known = metric.known(flows, [ping.name for _, ping in self.pings])
         names = [name for name in self.spans if name in known]
         if asked.flows is not None:
             names = []
@@ -556,29 +557,31 @@ class CaseResolver:
             self._refuse((*key, "metric"), f"{asked.metric} is not known of any flow here")
             return
         concerned = [f for f in flows if f.name in names]
-        if asked.metric == "utilisation" and path is None:
+        if metric.needs_path and path is None:
             self._refuse((*key, "metric"), "the scenario has no path to be utilised")
-        elif asked.metric in windows.SHARED and len(windows.ways(concerned)) > 1:
+        elif metric.shared and len(windows.ways(concerned)) > 1:
             self._refuse((*key, "metric"), "these flows go both ways: name those of one direction in `flows`")
-        for window, own in self._windows(key, asked, names).items():
+        for window, own in self._windows(key, asked, metric, names).items():
             yield Expectation(
                 metric=asked.metric,
                 flows=own,
                 window_ns=window,
-                until_done=(asked.metric == "goodput" and asked.window is None) or None,
+                until_done=(metric.until_done and asked.window is None) or None,
                 percentile=getattr(asked, "percentile", None),
                 min=asked.min,
                 max=asked.max,
             )
 
-    def _windows(self, key: KeyPath, asked: Any, names: Sequence[str]) -> dict[windows.Window, list[str]]:
+    def _windows(
+        self, key: KeyPath, asked: Any, metric: Metric, names: Sequence[str]
+    ) -> dict[windows.Window, list[str]]:
         """Flows by the window of an expectation: as given, else all together or each its own life."""
         if asked.window is not None:
             window = (asked.window.start, asked.window.end)
-            self._check_window((*key, "window"), asked.metric, names, window)
+            self._check_window((*key, "window"), metric, names, window)
             return {window: list(names)}
         found: dict[windows.Window, list[str]] = {}
-        for group in [names] if asked.metric in windows.SHARED else [[name] for name in names]:
+        for group in [names] if metric.shared else [[name] for name in names]:
             own = windows.default_window([self.spans[name] for name in group], self.scenario.warm_up)
             if own is None and len(group) > 1:
                 who = ", ".join(group)
@@ -595,11 +598,12 @@ class CaseResolver:
     ) -> None:
         """What needs samples of a flow is not known of a time in which it does not run."""
         absent = [n for n in names if self.spans[n][0] >= window[1] or self.spans[n][1] <= window[0]]
-        if metric in windows.SAMPLED or (metric == "jain_index" and len(absent) == len(names)):
+        if metric.sampled or (metric.least > 1 and len(absent) == len(names)):
             for name in absent:
                 start, end = (at / 1e9 for at in self.spans[name])
                 self._refuse(
-                    key, f"{name} runs in {start:g}-{end:g} s: {metric} of it is not known before or after"
+                    key,
+                    f"{name} runs in {start:g}-{end:g} s: {metric.name} of it is not known before or after",
                 )
 
     def _check_sources(self, flows: Sequence[Flow]) -> None:

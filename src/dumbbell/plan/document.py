@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dumbbell.metrics.registry import MetricName
 from dumbbell.plan.order import ordered_delay_us
 from dumbbell.plan.part import Part, optional
 from dumbbell.plan.path import OwnDelay, PlannedPath
-from dumbbell.scenario import Metric
 from dumbbell.scenario.hosts import SUPER_PACKETS
 from dumbbell.units import human
 
@@ -336,7 +336,7 @@ class Validity(Part):
 class Expectation(Part):
     """A bound on a metric of these flows within this window; in the metric's own unit."""
 
-    metric: Metric
+    metric: MetricName
     flows: list[str]
     window_ns: tuple[int, int]
     until_done: bool | None = optional()  # it ends when a flow has transferred all that it is asked for

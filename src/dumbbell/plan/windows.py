@@ -1,4 +1,4 @@
-"""Of which flows a metric is known, and over which time it is measured unless a scenario says otherwise."""
+"""Over which time a metric is measured unless a scenario says otherwise, and of which flows together."""
 
 from __future__ import annotations
 
@@ -6,26 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from dumbbell.plan.document import Flow
 from dumbbell.plan.path import Way
-from dumbbell.scenario import Metric
 
 Window = tuple[int, int]  # in ns since t0
-
-# One value for several flows, which share the bottleneck of one direction.
-SHARED: tuple[Metric, ...] = ("utilisation", "jain_index")
-# Of each flow, from samples that are there only while it runs.
-SAMPLED: tuple[Metric, ...] = ("retransmits", "time_in_recovery", "rtt", "completion_time")
-
-_TCP = ("iperf3_tcp", "http", "ndt7_download", "ndt7_upload", "atou")
-_UDP = ("iperf3_udp", "udp")
-
-
-def known(metric: Metric, flows: Iterable[Flow], pings: Iterable[str]) -> set[str]:
-    """Names of the flows and pings of which a metric is known."""
-    kinds = _TCP if metric in SAMPLED else (*_TCP, *_UDP)
-    names = {flow.name for flow in flows if flow.kind in kinds}
-    if metric == "completion_time":
-        return names & {flow.name for flow in flows if flow.fetch_bytes}
-    return names | set(pings) if metric == "rtt" else names
 
 
 def ways(flows: Iterable[Flow]) -> dict[Way, list[Flow]]:

@@ -6,7 +6,6 @@ generated from the models: the JSON Schema and the reference.
 """
 
 from dumbbell.scenario.document import Scenario
-from dumbbell.scenario.expect import Metric
 from dumbbell.scenario.flows import (
     AtouFlow,
     CommandFlow,
@@ -30,7 +29,6 @@ __all__ = [
     "HttpFlow",
     "Iperf3UdpFlow",
     "KeyPath",
-    "Metric",
     "NetworkPath",
     "PingFlow",
     "Problem",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, Union
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
-from dumbbell.quantities import Duration, Name, Period, Rate, Ratio, Strict
+from dumbbell.metrics.registry import METRICS, Metric
+from dumbbell.quantities import Duration, Name, Period, Ratio, Strict
 
 
 class Validity(Strict):
@@ -88,85 +89,16 @@ class BaseExpectation(Strict):
         return self
 
 
-class ExpectUtilisation(BaseExpectation):
-    """Sum of the flows' goodputs over the bottleneck's rate, of flows of one direction.
-
-    With full packets at most 95.6 %.
-    """
-
-    metric: Literal["utilisation"]
-    min: Ratio | None = None
-    max: Ratio | None = None
-
-
-class ExpectJainIndex(BaseExpectation):
-    """Jain's index of the goodputs of flows of one direction: 1 is an equal share, 1/n is one of n alone."""
-
-    metric: Literal["jain_index"]
-    min: Annotated[float, Field(ge=0, le=1)] | None = None
-    max: Annotated[float, Field(ge=0, le=1)] | None = None
+def _of(metric: Metric) -> type[BaseExpectation]:
+    """What a scenario says of a metric."""
+    fields: dict[str, Any] = {"metric": (Literal[metric.name], ...)}
+    if metric.percentile is not None:
+        described = Field(default=50, description=metric.percentile or None)
+        fields["percentile"] = (Annotated[float, Field(ge=0, le=100)], described)
+    fields |= {name: (metric.bound | None, None) for name in ("min", "max")}
+    name = "Expect" + metric.name.title().replace("_", "")
+    return create_model(name, __base__=BaseExpectation, __doc__=metric.what, __module__=__name__, **fields)
 
 
-class ExpectGoodput(BaseExpectation):
-    """Payload delivered per second, of each flow.
-
-    By default from its start to its end, which is the end of its transfer if it has an amount to transfer. In
-    the part of a given window in which it does not run it delivers nothing.
-    """
-
-    metric: Literal["goodput"]
-    min: Rate | None = None
-    max: Rate | None = None
-
-
-class ExpectRetransmits(BaseExpectation):
-    """Segments sent again over data segments sent, of each TCP flow."""
-
-    metric: Literal["retransmits"]
-    min: Ratio | None = None
-    max: Ratio | None = None
-
-
-class ExpectTimeInRecovery(BaseExpectation):
-    """Share of samples in which a connection is in the states Recovery or Loss, of each TCP flow."""
-
-    metric: Literal["time_in_recovery"]
-    min: Ratio | None = None
-    max: Ratio | None = None
-
-
-class ExpectRtt(BaseExpectation):
-    """A percentile of the round-trip time, of each flow: of TCP its smoothed RTT, of ping its replies."""
-
-    metric: Literal["rtt"]
-    percentile: Annotated[float, Field(ge=0, le=100)] = 50
-    min: Duration | None = None
-    max: Duration | None = None
-
-
-class ExpectCompletionTime(BaseExpectation):
-    """How long a transfer takes, of each flow of kind http: from the begin of a fetch to its last byte.
-
-    Of fetches it is a percentile over those that begin in the window, each from its begin, with connecting,
-    to the last byte.
-    """
-
-    metric: Literal["completion_time"]
-    percentile: Annotated[float, Field(ge=0, le=100)] = Field(default=50, description="of fetches")
-    min: Duration | None = None
-    max: Duration | None = None
-
-
-Expectation = Annotated[
-    ExpectUtilisation
-    | ExpectJainIndex
-    | ExpectGoodput
-    | ExpectRetransmits
-    | ExpectTimeInRecovery
-    | ExpectRtt
-    | ExpectCompletionTime,
-    Field(discriminator="metric"),
-]
-Metric = Literal[
-    "utilisation", "jain_index", "goodput", "retransmits", "time_in_recovery", "rtt", "completion_time"
-]
+MODELS = [_of(metric) for metric in METRICS.values()]
+Expectation: Any = Annotated[Union[*MODELS], Field(discriminator="metric")]

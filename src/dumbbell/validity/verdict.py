@@ -38,7 +38,8 @@ from dumbbell.ingest.path import (
     probe_ns,
     served_bps,
 )
-from dumbbell.metrics.measure import UNITS, Metrics
+from dumbbell.metrics.measure import Tables as Measured
+from dumbbell.metrics.registry import METRICS
 from dumbbell.plan import Conditions, Flow, PlannedPath, Validity, Way, change_name, rate_name
 from dumbbell.run.content import (
     IN_MEASUREMENT,
@@ -982,10 +983,10 @@ class _Judge:
     # expectations
 
     def expectations(self) -> None:
-        metrics = Metrics(self.run, self.tables)
+        tables = Measured(self.run, self.tables)
         for bound in self.point.expect:
-            unit, name = UNITS[bound.metric], bound.metric
-            for measured in metrics.measure(bound):
+            unit, name = METRICS[bound.metric].unit, bound.metric
+            for measured in tables.measure(bound):
                 value, kind, reason = measured.value, "expect", ""
                 if value is None:
                     # What cannot be measured has not been missed: the run is invalid, not failed.

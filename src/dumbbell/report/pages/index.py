@@ -23,13 +23,13 @@ from filelock import FileLock
 from pydantic import BaseModel
 
 from dumbbell import analysis
+from dumbbell.metrics.registry import title
 from dumbbell.report import html
 from dumbbell.run.content import dig
 from dumbbell.run.directory import Event, point_folders, read_json, read_jsonl, time_of
 from dumbbell.units import human
 
 NEWEST = 20  # runs of a scenario that are shown at once; older ones unfold
-NAMES = {"jain_index": "Jain's index", "rtt": "RTT"}  # other metrics are called as they are
 
 Numbers = Mapping[tuple[str, str], Sequence[float]]  # by metric and unit, of all flows and valid points
 
@@ -277,7 +277,7 @@ def _metrics(runs: Iterable[Listed]) -> list[tuple[str, str]]:
 
 
 def _name(metric: str) -> str:
-    return escape(NAMES.get(metric, metric.replace("_", " ")))
+    return escape(title(metric))
 
 
 def _testbeds(runs: Iterable[Listed]) -> dict[Testbed, list[Listed]]:

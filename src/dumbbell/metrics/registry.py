@@ -1,0 +1,229 @@
+"""Every metric: its name and unit, which way is worse, the flows that it is known of, how it is computed.
+
+Each function with ``@_metric`` is a metric. The function's name is the metric's name; its docstring is what the
+scenario reference says. Scenarios set bounds to metrics; verdicts, comparisons and nights measure them.
+
+A function gets the run's tables (:class:`dumbbell.metrics.measure.Tables`), a flow (a list of flows, if flows
+share the metric; the name of a ping) and the bound. It returns the value, or why there is none.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from dumbbell.quantities import Duration, Rate, Ratio
+
+if TYPE_CHECKING:  # they import this
+    from dumbbell.metrics.measure import Tables
+    from dumbbell.plan.document import Expectation, Flow
+
+Value = float | str  # or why there is none
+Share = Annotated[float, Field(ge=0, le=1)]
+
+NOT_SAMPLED = "it was not sampled throughout"
+NOT_RUNNING = "it does not run in that time"
+RECOVERY = (3, 4)  # TCP_CA_Recovery, TCP_CA_Loss (include/uapi/linux/tcp.h)
+TCP = ("iperf3_tcp", "http", "ndt7_download", "ndt7_upload", "atou")
+UDP = ("iperf3_udp", "udp")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One of them. ``unit`` is as :func:`dumbbell.units.human` takes it."""
+
+    name: str
+    title: str
+    what: str
+    unit: str
+    bound: Any  # type of a bound in a scenario
+    worse: Literal["more", "less"]
+    measure: Callable[..., Value]
+    of: Callable[[Flow], bool]  # flows of which it is known
+    pings: bool  # it is also known of pings
+    commands: bool  # also of sampled flows of kind command, where nobody sets bounds
+    shared: bool  # one value for several flows, which share the bottleneck of one direction
+    least: int  # flows that it needs
+    needs_path: bool
+    sampled: bool  # from samples that are there only while a flow runs
+    until_done: bool  # by default its window ends when a flow has transferred all that it was asked for
+    percentile: str | None  # that its bound takes: what it is of; None if it takes none
+
+    def known(self, flows: Iterable[Flow], pings: Iterable[str]) -> set[str]:
+        """Names of the flows and pings of which it is known."""
+        names = {flow.name for flow in flows if self.of(flow)}
+        return names | set(pings) if self.pings else names
+
+
+METRICS: dict[str, Metric] = {}
+
+
+def worse(name: str, *, more: bool) -> bool:
+    """Whether a change of a metric, to more or to less, is for the worse."""
+    return more == (name in METRICS and METRICS[name].worse == "more")
+
+
+def title(name: str) -> str:
+    """What people call a metric, within a sentence."""
+    return METRICS[name].title if name in METRICS else name.replace("_", " ")
+
+
+def _known(name: str) -> str:
+    if name not in METRICS:
+        raise ValueError(f"{name!r} is no metric")
+    return name
+
+
+MetricName = Annotated[str, AfterValidator(_known)]
+
+
+def _of_tcp(flow: Flow) -> bool:
+    return flow.kind in TCP
+
+
+def _of_any(flow: Flow) -> bool:
+    return flow.kind in (*TCP, *UDP)
+
+
+def _metric(
+    unit: str,
+    bound: Any,
+    worse: Literal["more", "less"],
+    *,
+    title: str = "",
+    of: Callable[[Flow], bool] = _of_any,
+    pings: bool = False,
+    commands: bool = True,
+    shared: bool = False,
+    least: int = 1,
+    needs_path: bool = False,
+    sampled: bool = False,
+    until_done: bool = False,
+    percentile: str | None = None,
+) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    def register(measure: Callable[..., Value]) -> Callable[..., Value]:
+        name = measure.__name__
+        METRICS[name] = Metric(
+            name=name,
+            title=title or name.replace("_", " "),
+            what=inspect.cleandoc(measure.__doc__ or ""),
+            unit=unit,
+            bound=bound,
+            worse=worse,
+            measure=measure,
+            of=of,
+            pings=pings,
+            commands=commands,
+            shared=shared,
+            least=least,
+            needs_path=needs_path,
+            sampled=sampled,
+            until_done=until_done,
+            percentile=percentile,
+        )
+        return measure
+
+    return register
+
+
+@_metric("share", Ratio, worse="less", shared=True, needs_path=True)
+def utilisation(tables: Tables, flows: list[Flow], bound: Expectation) -> Value:
+    """Sum of the flows' goodputs over the bottleneck's rate, of flows of one direction.
+
+    With full packets at most 95.6 %.
+    """
+    rates = tables.goodputs(flows, bound.window_ns)
+    if isinstance(rates, str):
+        return rates
+    if tables.run.point.path is None:
+        return "the scenario has no path"
+    way = tables.run.point.path.way(flows[0].direction)
+    return sum(rates) / way.mean_rate_bps(*bound.window_ns)
+
+
+@_metric("", Share, worse="less", title="Jain's index", shared=True, least=2)
+def jain_index(tables: Tables, flows: list[Flow], bound: Expectation) -> Value:
+    """Jain's index of the goodputs of flows of one direction: 1 is an equal share, 1/n is one of n alone."""
+    rates = tables.goodputs(flows, bound.window_ns)
+    if isinstance(rates, str):
+        return rates
+    from dumbbell.analysis import jain_index as index  # noqa: PLC0415  it needs what planning does without
+
+    share = index(rates)
+    return "nothing was transferred" if share is None else share
+
+
+@_metric("bps", Rate, worse="less", until_done=True)
+def goodput(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """Payload delivered per second, of each flow.
+
+    By default from its start to its end, which is the end of its transfer if it has an amount to transfer. In
+    the part of a given window in which it does not run it delivers nothing.
+    """
+    window = tables.until_done(flow, bound.window_ns) if bound.until_done else bound.window_ns
+    if window[0] >= window[1]:
+        return "it had transferred all before that time"
+    rate = tables.goodput(flow, window)
+    return NOT_SAMPLED if rate is None else rate
+
+
+@_metric("share", Ratio, worse="more", of=_of_tcp, sampled=True)
+def retransmits(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """Segments sent again over data segments sent, of each TCP flow."""
+    if flow.kind == "http":
+        done = tables.fetches(flow, bound.window_ns)
+        again, sent = (int(done[counter].sum()) for counter in ("retransmits", "segments"))
+        return again / sent if sent else "the server left no counts"
+    start, end = tables.while_running(flow, bound.window_ns)
+    if start >= end:
+        return NOT_RUNNING
+    again_bps = tables.per_second(flow, "total_retrans", (start, end))
+    sent_bps = tables.per_second(flow, "data_segs_out", (start, end))
+    if again_bps is None or sent_bps is None:
+        return NOT_SAMPLED
+    return again_bps / sent_bps if sent_bps else "nothing was sent"
+
+
+@_metric("share", Ratio, worse="more", of=_of_tcp, sampled=True)
+def time_in_recovery(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """Share of samples in which a connection is in the states Recovery or Loss, of each TCP flow."""
+    samples = tables.samples(flow, bound.window_ns)
+    if samples is None:
+        return NOT_SAMPLED
+    return int(samples["ca_state"].is_in(RECOVERY).sum()) / samples.height
+
+
+@_metric("ns", Duration, worse="more", title="RTT", of=_of_tcp, pings=True, sampled=True, percentile="")
+def rtt(tables: Tables, flow: Flow | str, bound: Expectation) -> Value:
+    """A percentile of the round-trip time, of each flow: of TCP its smoothed RTT, of ping its replies."""
+    if isinstance(flow, str):
+        return tables.percentile(tables.replies_ns(flow, bound.window_ns), bound, "there were no replies")
+    samples = tables.samples(flow, bound.window_ns)
+    return (
+        NOT_SAMPLED if samples is None else tables.percentile(samples["srtt_us"] * 1000.0, bound, NOT_SAMPLED)
+    )
+
+
+@_metric(
+    "ns",
+    Duration,
+    worse="more",
+    of=lambda flow: flow.kind in TCP and bool(flow.fetch_bytes),
+    commands=False,
+    sampled=True,
+    percentile="of fetches",
+)
+def completion_time(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """How long a transfer takes, of each flow of kind http: from the begin of a fetch to its last byte.
+
+    Of fetches it is a percentile over those that begin in the window, each from its begin, with connecting,
+    to the last byte.
+    """
+    if flow.kind != "http":
+        return "iperf3 tells when it had written all, not when all had arrived"
+    took_ns = tables.fetches(flow, bound.window_ns)["completion_ns"]
+    return tables.percentile(took_ns, bound, "no fetch that began in the window was done")
