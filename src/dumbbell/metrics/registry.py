@@ -1,7 +1,7 @@
 """Every metric: its name and unit, which way is worse, the flows that it is known of, how it is computed.
 
-Each function with ``@_metric`` is a metric. The function's name is the metric's name; its docstring is what the
-scenario reference says. Scenarios set bounds to metrics; verdicts, comparisons and nights measure them.
+Each function with ``@_metric`` is a metric. The function's name is the metric's name; its docstring is what
+the scenario reference says. Scenarios set bounds to metrics; verdicts, comparisons and nights measure them.
 
 A function gets the run's tables (:class:`dumbbell.metrics.measure.Tables`), a flow (a list of flows, if flows
 share the metric; the name of a ping) and the bound. It returns the value, or why there is none.
@@ -141,8 +141,10 @@ def utilisation(tables: Tables, flows: list[Flow], bound: Expectation) -> Value:
         return rates
     if tables.run.point.path is None:
         return "the scenario has no path"
+    from dumbbell import analysis  # noqa: PLC0415  planning does without
+
     way = tables.run.point.path.way(flows[0].direction)
-    return sum(rates) / way.mean_rate_bps(*bound.window_ns)
+    return analysis.utilisation(rates, way.mean_rate_bps(*bound.window_ns))
 
 
 @_metric("", Share, worse="less", title="Jain's index", shared=True, least=2)
@@ -151,10 +153,10 @@ def jain_index(tables: Tables, flows: list[Flow], bound: Expectation) -> Value:
     rates = tables.goodputs(flows, bound.window_ns)
     if isinstance(rates, str):
         return rates
-    from dumbbell.analysis import jain_index as index  # noqa: PLC0415  it needs what planning does without
+    from dumbbell import analysis  # noqa: PLC0415  planning does without
 
-    share = index(rates)
-    return "nothing was transferred" if share is None else share
+    index = analysis.jain_index(rates)
+    return "nothing was transferred" if index is None else index
 
 
 @_metric("bps", Rate, worse="less", until_done=True)
