@@ -28,7 +28,7 @@ from dumbbell import validity
 from dumbbell.run.content import Run
 from dumbbell.run.directory import read_json
 from dumbbell.validity import rows, verdict, waivers
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check
 
 Tables = dict[str, pl.DataFrame]
 OF_ONE_NAME = 1  # inputs of the same name, of several hosts and phases, that are altered

@@ -27,7 +27,7 @@ from dumbbell.plan import plan
 from dumbbell.report.notebooks import render_points
 from dumbbell.run.directory import RunDir, read_json, write_json
 from dumbbell.run.summary import summarise
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check
 from dumbbell.validity.verdict import Verdict
 
 HOSTS = ("sender1", "router", "receiver1")

@@ -22,7 +22,7 @@ from dumbbell.ingest.collect import collect
 from dumbbell.report import Report
 from dumbbell.report.pages.summary import render_summary
 from dumbbell.run.directory import read_json
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check
 from dumbbell.validity.verdict import Verdict
 
 SCENARIO = REPOSITORY / "tests/e2e/fetches.yml"

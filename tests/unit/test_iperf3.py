@@ -21,7 +21,7 @@ from test_verdict import edit
 from dumbbell import analysis
 from dumbbell.ingest.collect import collect
 from dumbbell.run.directory import read_json, read_jsonl
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check
 
 S = 10**9
 FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"

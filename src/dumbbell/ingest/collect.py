@@ -21,9 +21,10 @@ from dumbbell.ingest.flows import with_losses
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.run.content import Run, flows_table
 from dumbbell.run.directory import read_json, read_jsonl, write_json
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check
+from dumbbell.validity.hosts import TROUBLE
 from dumbbell.validity.rows import devices
-from dumbbell.validity.verdict import TROUBLE, Stored, Verdict, judge
+from dumbbell.validity.verdict import Stored, Verdict, judge
 
 _POLL_S = 0.5
 _DATED = ("run", "unix_ns", "mono_ns")  # of a row, beside its time since t0

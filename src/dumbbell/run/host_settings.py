@@ -20,7 +20,7 @@ from dumbbell.compare.observed import (
 )
 from dumbbell.run.content import Run, dig
 from dumbbell.units import human
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check
 
 PAIR = 2  # asked, found
 UNTIL_STATUS_NS = 10**9

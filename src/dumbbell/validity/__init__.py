@@ -8,7 +8,7 @@ import polars as pl
 
 from dumbbell.run.content import Run
 from dumbbell.validity import answers, budget, events, files, rows, state
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check
 
 OF_FILES = (state.checks, files.checks, events.checks, answers.checks)
 OF_ROWS = (rows.checks, budget.checks)

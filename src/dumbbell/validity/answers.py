@@ -15,8 +15,7 @@ from dumbbell.plan.path import PlannedPath
 from dumbbell.run.content import Run, dig, interval_sums
 from dumbbell.run.directory import read_json
 from dumbbell.validity import documents
-from dumbbell.validity.check import faultless
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check, faultless
 
 REPLY = re.compile(
     r"^\[(\d+\.\d+)\] \d+ bytes from (\S+): icmp_seq=(\d+) ttl=(\d+) time=([0-9.]+) ms( \(DUP!\))?$"

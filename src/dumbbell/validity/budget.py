@@ -23,8 +23,7 @@ from dumbbell.run.content import Run, dig, interval_sums, ping_replies
 from dumbbell.run.directory import read_json, read_jsonl
 from dumbbell.scenario.hosts import SUPER_PACKETS
 from dumbbell.units import human
-from dumbbell.validity.check import faultless
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check, faultless
 from dumbbell.validity.rows import devices, path_devices
 
 Tables = Mapping[str, pl.DataFrame]

@@ -13,8 +13,7 @@ from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import Event, read_json, read_jsonl
 from dumbbell.units import human
 from dumbbell.validity import documents
-from dumbbell.validity.check import faultless
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check, faultless
 
 WITHOUT_SOCKETS = ("http", "atou")  # sampled kinds whose ends no agent follows to their last row
 SAMPLE_LEAD_NS = 2_000_000_000  # in which agents sample before t0, if they sample anything

@@ -21,8 +21,7 @@ from dumbbell.plan.document import (
 from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import read_json
 from dumbbell.validity import documents
-from dumbbell.validity.check import faultless
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check, faultless
 
 ALWAYS = ("plan.json", "start.json", "status.json", "events.jsonl")
 MAY_BE_EMPTY = re.compile(r"path-.*\.txt|command-.*\.txt|atou-.*-(events|trace)\.txt")

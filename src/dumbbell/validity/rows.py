@@ -15,10 +15,9 @@ from dumbbell.plan.document import PhaseHost
 from dumbbell.run.content import Run, dig, iperf3_intervals
 from dumbbell.units import human
 from dumbbell.validity import columns
-from dumbbell.validity.check import faultless
+from dumbbell.validity.check import Check, faultless
 from dumbbell.validity.columns import Columns
 from dumbbell.validity.events import FASTEST_SLEW
-from dumbbell.validity.fact import Check
 
 Tables = Mapping[str, pl.DataFrame]
 SECOND = 10**9

@@ -11,8 +11,7 @@ from dumbbell.plan.document import State as HostState
 from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import read_json
 from dumbbell.validity import documents
-from dumbbell.validity.check import faultless
-from dumbbell.validity.fact import Check
+from dumbbell.validity.check import Check, faultless
 from dumbbell.validity.files import OBSERVED
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"

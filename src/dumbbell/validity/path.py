@@ -1,0 +1,245 @@
+"""The path was as asked: read back, changed in time, with the idle RTT, the rate and the drops asked for."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+import polars as pl
+
+from dumbbell.ingest.path import (
+    TC_ROUNDING_US,
+    agrees,
+    blast_rate_bps,
+    conditions_held,
+    dropped_share,
+    has_delay_line,
+    holds,
+    most_lost,
+    probe_ns,
+    served_bps,
+)
+from dumbbell.plan import Conditions, PingAction, PlannedPath, Validity, Way, change_name, rate_name
+from dumbbell.run.content import (
+    IN_MEASUREMENT,
+    dig,
+    ping_duplicates,
+    ping_rtts_ns,
+)
+from dumbbell.run.directory import read_json
+from dumbbell.units import human
+from dumbbell.validity.asked import Asked
+from dumbbell.validity.check import Check, close, fact, same
+
+
+def checks(of: Asked, path: PlannedPath) -> Iterator[Check]:
+    """All of the emulated path, on each router."""
+    validity = of.point.validity
+    routers = of.run.routers
+    if not routers:
+        missing = "no host of the plan is a router"
+        yield same("path", "path", "a router", None, what="emulated path", missing=missing)
+    for host in routers:
+        for name, asked in path.ways:
+            wanted = asked.model_dump(exclude={"changes"})
+            found = dig(of.run.states[host], "path", name)
+            if dig(found, "delay_us") is not None:  # the path's own delay is part of what was asked
+                trim_us = dig(of.run.states[host], "path", "trim_us") or 0
+                delay_us = found["delay_us"] + trim_us
+                if abs(delay_us - asked.delay_us) <= TC_ROUNDING_US:
+                    delay_us = asked.delay_us
+                found = found | {"delay_us": delay_us}
+            if found is not None and agrees(wanted, found):
+                found = wanted  # not to show rounding of tc's floats as a difference
+            yield same("path", f"{host} {name}", wanted, found, what="emulated path")
+            yield from _changes(of, host, name, path)
+        if any(way.changes for _, way in path.ways):
+            yield from _restored(of, host)
+    yield from _idle_rtt(of, path, validity)
+    yield from _own_delays(of, path, validity)
+    yield from _rate(of, path, validity)
+    for host in routers:
+        for name, _ in path.ways:
+            yield from _unexpected_drops(of, host, name, path)
+
+
+def _changes(of: Asked, host: str, name: Way, path: PlannedPath) -> Iterator[Check]:
+    """Each change was made at its time, and the kernel had it from then to the next one."""
+    changes = path.way(name).changes or []
+    ends_ns = [*(change.at_ns for change in changes[1:]), None]
+    for number, (asked, end_ns) in enumerate(zip(changes, ends_ns, strict=False), start=1):
+        subject = f"{host} {name} from {human(asked.at_ns, 'ns')}"
+        named = {"host": host, "phase": "measurement", "name": change_name(name, number)}
+        event = of.run.event("path_changed", **named) or {}
+        late_ns = event["error_ns"] + event["took_ns"] if event.get("ok") else None
+        yield close(
+            "path change",
+            subject,
+            0,
+            late_ns,
+            tolerance=of.point.validity.start_error_ns,
+            unit="ns",
+            what="time after which the path was as changed",
+            missing=event.get("reason") or "the agent says nothing of it",
+        )
+        held, wanted = None, asked.model_dump(include=set(Conditions.model_fields) - {"distribution"})
+        if late_ns is not None:
+            planned = event["planned_unix_ns"]
+            until = None if end_ns is None else planned + end_ns - asked.at_ns
+            held = conditions_held(of.run, of.tables, host, name, (planned + late_ns, until))
+        unlike = [conditions for conditions in held or [] if not holds(wanted, conditions)]
+        yield same(
+            "path",
+            subject,
+            wanted,
+            (unlike or [wanted])[0] if held else None,
+            what="emulated path",
+            missing="the router's queues were not sampled",
+        )
+
+
+def _restored(of: Asked, host: str) -> Iterator[Check]:
+    """A router undid its changes after the end, when the last socket of the flows had ended."""
+    rows = of.tables["tcp_info"].filter(IN_MEASUREMENT)
+    ended_ns = rows.filter("final")["t_ns"].max() if "final" in rows else None
+    least = max(of.measurement.duration_ns, ended_ns or 0)
+    event = of.run.event("path_restored", host=host, phase="measurement")
+    t0 = of.run.t0_unix_ns("measurement")
+    found = None if event is None or t0 is None else event["unix_ns"] - t0
+    reason = ""
+    if found is None:
+        reason = "when the path was restored is not known: the agent says nothing of it"
+    elif found < least:
+        reason = f"the path was restored at {human(found, 'ns')}, while flows may still have met it"
+        reason += f": asked {human(least, 'ns')} or later"
+    yield fact("path restored", host, least, found, unit="ns", ok=not reason, reason=reason)
+
+
+def _idle_rtt(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
+    """The quickest echo shows the path; what the median takes longer, hosts have waited for a core.
+
+    Where the path itself jitters, the median shows it.
+    """
+    for host, ping in of.run.pings("calibration"):
+        if not any(way.duplicate for _, way in path.ways):
+            duplicates = ping_duplicates(of.run.raw(host, "calibration", f"ping-{ping.name}.txt"))
+            yield same("idle RTT, duplicates", ping.name, 0, duplicates, what="duplicate echo replies")
+        quickest, median, missing = _echoes(of, host, ping, path)
+        yield close(
+            "idle RTT",
+            ping.name,
+            path.rtt_ns,
+            median if path.jitters else quickest,
+            tolerance=validity.rtt_tolerance * path.rtt_ns,
+            unit="ns",
+            what="idle RTT",
+            missing=missing,
+        )
+        if not path.jitters:
+            yield close(
+                "idle RTT, waits",
+                ping.name,
+                0,
+                None if median is None or quickest is None else median - quickest,
+                tolerance=validity.rtt_wait_ns,
+                unit="ns",
+                what="the median echo's wait beyond the quickest",
+                missing=missing,
+            )
+
+
+def _echoes(
+    of: Asked, host: str, ping: PingAction, path: PlannedPath
+) -> tuple[float | None, float | None, str]:
+    """The quickest and the median echo; or None, and how many of them there are."""
+    rtts = ping_rtts_ns(of.run.raw(host, "calibration", f"ping-{ping.name}.txt"))
+    least = max(1, ping.count - 1 - most_lost([path.forward, path.reverse], ping.count - 1))
+    missing = f"{len(rtts)} of {ping.count - 1} echo replies, of which {least} had to come"
+    if len(rtts) < least:
+        return None, None, missing
+    return min(rtts), round(statistics.median(rtts)), missing
+
+
+def _own_delays(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
+    """The RTT of its pair, and what packets to the flow's port take longer than others."""
+    pings = {ping.name: _echoes(of, host, ping, path) for host, ping in of.run.pings("calibration")}
+    for flow in of.measurement.flows:
+        for delay in flow.own_delays:
+            asked_ns = path.rtt_ns + 1000 * delay.delay_us
+            quickest, median, _ = pings.get(f"{flow.src_host}-{flow.dst_host}", (None, None, ""))
+            idle_ns = median if path.jitters else quickest
+            delayed_ns, plain_ns = (
+                probe_ns(of.run, flow, delay.protocol, probe, median=path.jitters)
+                for probe in ("delayed", "plain")
+            )
+            measured_ns, missing = None, "its pair has none"
+            if delayed_ns is None or plain_ns is None:
+                missing = "too few packets of the probes of its delay came through"
+            elif idle_ns is not None:
+                measured_ns = idle_ns + delayed_ns - plain_ns
+            yield close(
+                "idle RTT",
+                f"{flow.name} {delay.protocol}",
+                asked_ns,
+                measured_ns,
+                tolerance=validity.rtt_tolerance * asked_ns,
+                unit="ns",
+                what="idle RTT",
+                missing=missing,
+            )
+
+
+def _rate(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
+    """As the bottleneck serves its queue, and as it arrives, which waits of the receiver blur."""
+    for flow in of.point.phase("calibration").flows:
+        if flow.name != rate_name(flow.direction):
+            continue
+        asked_bps = path.rate_bps(flow.direction)
+        sent, arrived = (
+            read_json(of.run.raw(host, "calibration", f"udp-{flow.name}-{side}.json"))
+            for host, side in ((flow.src_host, "sender"), (flow.dst_host, "receiver"))
+        )
+        pair = f"{flow.src_host}-{flow.dst_host}"
+        yield close(
+            "rate",
+            pair,
+            asked_bps,
+            served_bps(of.tables["qdisc"], path, flow),
+            tolerance=validity.rate_tolerance * asked_bps,
+            unit="bps",
+            what="rate of the bottleneck",
+            missing="no router was seen to have a queue while the calibration filled it",
+        )
+        yield close(
+            "rate, arriving",
+            pair,
+            asked_bps,
+            blast_rate_bps(path, flow, sent, arrived),
+            tolerance=validity.arrival_tolerance * asked_bps,
+            unit="bps",
+            what="rate at which the path's packets arrive",
+            missing="the ends of the calibration's flow left no counts",
+        )
+
+
+def _unexpected_drops(of: Asked, host: str, name: Way, path: PlannedPath) -> Iterator[Check]:
+    """Drops behind the bottleneck: where a direction loses nothing, its delay line overflowed."""
+    about, way = dig(of.run.states[host], "path"), path.way(name)
+    if not has_delay_line(way, dig(about, "trim_us") or 0):
+        return
+    device = dig(about, "devices", name, "delay_line")
+    netems = of.tables["qdisc"].filter(pl.col("kind") == "netem", host=host, dev=device or "")
+    for phase in of.point.phases:
+        during = [state for at, state in way.states if at == 0 or phase.phase == "measurement"]
+        if any(state.loses for state in during):
+            continue
+        yield close(
+            "unexpected drops",
+            f"{host} {name} {phase.phase}",
+            0,
+            dropped_share(netems.filter(phase=phase.phase)),
+            tolerance=of.point.validity.unexpected_drops,
+            unit="share",
+            what="share of packets that a delay line dropped",
+            missing="it was not sampled" if device else "the router did not say which device it is",
+        )
