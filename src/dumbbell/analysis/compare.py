@@ -35,10 +35,10 @@ def compare(a: pl.DataFrame, b: pl.DataFrame, *, exact: bool = False) -> pl.Data
     values of valid runs (``passed``, ``failed``) count. ``ratio`` is b's median over a's, ``low`` and
     ``high`` its interval at 95 %, null of fewer than two values each; of few it is too narrow. ``detectable``
     is the smallest relative change that a's spread lets so many repetitions show among so many rows. ``p`` is
-    that of Mann and Whitney's test, corrected for the number of rows (Holm); ``differ`` is whether it is below
-    5 %, null where so few values could not have shown that whatever they were. Of ``exact`` values, those of
-    virtual time, which the same plan gives again, one is enough: ``differ`` is whether a repetition has a
-    value on one side that it has not on the other, null where they have no repetition in common.
+    that of Mann and Whitney's test, corrected for the number of rows (Holm); ``differ`` is whether it is
+    below 5 %, null where so few values could not have shown that whatever they were. Of ``exact`` values,
+    those of virtual time, which the same plan gives again, one is enough: ``differ`` is whether a repetition
+    has a value on one side that it has not on the other, null where they have no repetition in common.
     """
     sides = [_gathered(table) for table in (a, b)]
     both = sides[0].join(sides[1], on=KEY, suffix="_b", maintain_order="left")
