@@ -23,10 +23,11 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.metrics.values import values
-from dumbbell.report import Missing, Report
 from dumbbell.report.pages.cross_traffic import Beside, Row
 from dumbbell.report.pages.recovery import Recovery, Reductions
+from dumbbell.report.pages.run import Report
 from dumbbell.report.pages.transfer import Transfer
+from dumbbell.report.parts import Missing
 from dumbbell.run.content import point_dirs
 from dumbbell.run.directory import RunDir
 from dumbbell.units import human

@@ -12,7 +12,7 @@ import pytest
 from test_connection import MS, sampled
 
 from dumbbell import analysis
-from dumbbell.report import Report
+from dumbbell.report.pages.run import Report
 
 # Of a flow over 100 Mbit/s, as dumbbell-collect had them.
 TOLD = {"congestion_control": "rapid", "bbr_bw_Bps": 11_946_800, "bbr_pacing_gain": 0.99609375}

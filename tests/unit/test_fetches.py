@@ -19,7 +19,7 @@ from test_verdict import edit, edit_events
 
 from dumbbell import analysis
 from dumbbell.ingest.collect import collect
-from dumbbell.report import Report
+from dumbbell.report.pages.run import Report
 from dumbbell.report.pages.summary import render_summary
 from dumbbell.run.directory import read_json
 from dumbbell.validity.check import Check

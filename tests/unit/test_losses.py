@@ -12,7 +12,7 @@ from synthetic import REPOSITORY, write_run
 
 from dumbbell.ingest.collect import collect
 from dumbbell.ingest.flows import retransmits
-from dumbbell.report import Report
+from dumbbell.report.pages.run import Report
 from dumbbell.run.directory import read_json, write_json
 
 IPERF3 = REPOSITORY / "tests" / "unit" / "fixtures" / "iperf3"

@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from dumbbell.metrics.values import values
-from dumbbell.report import Report
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
 from dumbbell.report.pages.atou import AtouRun
 from dumbbell.report.pages.recovery import Recovery
+from dumbbell.report.pages.run import Report
 from dumbbell.report.pages.sharing import Sharing
 from dumbbell.report.pages.transfer import Transfer
 from dumbbell.units import human

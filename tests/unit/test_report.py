@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 
 from dumbbell.ingest.collect import collect
-from dumbbell.report import Report, figures
+from dumbbell.report import figures
 from dumbbell.report.notebooks import render, render_points
+from dumbbell.report.pages.run import Report
 from dumbbell.report.pages.sharing import Sharing
 from dumbbell.report.pages.transfer import Transfer
 from dumbbell.run.directory import RunDir

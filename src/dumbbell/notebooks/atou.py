@@ -14,8 +14,8 @@
 run_dir = "results/latest"
 
 # %%
-from dumbbell.report import setup
 from dumbbell.report.pages.atou import AtouRun, Simulations
+from dumbbell.report.parts import setup
 
 page = Simulations()
 run = AtouRun(run_dir)

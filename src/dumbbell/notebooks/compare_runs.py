@@ -15,8 +15,8 @@ first = ["results/latest"]
 second = ["results/latest"]
 
 # %%
-from dumbbell.report import setup
 from dumbbell.report.pages.comparison import Comparison
+from dumbbell.report.parts import setup
 
 runs = Comparison(first, second)
 setup()

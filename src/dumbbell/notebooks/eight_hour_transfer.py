@@ -15,8 +15,8 @@ run_dir = "results/latest/points/001"
 flow = ""  # by default the first that TCP carries
 
 # %%
-from dumbbell.report import setup
 from dumbbell.report.pages.transfer import ZOOM, Transfer
+from dumbbell.report.parts import setup
 
 transfer = Transfer(run_dir, flow)
 setup()

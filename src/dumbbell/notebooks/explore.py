@@ -16,8 +16,8 @@ run = ""  # by default the one that was sampled last
 minutes = 5  # of its last samples
 
 # %%
-from dumbbell.report import setup
 from dumbbell.report.pages.explore import Explore
+from dumbbell.report.parts import setup
 
 explore = Explore(inventory, run, minutes)
 setup()

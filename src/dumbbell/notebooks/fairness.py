@@ -14,8 +14,8 @@
 run_dir = "results/latest"
 
 # %%
-from dumbbell.report import setup
 from dumbbell.report.pages.sharing import Sharing
+from dumbbell.report.parts import setup
 
 sharing = Sharing(run_dir)
 setup()

@@ -19,8 +19,8 @@ around_s = 2.0  # what is drawn before it and after
 loss = ""  # of the paths on which reductions are drawn, as the table has it; by default its first
 
 # %%
-from dumbbell.report import setup
 from dumbbell.report.pages.recovery import Fetches, Recovery, Reductions
+from dumbbell.report.parts import setup
 
 recovery = Recovery(run_dir, flow, point)
 fetches = Fetches(run_dir)

@@ -15,8 +15,8 @@ run_dir = "results/latest"
 point = ""  # directory below points whose figures are shown; by default the first with TCP and UDP
 
 # %%
-from dumbbell.report import setup
 from dumbbell.report.pages.cross_traffic import CrossTraffic
+from dumbbell.report.parts import setup
 
 traffic = CrossTraffic(run_dir, point)
 shown = traffic.shown

@@ -14,7 +14,8 @@
 run_dir = "results/latest"
 
 # %%
-from dumbbell.report import Report, setup
+from dumbbell.report.pages.run import Report
+from dumbbell.report.parts import setup
 
 report = Report(run_dir)
 setup()

@@ -17,7 +17,8 @@ from nbclient import NotebookClient
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
-from dumbbell.report import Report, html
+from dumbbell.report import html
+from dumbbell.report.pages.run import Report
 from dumbbell.run.directory import RunDir
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"

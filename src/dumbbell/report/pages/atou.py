@@ -12,7 +12,9 @@ import polars as pl
 from dumbbell import analysis, atou
 from dumbbell.metrics.values import values
 from dumbbell.plan import Flow
-from dumbbell.report import Missing, Report, figures, html, part, show
+from dumbbell.report import figures, html
+from dumbbell.report.pages.run import Report
+from dumbbell.report.parts import Missing, part, show
 from dumbbell.run.content import IN_MEASUREMENT, Run, point_dirs
 from dumbbell.units import human
 

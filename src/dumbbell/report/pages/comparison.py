@@ -16,7 +16,8 @@ from dumbbell import analysis
 from dumbbell.compare.observed import Difference, Seen, by_hosts, differences, unexplained
 from dumbbell.metrics.values import VALUES, conditions, digests, values
 from dumbbell.plan.settings import settings
-from dumbbell.report import Missing, figures, html, part, show
+from dumbbell.report import figures, html
+from dumbbell.report.parts import Missing, part, show
 from dumbbell.run.content import Run, located, point_dirs
 from dumbbell.run.directory import read_json
 from dumbbell.run.host_settings import seen

@@ -17,8 +17,9 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import Flow
-from dumbbell.report import Missing, figures, html, part, show
+from dumbbell.report import figures, html
 from dumbbell.report.pages.rejects import UDP, Rejects
+from dumbbell.report.parts import Missing, part, show
 from dumbbell.run.content import point_dirs
 from dumbbell.units import human
 
@@ -120,7 +121,7 @@ class Beside(Rejects):
     @part
     def goodput_beside(self) -> str:
         """Goodput of all flows, and the rate that is asked of UDP, in one figure."""
-        phase, width = self.plan.phase("measurement"), self._bin_ns()
+        phase, width = self.plan.phase("measurement"), self.bin_ns()
         rates = analysis.goodput(self.counters, analysis.steps(0, phase.duration_ns, width))
         starts = self.spans.select(pl.col("start_ns") / 1e9, pl.col("asked_bps") / 1e6).rows()
         asked = {"asked of UDP": [*starts, (max(self.spans["end_ns"]) / 1e9, 0)]}

@@ -12,7 +12,8 @@ import polars as pl
 
 from dumbbell.ingest import live
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.report import Missing, figures, html, part, show
+from dumbbell.report import figures, html
+from dumbbell.report.parts import Missing, part, show
 from dumbbell.units import human
 
 LISTED = 20  # most runs of the table

@@ -16,7 +16,9 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import Flow, Point
-from dumbbell.report import Missing, Report, figures, html, part, show
+from dumbbell.report import figures, html
+from dumbbell.report.pages.run import Report
+from dumbbell.report.parts import Missing, part, show
 from dumbbell.run.content import point_dirs
 from dumbbell.units import human
 

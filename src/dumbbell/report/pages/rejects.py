@@ -14,7 +14,9 @@ from dumbbell.analysis.paws import MOST_PER_DROP, MOST_UNEXPLAINED, Verdict
 from dumbbell.ingest.capture import Capture
 from dumbbell.plan import Flow, Way
 from dumbbell.plan.document import CaptureAction
-from dumbbell.report import Missing, Report, html, part
+from dumbbell.report import html
+from dumbbell.report.pages.run import Report
+from dumbbell.report.parts import Missing, part
 from dumbbell.run.content import dig
 from dumbbell.run.directory import read_json
 from dumbbell.units import human

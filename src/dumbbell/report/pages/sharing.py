@@ -9,8 +9,9 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.metrics.values import values
 from dumbbell.plan.windows import ways
-from dumbbell.report import Missing, html, part
+from dumbbell.report import html
 from dumbbell.report.pages.rejects import Rejects
+from dumbbell.report.parts import Missing, part
 from dumbbell.units import human
 
 BIN_NS = 10**9

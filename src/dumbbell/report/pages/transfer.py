@@ -14,7 +14,9 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import Flow
-from dumbbell.report import Missing, Report, figures, html, part, show
+from dumbbell.report import figures, html
+from dumbbell.report.pages.run import Report
+from dumbbell.report.parts import Missing, part, show
 from dumbbell.run.content import dig
 from dumbbell.run.directory import read_json
 from dumbbell.units import human
