@@ -46,7 +46,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See whether the host is as its roles left it
+- name: Check whether the host changed since its roles ran
   provisioned:
     roles: [packages, clock]
   register: provisioned

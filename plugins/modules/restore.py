@@ -21,7 +21,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Give the host back
+- name: Release the host
   restore:
 """
 
