@@ -24,7 +24,7 @@ LOOK_S = 0.5  # looking is not free: the kernel adds up all pages of a process
 COLLECT = """
 import sys
 from pathlib import Path
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 collect(Path(sys.argv[1]), None)
 """
 # Two pages at a time, as there are two cores.

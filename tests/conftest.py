@@ -10,7 +10,7 @@ import pytest
 from lab import INFLUXDB_PORT, SECRET, Lab
 from synthetic import REPOSITORY, write_run
 
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from playbooks import ansible_playbook
 
 BUILD_TIMEOUT_S = 3600

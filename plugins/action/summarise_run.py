@@ -20,7 +20,7 @@ class ActionModule(ActionBase):
         from dumbbell.report.notebooks import render_points  # noqa: PLC0415
         from dumbbell.report.pages.index import render_index  # noqa: PLC0415
         from dumbbell.report.pages.summary import render_summary  # noqa: PLC0415
-        from dumbbell.run.summary import summarise, verdict_of  # noqa: PLC0415
+        from dumbbell.validity.points import summarise, verdict_of  # noqa: PLC0415
 
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec({"run_dir": {"type": "path", "required": True}})

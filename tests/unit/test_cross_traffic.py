@@ -11,7 +11,7 @@ from captures import Segment, frame, stamps, write
 from synthetic import REPOSITORY, write_points
 
 from dumbbell import analysis
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from dumbbell.report.pages.cross_traffic import CrossTraffic
 from dumbbell.run.directory import read_json, write_json
 

@@ -19,15 +19,15 @@ from synthetic import inventory, write_points
 
 from dumbbell.execution import archive, calibrated, own_delay
 from dumbbell.execution.answers import SECOND_NS, SILENT, Answers, Armed, behind_ns, start_unix_ns
+from dumbbell.execution.collect import collect, own_rows
 from dumbbell.execution.judge import judge_calibrations
 from dumbbell.execution.point import PlannedPoint
 from dumbbell.execution.words import can_run
-from dumbbell.ingest.collect import collect, own_rows
 from dumbbell.plan import plan
 from dumbbell.report.notebooks import render_points
 from dumbbell.run.directory import RunDir, read_json, write_json
-from dumbbell.run.summary import summarise
 from dumbbell.validity.check import Check
+from dumbbell.validity.points import summarise
 from dumbbell.validity.verdict import Verdict
 
 HOSTS = ("sender1", "router", "receiver1")

@@ -18,7 +18,7 @@ from synthetic import REPOSITORY, write_run, write_spool
 from test_verdict import edit, edit_events
 
 from dumbbell import analysis
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from dumbbell.report.pages.run import Report
 from dumbbell.report.pages.summary import render_summary
 from dumbbell.run.directory import read_json

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.run.directory import read_json
 

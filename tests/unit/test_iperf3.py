@@ -19,7 +19,7 @@ from synthetic import T0_UNIX_NS, write_run
 from test_verdict import edit
 
 from dumbbell import analysis
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from dumbbell.run.directory import read_json, read_jsonl
 from dumbbell.validity.check import Check
 

@@ -13,7 +13,7 @@ from synthetic import T0_UNIX_NS, write_run
 from test_verdict import edit, edit_rows, edit_spool
 
 from dumbbell import analysis
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from dumbbell.validity.check import Check
 
 S = 10**9

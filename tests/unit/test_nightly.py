@@ -20,7 +20,7 @@ import pytest
 from stand_in import Playbook
 from synthetic import write_run
 
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from dumbbell.metrics.values import VALUES
 from dumbbell.nightly import page, tell
 from dumbbell.nightly.again import Remeasured

@@ -27,7 +27,7 @@ from dumbbell.compare.observed import (
     read_observed,
     unexplained,
 )
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from dumbbell.plan import Point, plan
 from dumbbell.plan.document import State
 

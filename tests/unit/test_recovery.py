@@ -13,7 +13,7 @@ from synthetic import REPOSITORY, write_run
 from test_connection import CWR, LOSS, MS, OPEN, RECOVERY, events, sampled
 
 from dumbbell import analysis
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from dumbbell.report.pages.recovery import Fetches, Recovery, Reductions
 
 

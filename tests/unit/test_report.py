@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from dumbbell.report import figures
 from dumbbell.report.notebooks import render, render_points
 from dumbbell.report.pages.run import Report

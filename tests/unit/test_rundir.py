@@ -24,7 +24,7 @@ from dumbbell.run.directory import (
     record_state,
     write_json,
 )
-from dumbbell.run.summary import summarise
+from dumbbell.validity.points import summarise
 
 SWEEP = """\
 name: x

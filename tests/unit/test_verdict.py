@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import PATH_TRIM_US, REPOSITORY, RUN_ID, T0_UNIX_NS, ping_text, write_run, write_spool
 
-from dumbbell.ingest.collect import collect
-from dumbbell.ingest.path import lost_chances, most_lost
+from dumbbell.execution.collect import collect
 from dumbbell.metrics.values import values
 from dumbbell.plan.document import PingAction
 from dumbbell.plan.path import Conditions, GilbertElliott, Queue
 from dumbbell.run.content import Run
 from dumbbell.run.directory import read_json, read_jsonl, write_json
+from dumbbell.run.of_path import lost_chances, most_lost
 from dumbbell.validity.verdict import Verdict
 from dumbbell.validity.rows import path_devices
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from synthetic import inventory, write_run
 
-from dumbbell.ingest.collect import collect
+from dumbbell.execution.collect import collect
 from dumbbell.metrics.values import values
 from dumbbell.plan import Plan, plan
 from dumbbell.scenario import ScenarioError

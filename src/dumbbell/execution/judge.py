@@ -22,7 +22,7 @@ def judge(
     has every row.
     """
     # Ansible's own process loads this module, and is to stay small for as long as a run lasts.
-    from dumbbell.ingest.collect import collect  # noqa: PLC0415
+    from dumbbell.execution.collect import collect  # noqa: PLC0415
     from dumbbell.ingest.influx import InfluxTarget  # noqa: PLC0415
 
     reasons = [*(read_json(run_dir / _REASONS) or []), *reasons]

@@ -16,7 +16,7 @@ from dumbbell import analysis
 from dumbbell.compare.observed import Change, changes, digest, of_the_testbed
 from dumbbell.metrics.values import conditions, values
 from dumbbell.run.content import Run, point_dirs
-from dumbbell.run.host_settings import seen
+from dumbbell.validity.settings import seen
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS testbed (fingerprint TEXT PRIMARY KEY, conditions TEXT NOT NULL);

@@ -8,12 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dumbbell.ingest.path import most_lost
 from dumbbell.plan import Flow, Phase, PingAction
 from dumbbell.plan.document import TcpPingAction
 from dumbbell.plan.path import PlannedPath
 from dumbbell.run.content import Run, dig, interval_sums
 from dumbbell.run.directory import read_json
+from dumbbell.run.of_path import most_lost
 from dumbbell.validity import documents
 from dumbbell.validity.check import Check, faultless
 

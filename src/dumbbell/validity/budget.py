@@ -17,10 +17,10 @@ import polars as pl
 from scipy import stats
 
 from dumbbell import analysis
-from dumbbell.ingest.path import RARELY, has_delay_line
 from dumbbell.plan import Conditions, Flow, PlannedPath, Way
 from dumbbell.run.content import Run, dig, interval_sums, ping_replies
 from dumbbell.run.directory import read_json, read_jsonl
+from dumbbell.run.of_path import RARELY, has_delay_line
 from dumbbell.scenario.hosts import SUPER_PACKETS
 from dumbbell.units import human
 from dumbbell.validity.check import Check, faultless

@@ -8,22 +8,22 @@ from collections.abc import Iterator
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.ingest.flows import (
-    failures,
-    paced_bps,
-    pacing_bps,
-    why_no_start,
-)
-from dumbbell.ingest.path import (
-    TIMESTAMP_NS,
-    first_min_rtts,
-)
 from dumbbell.plan import Flow
 from dumbbell.run.content import (
     IN_MEASUREMENT,
     congestion_controls,
     ping_replies,
     start_error_ns,
+)
+from dumbbell.run.of_flows import (
+    failures,
+    paced_bps,
+    pacing_bps,
+    why_no_start,
+)
+from dumbbell.run.of_path import (
+    TIMESTAMP_NS,
+    first_min_rtts,
 )
 from dumbbell.units import human
 from dumbbell.validity.asked import Asked

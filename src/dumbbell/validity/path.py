@@ -7,7 +7,15 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dumbbell.ingest.path import (
+from dumbbell.plan import Conditions, PingAction, PlannedPath, Validity, Way, change_name, rate_name
+from dumbbell.run.content import (
+    IN_MEASUREMENT,
+    dig,
+    ping_duplicates,
+    ping_rtts_ns,
+)
+from dumbbell.run.directory import read_json
+from dumbbell.run.of_path import (
     TC_ROUNDING_US,
     agrees,
     blast_rate_bps,
@@ -19,14 +27,6 @@ from dumbbell.ingest.path import (
     probe_ns,
     served_bps,
 )
-from dumbbell.plan import Conditions, PingAction, PlannedPath, Validity, Way, change_name, rate_name
-from dumbbell.run.content import (
-    IN_MEASUREMENT,
-    dig,
-    ping_duplicates,
-    ping_rtts_ns,
-)
-from dumbbell.run.directory import read_json
 from dumbbell.units import human
 from dumbbell.validity.asked import Asked
 from dumbbell.validity.check import Check, close, fact, same

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dumbbell.ingest.flows import (
-    client_report,
-    sent_bps,
-)
 from dumbbell.plan import Flow
 from dumbbell.run.content import (
     dig,
 )
 from dumbbell.run.directory import read_json, read_jsonl
+from dumbbell.run.of_flows import (
+    client_report,
+    sent_bps,
+)
 from dumbbell.units import human
 from dumbbell.validity.answers import FOREIGN
 from dumbbell.validity.asked import Asked, lost_share

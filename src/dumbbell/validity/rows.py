@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from dumbbell.ingest.flows import unsampled_share
-from dumbbell.ingest.path import has_delay_line
 from dumbbell.plan import Flow, Phase
 from dumbbell.plan.document import PhaseHost
 from dumbbell.run.content import Run, dig, iperf3_intervals
+from dumbbell.run.of_flows import unsampled_share
+from dumbbell.run.of_path import has_delay_line
 from dumbbell.units import human
 from dumbbell.validity import columns
 from dumbbell.validity.check import Check, faultless

@@ -7,12 +7,12 @@ from collections.abc import Generator, Iterator
 
 import polars as pl
 
-from dumbbell.ingest.flows import (
-    unsampled_share,
-)
 from dumbbell.plan import Flow
 from dumbbell.run.content import (
     dig,
+)
+from dumbbell.run.of_flows import (
+    unsampled_share,
 )
 from dumbbell.units import human
 from dumbbell.validity.asked import Asked, lost_share

@@ -18,11 +18,11 @@ from dumbbell.metrics.registry import METRICS
 from dumbbell.run.content import (
     Run,
 )
-from dumbbell.run.host_settings import settings_checks
 from dumbbell.units import human
 from dumbbell.validity import flows, hosts, path, sampling
 from dumbbell.validity.asked import Asked
 from dumbbell.validity.check import Check, fact, same
+from dumbbell.validity.settings import settings_checks
 
 
 class Verdict(BaseModel):

@@ -20,8 +20,8 @@ from dumbbell.report import figures, html
 from dumbbell.report.parts import Missing, part, show
 from dumbbell.run.content import Run, located, point_dirs
 from dumbbell.run.directory import read_json
-from dumbbell.run.host_settings import seen
 from dumbbell.units import human
+from dumbbell.validity.settings import seen
 
 WORDS = {True: "differ", False: "not shown to differ", None: "too few repetitions"}
 UNEXPLAINED = "Settings of hosts that differ, and nothing explains it:"

@@ -17,10 +17,10 @@ from dumbbell import REPOSITORY
 from dumbbell.execution.calibrated import REUSED
 from dumbbell.ingest import spool
 from dumbbell.ingest.atou import parse_trace
-from dumbbell.ingest.flows import with_losses
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.run.content import Run, flows_table
 from dumbbell.run.directory import read_json, read_jsonl, write_json
+from dumbbell.run.of_flows import with_losses
 from dumbbell.validity.check import Check
 from dumbbell.validity.hosts import TROUBLE
 from dumbbell.validity.rows import devices

@@ -9,7 +9,7 @@ import polars as pl
 from dumbbell.compare.observed import by_hosts, differences, unexplained
 from dumbbell.run.content import Run
 from dumbbell.run.directory import Execution, RunDir, read_json, write_json
-from dumbbell.run.host_settings import seen
+from dumbbell.validity.settings import seen
 
 # From the worst: what one point was not, the run was not.
 ORDER = ("aborted", "invalid", "inconclusive", "failed", "passed")
