@@ -21,8 +21,8 @@ from dumbbell.plan.path import Conditions, GilbertElliott, Queue
 from dumbbell.run.content import Run
 from dumbbell.run.directory import read_json, read_jsonl, write_json
 from dumbbell.run.of_path import lost_chances, most_lost
-from dumbbell.validity.verdict import Verdict
 from dumbbell.validity.rows import path_devices
+from dumbbell.validity.verdict import Verdict
 
 WHOLE = {  # checks of what is there at all, which have tests of their own
     *("state", "files", "t0", "agents of one version", "events", "replies", "reports", "rows", "covered"),
