@@ -24,11 +24,10 @@ from typing import Any
 
 import polars as pl
 
-from dumbbell import validity
+from dumbbell.facts.check import Check
 from dumbbell.run.content import Run
 from dumbbell.run.directory import read_json
-from dumbbell.validity import rows, verdict, waivers
-from dumbbell.validity.check import Check
+from dumbbell.validity import rows, verdict, waivers, whole
 
 Tables = dict[str, pl.DataFrame]
 OF_ONE_NAME = 1  # inputs of the same name, of several hosts and phases, that are altered
@@ -145,12 +144,12 @@ def _checks(run: Run, tables: Tables, mutation: Mutation) -> Iterator[Check]:
         host, phase, *_ = mutation.where.split()
         yield rows.of_host(run, tables, next(p for p in run.point.phases if p.phase == phase), host)
     else:
-        yield from (check for part in validity.OF_FILES for check in part(run))
+        yield from (check for part in whole.OF_FILES for check in part(run))
         if mutation.file is not None and mutation.file.name.startswith("spool"):
             run.read_spools()
             tables = {name: run.table(name) for name in run.measurements()}
     yield from verdict.asked(run, tables, None)
-    yield from (check for part in validity.OF_ROWS for check in part(run, tables))
+    yield from (check for part in whole.OF_ROWS for check in part(run, tables))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import numpy as np
 import told
 
 from dumbbell.plan import Direction, Flow, Inventory, Phase, PingAction, Plan, Point, plan, rate_name
-from dumbbell.plan.document import PathAction, PhaseHost, TcpPingAction
+from dumbbell.plan.document import CaptureAction, PathAction, PhaseHost, TcpPingAction
 
 REPOSITORY = Path(__file__).parents[2]
 T0_UNIX_NS = {"calibration": 1_767_225_600_000_000_000, "measurement": 1_767_225_630_000_000_000}
@@ -352,7 +352,7 @@ def _write_phase(
     for action in own.actions:
         if isinstance(action, PathAction):
             (folder / f"path-{action.name}.txt").touch()
-        if action.kind == "capture":
+        if isinstance(action, CaptureAction):
             (folder / f"capture-{action.name}.pcap").write_bytes(b"pcap")
     common = f"phase={phase.phase},point={planned.id},run={RUN_ID}"
     devices = ["vec1", "vec2"] if host == "router" else ["vec1"]
@@ -360,7 +360,7 @@ def _write_phase(
     write_spool(folder / "spool.lp", rows)
     events += _sampling_ended(phase, own, end)
     for action in own.actions:
-        if action.kind == "capture":
+        if isinstance(action, CaptureAction):
             counts = {"name": action.name, "packets": 9_500, "dropped": 0}
             events.append({"unix_ns": end, "event": "capture"} | counts)
     none = {"unix_ns": end, "event": "strangers", "packets": 0, "first": "", "open": []}

@@ -11,10 +11,10 @@ from synthetic import REPOSITORY, inventory
 
 from dumbbell import atou
 from dumbbell.atou import AtouError, compared, simulate
+from dumbbell.kinds.asked.atou import AtouReceiver, AtouSender
 from dumbbell.plan import plan
 from dumbbell.plan.path import PACKET_BYTES
 from dumbbell.report.pages.atou import Simulations
-from dumbbell.scenario.atou import AtouReceiver, AtouSender
 
 pytestmark = pytest.mark.usefixtures("simulator")
 

@@ -23,10 +23,10 @@ from dumbbell.execution.collect import collect, own_rows
 from dumbbell.execution.judge import judge_calibrations
 from dumbbell.execution.point import PlannedPoint
 from dumbbell.execution.words import can_run
+from dumbbell.facts.check import Check
 from dumbbell.plan import plan
 from dumbbell.report.notebooks import render_points
 from dumbbell.run.directory import RunDir, read_json, write_json
-from dumbbell.validity.check import Check
 from dumbbell.validity.points import summarise
 from dumbbell.validity.verdict import Verdict
 

@@ -19,10 +19,10 @@ from test_verdict import edit, edit_events
 
 from dumbbell import analysis
 from dumbbell.execution.collect import collect
+from dumbbell.facts.check import Check
 from dumbbell.report.pages.run import Report
 from dumbbell.report.pages.summary import render_summary
 from dumbbell.run.directory import read_json
-from dumbbell.validity.check import Check
 from dumbbell.validity.verdict import Verdict
 
 SCENARIO = REPOSITORY / "tests/e2e/fetches.yml"

@@ -20,8 +20,8 @@ from test_verdict import edit
 
 from dumbbell import analysis
 from dumbbell.execution.collect import collect
+from dumbbell.facts.check import Check
 from dumbbell.run.directory import read_json, read_jsonl
-from dumbbell.validity.check import Check
 
 S = 10**9
 FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"

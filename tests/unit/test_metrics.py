@@ -14,7 +14,7 @@ from test_verdict import edit, edit_rows, edit_spool
 
 from dumbbell import analysis
 from dumbbell.execution.collect import collect
-from dumbbell.validity.check import Check
+from dumbbell.facts.check import Check
 
 S = 10**9
 WINDOW = (10 * S, 20 * S)

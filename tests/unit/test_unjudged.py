@@ -10,10 +10,12 @@ import pytest
 from mutations import Outcome, mutate
 from synthetic import REPOSITORY, write_run
 
+from dumbbell.facts import columns, documents
 from dumbbell.plan import Flow
 from dumbbell.plan.document import PhaseHost
-from dumbbell.validity import columns, documents, waivers
+from dumbbell.validity import waivers
 from dumbbell.validity.events import known_keys
+from dumbbell.validity.rows import of_flow
 
 SHORT = """\
 name: short
@@ -91,7 +93,7 @@ def all_columns() -> dict[str, set[str]]:
              "dst": "", "server_port": 1, "client_port": 1, "streams": 1, "start_ns": 0, "duration_ns": 1,
              "congestion_control": None, "rate_bps": None, "pacing_bps": 1}
         )  # fmt: skip
-        asked += [*columns.of_flow(flow, "a", part), *columns.of_flow(flow, "b", part)]
+        asked += [*of_flow(flow, "a", part), *of_flow(flow, "b", part)]
     found: dict[str, set[str]] = {}
     for each in asked:
         own = found.setdefault(each.measurement, set())

@@ -9,9 +9,11 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell.facts import columns
+from dumbbell.kinds.found.shared import MEMORY
 from dumbbell.plan import Flow, Phase, PingAction
 from dumbbell.plan.document import CommandAction, FlowAction, PhaseHost
-from dumbbell.validity import columns
+from dumbbell.validity.rows import of_flow
 
 COOKIE = "a cookie of iperf3"
 LEAD_NS = 2 * 10**9  # of samples before t0
@@ -52,7 +54,7 @@ def launched(phase: Phase, host: str, own: PhaseHost, t0: int) -> Iterator[Event
         if isinstance(action, FlowAction | CommandAction):
             at = t0 + action.at_ns - (4 * 10**9 if action.kind in ("iperf3_client", "atou_send") else 0)
             yield {"unix_ns": at, "event": "flow_launched", "flow": action.flow, "action": action.kind}
-        if action.kind == "iperf3_client":
+        if isinstance(action, FlowAction) and action.kind == "iperf3_client":
             yield held(flows[action.flow], t0)
 
 
@@ -165,19 +167,19 @@ def rows(phase: Phase, host: str, common: str, t0: int, devices: list[str]) -> I
 
 def tcp_info(values: dict[str, Any], *, final: bool = False) -> dict[str, Any]:
     """All fields that the kernel has of a connection that is followed by its ports."""
-    (asked, *_) = columns.of_flow(_FLOW, "a", _PART)
+    (asked, *_) = of_flow(_FLOW, "a", _PART)
     others = [name for since, names in asked.since.items() if since <= KERNEL for name in names]
     whole = filled(values, (*asked.always, *others))
     whole |= {"pacing_rate_Bps": 10**6, "min_rtt_us": 20_000} | {k: values[k] for k in values}
     whole |= {"bytes_retrans": MSS * whole["total_retrans"]}
     if final:
         return whole | {"final": True}
-    return whole | dict.fromkeys(columns.MEMORY, 0)
+    return whole | dict.fromkeys(MEMORY, 0)
 
 
 def atou(values: dict[str, Any]) -> dict[str, Any]:
     """All fields that atou's sender has of itself."""
-    (asked,) = columns.of_flow(_FLOW.model_copy(update={"kind": "atou"}), "a", _PART)
+    (asked,) = of_flow(_FLOW.model_copy(update={"kind": "atou"}), "a", _PART)
     names = tuple(
         name for name in (*asked.always, *asked.sometimes) if name not in ("congestion_control", "final")
     )

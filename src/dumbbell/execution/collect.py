@@ -15,13 +15,13 @@ import polars as pl
 
 from dumbbell import REPOSITORY
 from dumbbell.execution.calibrated import REUSED
+from dumbbell.facts.check import Check
 from dumbbell.ingest import spool
-from dumbbell.ingest.atou import parse_trace
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.run.content import Run, flows_table
+from dumbbell.kinds.found import FOUND
+from dumbbell.metrics.flows import flows_table
+from dumbbell.run.content import Run
 from dumbbell.run.directory import read_json, read_jsonl, write_json
-from dumbbell.run.of_flows import with_losses
-from dumbbell.validity.check import Check
 from dumbbell.validity.hosts import TROUBLE
 from dumbbell.validity.rows import devices
 from dumbbell.validity.verdict import Stored, Verdict, judge
@@ -46,12 +46,12 @@ def collect(
     run.read_spools()
     tables = {name: run.table(name) for name in run.measurements()}
     stored = None if influx is None else _store(run, tables, influx, wait_s)
-    traces, unread = _atou_traces(run)
+    of_kinds, unread = _of_kinds(run)
     checks = judge(run, tables, stored, list(dict.fromkeys([*known, *troubles, *unread])))
     verdict = Verdict.of(checks)
 
-    flows = with_losses(flows_table(run, tables), run, tables)
-    for name, table in (tables | traces | {"flows": flows}).items():
+    flows = flows_table(run, tables)
+    for name, table in (tables | of_kinds | {"flows": flows}).items():
         table.write_parquet(run_dir / f"{name}.parquet")
     _merge_events(run)
     write_json(run_dir / "manifest.json", _manifest(run, tables, stored, checks))
@@ -59,26 +59,20 @@ def collect(
     return verdict
 
 
-def _atou_traces(run: Run) -> tuple[dict[str, pl.DataFrame], list[str]]:
-    """Table ``atou_trace``, where one was asked for; and what could not be read.
-
-    Times are since the t0 of their phase.
-    """
-    parts, unread = [], []
+def _of_kinds(run: Run) -> tuple[dict[str, pl.DataFrame], list[str]]:
+    """Tables that some kinds of flows have, and what of them could not be read."""
+    parts: dict[str, list[pl.DataFrame]] = {}
+    unread = []
     for phase in run.point.phases:
-        for flow in (flow for flow in phase.flows if flow.trace):
-            path = run.raw(flow.src_host, phase.phase, f"atou-{flow.name}-trace.txt")
+        for flow in phase.flows:
             try:
-                rows = parse_trace(path.read_text())
+                own = FOUND[flow.kind].tables(run, phase, flow)
             except (OSError, ValueError) as error:
                 unread.append(f"{flow.name}: its trace cannot be read: {error}")
                 continue
-            of = {"run": run.id, "phase": phase.phase, "flow": flow.name}
-            at = pl.col("t_ns") + flow.start_ns
-            parts.append(
-                rows.select(*(pl.lit(text).alias(name) for name, text in of.items()), at, pl.exclude("t_ns"))
-            )
-    return ({"atou_trace": pl.concat(parts)} if parts else {}), unread
+            for name, rows in own.items():
+                parts.setdefault(name, []).append(rows)
+    return {name: pl.concat(rows) for name, rows in parts.items()}, unread
 
 
 def own_rows(run: Run, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:

@@ -42,7 +42,7 @@ def judge(
 
 def judge_calibrations(run: RunDir) -> None:
     """Make points invalid whose path was not that of the calibration which they reused, by a later one."""
-    from dumbbell.validity.check import Check  # noqa: PLC0415
+    from dumbbell.facts.check import Check  # noqa: PLC0415
     from dumbbell.validity.verdict import Verdict  # noqa: PLC0415
 
     for execution, reason in calibrated.disproved(run):

@@ -8,19 +8,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.metrics.flows import goodput_counters, mean_goodput, over_life, until_done, within_ns
 from dumbbell.metrics.registry import METRICS, Value
 from dumbbell.plan import Expectation, Flow
 from dumbbell.plan.windows import Window, in_words
-from dumbbell.run.content import (
-    IN_MEASUREMENT,
-    Run,
-    goodput_counters,
-    mean_goodput,
-    over_life,
-    ping_replies,
-    until_done,
-    within_ns,
-)
+from dumbbell.run.content import IN_MEASUREMENT, Run, ping_replies
 
 # What is needed of tcp_info. Of a long run the whole may be larger than memory.
 MEASURED_FROM = (*analysis.COUNTED_FROM, "ca_state", "srtt_us", "total_retrans", "data_segs_out")
@@ -98,8 +90,8 @@ class Tables:
         first, last = own.select(first=pl.col("t_ns").min(), last=pl.col("t_ns").max()).row(0)
         # A program takes time to begin.
         late_ns = max(within_ns(self.run), (1 - analysis.MIN_COVER) * (end - start))
-        known = flow.kind == "http" or (first - start <= late_ns and end - last <= within_ns(self.run))
-        return own if known else None
+        throughout = first - start <= late_ns and end - last <= within_ns(self.run)
+        return own if throughout or flow.fetch_bytes else None
 
     def per_second(self, flow: Flow, counter: str, window: Window) -> float | None:
         """How fast a counter of a sender grew, in bit/s if it counts bytes; None if it was not sampled."""

@@ -28,8 +28,6 @@ Share = Annotated[float, Field(ge=0, le=1)]
 NOT_SAMPLED = "it was not sampled throughout"
 NOT_RUNNING = "it does not run in that time"
 RECOVERY = (3, 4)  # TCP_CA_Recovery, TCP_CA_Loss (include/uapi/linux/tcp.h)
-TCP = ("iperf3_tcp", "http", "ndt7_download", "ndt7_upload", "atou")
-UDP = ("iperf3_udp", "udp")
 
 
 @dataclass(frozen=True)
@@ -82,11 +80,11 @@ MetricName = Annotated[str, AfterValidator(_known)]
 
 
 def _of_tcp(flow: Flow) -> bool:
-    return flow.kind in TCP
+    return flow.of_kind.counted_by == "tcp"
 
 
 def _of_any(flow: Flow) -> bool:
-    return flow.kind in (*TCP, *UDP)
+    return flow.of_kind.counted_by is not None
 
 
 def _metric(
@@ -176,7 +174,7 @@ def goodput(tables: Tables, flow: Flow, bound: Expectation) -> Value:
 @_metric("share", Ratio, worse="more", of=_of_tcp, sampled=True)
 def retransmits(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     """Segments sent again over data segments sent, of each TCP flow."""
-    if flow.kind == "http":
+    if flow.fetch_bytes:
         done = tables.fetches(flow, bound.window_ns)
         again, sent = (int(done[counter].sum()) for counter in ("retransmits", "segments"))
         return again / sent if sent else "the server left no counts"
@@ -214,7 +212,7 @@ def rtt(tables: Tables, flow: Flow | str, bound: Expectation) -> Value:
     "ns",
     Duration,
     worse="more",
-    of=lambda flow: flow.kind in TCP and bool(flow.fetch_bytes),
+    of=lambda flow: bool(flow.fetch_bytes),
     commands=False,
     sampled=True,
     percentile="of fetches",
@@ -225,7 +223,7 @@ def completion_time(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     Of fetches it is a percentile over those that begin in the window, each from its begin, with connecting,
     to the last byte.
     """
-    if flow.kind != "http":
+    if not flow.fetch_bytes:
         return "iperf3 tells when it had written all, not when all had arrived"
     took_ns = tables.fetches(flow, bound.window_ns)["completion_ns"]
     return tables.percentile(took_ns, bound, "no fetch that began in the window was done")

@@ -8,10 +8,11 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell.metrics.flows import COUNTED
 from dumbbell.metrics.measure import MEASURED_FROM, Tables
 from dumbbell.metrics.registry import METRICS
 from dumbbell.plan import Expectation, windows
-from dumbbell.run.content import COUNTED, Run, dig, point_dirs
+from dumbbell.run.content import Run, dig, point_dirs
 from dumbbell.run.directory import point_folders, read_json
 from dumbbell.units import human
 

@@ -9,14 +9,16 @@ from typing import Any, Literal
 
 from dumbbell import units
 from dumbbell.inventory import Inventory, narrow_router
+from dumbbell.kinds.asked import KINDS
+from dumbbell.kinds.asked import Flow as AskedFlow
+from dumbbell.kinds.asked.base import Programs, Refused
+from dumbbell.kinds.asked.ping import PingFlow
 from dumbbell.metrics.registry import METRICS, Metric
-from dumbbell.plan import ndt, virtual, windows
+from dumbbell.plan import virtual, windows
 from dumbbell.plan.calibration import Calibration, Pair
 from dumbbell.plan.connect import connect_ns
 from dumbbell.plan.document import (
-    CHOSEN_PORTS,
     SERVER_LEAD_NS,
-    SERVER_SENDS,
     Action,
     CaptureAction,
     CommandAction,
@@ -43,21 +45,8 @@ from dumbbell.plan.path import (
     resolve_path,
 )
 from dumbbell.plan.ports import EPHEMERAL, FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports, parse_range
-from dumbbell.plan.schedule import periods_span, steps
-from dumbbell.scenario import (
-    AtouFlow,
-    CommandFlow,
-    HttpFlow,
-    Iperf3UdpFlow,
-    KeyPath,
-    PingFlow,
-    Scenario,
-    TcpFlow,
-    UdpFlow,
-)
+from dumbbell.scenario import KeyPath, Scenario
 from dumbbell.scenario.expand import text
-from dumbbell.scenario.flows import NDT_NS, NdtFlow
-from dumbbell.scenario.flows import Flow as AskedFlow
 from dumbbell.scenario.hosts import GAPS_NEED, READ_GAPS, READ_TXQUEUELEN, SUPER_PACKETS, TIMESTAMPS
 from dumbbell.words import listed
 
@@ -66,7 +55,6 @@ CAPTURE_LEAD_NS = 1_000_000_000  # in which tcpdump gets ready
 
 Ends = tuple[str, str]
 Actions = list[tuple[str, Action]]
-_PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 
 
 class CaseResolver:
@@ -271,11 +259,10 @@ class CaseResolver:
         """Start and end of the i-th of a flow's repetitions, in ns since t0."""
         total = self.scenario.duration
         start = asked.start + (i * asked.repeat.every if asked.repeat else 0)
-        lasts = NDT_NS if isinstance(asked, NdtFlow) else asked.duration
-        end = total if lasts is None else start + lasts
+        end = total if asked.lasts_ns is None else start + asked.lasts_ns
         given: KeyPath = ("flows", name, "start" if asked.duration is None else "duration")
-        if isinstance(asked, UdpFlow) and (span := periods_span(asked)):
-            (start, end), given = span, ("flows", name, "periods")
+        if asked.span_ns is not None:
+            (start, end), given = asked.span_ns, ("flows", name, "periods")
         key: KeyPath = ("flows", name, "repeat") if i else given
         own = self.names[name][i] + " " if i else ""
         if start >= total:
@@ -284,11 +271,8 @@ class CaseResolver:
         elif end > total:
             at, most = units.render_duration(end), units.render_duration(total)
             self._refuse(key, f"{own}ends at {at}, after the scenario's duration of {most}")
-        elif _whole_seconds(asked) and (end - start) % 10**9:
-            left = units.render_duration(end - start)
-            self._refuse(
-                key, f"iperf3 runs for a whole number of seconds, not {left}: give it another duration"
-            )
+        elif reason := asked.wrong_duration(end - start):
+            self._refuse(key, reason)
         return start, end
 
     def _check_delay(self, name: str, asked: AskedFlow, ends: Ends) -> None:
@@ -305,62 +289,48 @@ class CaseResolver:
         if isinstance(asked, PingFlow):
             self._ping(own, asked, ends)
             return None
+        kind = KINDS[asked.kind]
         src_host, dst_host = ends
-        streams = asked.streams if isinstance(asked, TcpFlow | Iperf3UdpFlow) else 1
-        server, client = (src_host, dst_host) if asked.kind in SERVER_SENDS else (dst_host, src_host)
+        drawn = random.Random(f"{self.scenario.seed}/{own}/{self.repetition}")
+        try:
+            its_own: dict[str, Any] = {"streams": 1, "congestion_control": None, "rate_bps": None}
+            its_own |= asked.planned(start, end - start, drawn)
+        except Refused as error:
+            self._refuse(("flows", name, error.key), str(error))
+            return None
+        server, client = (src_host, dst_host) if kind.server_sends else (dst_host, src_host)
         server_port = self.ports.take(server, FIRST_SERVER_PORT)
-        client_port = 0 if asked.kind in CHOSEN_PORTS else self.ports.take(client, FIRST_CLIENT_PORT, streams)
+        client_port = (
+            0 if kind.any_client_port else self.ports.take(client, FIRST_CLIENT_PORT, its_own["streams"])
+        )
         if server_port is None or client_port is None:
             host = server if server_port is None else client
             self._refuse(("flows", name), f"{host} has no ports left outside its ephemeral range")
             return None
-        rate_bps, rate_steps = getattr(asked, "rate", None), None
-        if isinstance(asked, UdpFlow):
-            drawn = random.Random(f"{self.scenario.seed}/{own}/{self.repetition}")
-            try:
-                first, *rest = steps(asked, start, end - start, drawn)
-            except ValueError as error:
-                self._refuse(("flows", name, "active"), str(error))
-                return None
-            rate_bps, rate_steps = first.rate_bps, rest or None
         connect_at = None
         try:
             connect_at = connect_ns(asked, self.scenario.path, start, self.scenario.validity.start_error)
         except ValueError as error:
             self._refuse(("flows", name, "start"), f"{own} {error}" if own != name else str(error))
-        flow = Flow(
-            name=own,
-            kind=asked.kind,
-            direction=self._direction(src_host),
-            src_host=src_host,
-            dst_host=dst_host,
-            src=self._address(src_host),
-            dst=self._address(dst_host),
-            server_port=server_port,
-            client_port=client_port,
-            streams=streams,
-            start_ns=start,
-            duration_ns=end - start,
-            connect_ns=connect_at,
-            congestion_control=getattr(asked, "congestion_control", None),
-            rate_bps=rate_bps,
-            delay_us=asked.delay // 1000 or None,
-            pacing_bps=getattr(asked, "pacing", None),
-            mss_bytes=getattr(asked, "mss", None),
-            socket_buffer_bytes=getattr(asked, "socket_buffer", None),
-            dscp=getattr(asked, "dscp", None),
-            payload_bytes=getattr(asked, "datagram", None),
-            rate_steps=rate_steps,
-            fetch_bytes=getattr(asked, "size", None),
-            fetches=getattr(asked, "count", None),
-            think_ns=getattr(asked, "think", None),
-            persistent=asked.connections == "persistent" if isinstance(asked, HttpFlow) else None,
-            **_atou(asked),
+        flow = Flow.model_validate(
+            {
+                "name": own,
+                "kind": asked.kind,
+                "direction": self._direction(src_host),
+                "src_host": src_host,
+                "dst_host": dst_host,
+                "src": self._address(src_host),
+                "dst": self._address(dst_host),
+                "server_port": server_port,
+                "client_port": client_port,
+                "start_ns": start,
+                "duration_ns": end - start,
+                "connect_ns": connect_at,
+                "delay_us": asked.delay // 1000 or None,
+            }
+            | its_own
         )
-        if isinstance(asked, CommandFlow):
-            self._command(name, asked, flow)
-        if isinstance(asked, NdtFlow):
-            self._programs(flow, ndt.client(flow), ndt.server(flow))
+        self._programs(flow, asked.programs(flow))
         return flow
 
     def _ping(self, own: str, asked: PingFlow, ends: Ends) -> None:
@@ -375,27 +345,18 @@ class CaseResolver:
         )
         self.pings.append((ends[0], ping))
 
-    def _command(self, name: str, asked: CommandFlow, flow: Flow) -> None:
-        known = {key: str(getattr(flow, key)) for key in ("src", "dst", "server_port", "client_port")}
-
-        def filled(side: Literal["client", "server"], words: Sequence[str]) -> list[str]:
-            for i, word in enumerate(words):
-                for placeholder in _PLACEHOLDER.findall(word):
-                    if placeholder not in known:
-                        self._refuse(
-                            ("flows", name, side, i), f"{{{placeholder}}} is none of {listed(known)}"
-                        )
-            return [_PLACEHOLDER.sub(lambda m: known.get(m[1], m[0]), word) for word in words]
-
-        given = None if asked.server is None else filled("server", asked.server)
-        self._programs(flow, filled("client", asked.client), given)
-
-    def _programs(self, flow: Flow, client: list[str], server: list[str] | None) -> None:
+    def _programs(self, flow: Flow, programs: Programs | None) -> None:
         """What begins at a flow's ends."""
-        begin = CommandAction(at_ns=flow.start_ns, kind="command_client", flow=flow.name, argv=client)
+        if programs is None:
+            return
+        begin = CommandAction(
+            at_ns=flow.start_ns, kind="command_client", flow=flow.name, argv=list(programs.client)
+        )
         self.commands.append((flow.client_host, begin))
-        if server is not None:
-            listen = CommandAction(at_ns=-SERVER_LEAD_NS, kind="command_server", flow=flow.name, argv=server)
+        if programs.server is not None:
+            listen = CommandAction(
+                at_ns=-SERVER_LEAD_NS, kind="command_server", flow=flow.name, argv=list(programs.server)
+            )
             self.commands.append((flow.server_host, listen))
 
     # hosts
@@ -614,7 +575,7 @@ class CaseResolver:
             )
         for source in ("trace", "ebpf"):
             for flow in flows:
-                if getattr(self.scenario.sampling, source) and flow.kind in CHOSEN_PORTS:
+                if getattr(self.scenario.sampling, source) and flow.of_kind.any_client_port:
                     what = f"{flow.name} is of kind {flow.kind}"
                     why = f"{what}: ports of its connections are not known in advance"
                     self._refuse(("sampling", source), why)
@@ -643,13 +604,7 @@ class CaseResolver:
     ) -> Phase:
         routers = self.inventory.groups.get("routers", [])
         asked = self.scenario.flows
-        sampled = {
-            own
-            for name, names in self.names.items()
-            for own in names
-            if isinstance(asked[name], TcpFlow | HttpFlow | NdtFlow | AtouFlow)
-            or getattr(asked[name], "sample", False)
-        }
+        sampled = {own for name, names in self.names.items() for own in names if asked[name].sampled}
         changes = [(host, action) for host in routers for action in _changes(path)]
         actions: Actions = [*_ends(flows), *self.pings, *self.commands, *changes]
         if self.scenario.sampling.capture:
@@ -713,36 +668,17 @@ class CaseResolver:
 
 
 def _ends(flows: Sequence[Flow]) -> Iterator[tuple[str, FlowAction]]:
-    tools: dict[str, tuple[Any, Any]] = {
-        "iperf3_tcp": ("iperf3_server", "iperf3_client"),
-        "iperf3_udp": ("iperf3_server", "iperf3_client"),
-        "udp": ("udp_receive", "udp_send"),
-        "http": ("http_server", "http_client"),
-        "atou": ("atou_serve", "atou_send"),
-    }
     for flow in flows:
-        if flow.kind in tools:
-            server, client = tools[flow.kind]
+        if kind := flow.of_kind.actions:
+            server, client = kind
             yield flow.server_host, FlowAction(at_ns=-SERVER_LEAD_NS, kind=server, flow=flow.name)
             yield flow.client_host, FlowAction(at_ns=flow.start_ns, kind=client, flow=flow.name)
-
-
-def _atou(asked: AskedFlow) -> dict[str, Any]:
-    """What a flow of atou has beside what all have."""
-    if not isinstance(asked, AtouFlow):
-        return {}
-    sender, receiver = asked.sender.words(), asked.receiver.words()
-    return {"sender": sender, "receiver": receiver, "mode": asked.mode, "trace": asked.trace}
 
 
 def _changes(path: PlannedPath | None) -> Iterator[PathAction]:
     for name, way in path.ways if path else []:
         for i, change in enumerate(way.changes or [], start=1):
             yield PathAction(at_ns=change.at_ns, kind="path", name=change_name(name, i))
-
-
-def _whole_seconds(asked: AskedFlow) -> bool:
-    return isinstance(asked, Iperf3UdpFlow | TcpFlow)
 
 
 def _parameter(value: int | str | bool) -> str:

@@ -8,25 +8,24 @@ path with the figures of another.
 from __future__ import annotations
 
 from dumbbell import units
+from dumbbell.kinds.asked.base import BaseFlow
 from dumbbell.plan.path import LONGEST_JITTER
 from dumbbell.scenario import Direction, NetworkPath
-from dumbbell.scenario.flows import AtouFlow, Flow, Iperf3UdpFlow, TcpFlow
 
 LEAD_NS = 4_000_000_000  # an agent connects so long before the start, if nothing keeps it from that
 READY_NS = 100_000_000  # that hosts need beside the round trips of a connection
-GREETING_NS = 500_000_000  # the datagram with which iperf3 begins over UDP leaves shortly before its start
 
 
-def connect_ns(asked: Flow, path: NetworkPath | None, start_ns: int, late_ns: int) -> int | None:
+def connect_ns(asked: BaseFlow, path: NetworkPath | None, start_ns: int, late_ns: int) -> int | None:
     """When a flow connects at the earliest, since t0; None is as early as its agent likes.
 
     A change may be late by ``late_ns``. ValueError says that it would not connect in time for its start.
     """
-    if path is None or not isinstance(asked, TcpFlow | Iperf3UdpFlow | AtouFlow):
+    if path is None or asked.round_trips is None:
         return None
-    needs_ns = READY_NS + _round_trips(asked) * _rtt_ns(asked, path, start_ns)
-    if isinstance(asked, Iperf3UdpFlow):
-        ahead_ns = GREETING_NS + needs_ns
+    needs_ns = READY_NS + asked.round_trips * _rtt_ns(asked, path, start_ns)
+    if asked.greeting_ns is not None:
+        ahead_ns = asked.greeting_ns + needs_ns
         return start_ns - ahead_ns if ahead_ns < LEAD_NS else None
     settled_ns = _settled_ns(path, start_ns)
     if settled_ns == 0:
@@ -43,12 +42,7 @@ def connect_ns(asked: Flow, path: NetworkPath | None, start_ns: int, late_ns: in
     return earliest_ns if earliest_ns > start_ns - LEAD_NS else None
 
 
-def _round_trips(asked: TcpFlow | Iperf3UdpFlow | AtouFlow) -> int:
-    """Of the streams one after the other, and of the server's answer to the last; of atou's handshake."""
-    return 2 if isinstance(asked, AtouFlow) else asked.streams + 1
-
-
-def _rtt_ns(asked: Flow, path: NetworkPath, at_ns: int) -> int:
+def _rtt_ns(asked: BaseFlow, path: NetworkPath, at_ns: int) -> int:
     """The longest RTT of a path without queues."""
     ways = [way.at(at_ns) for way in _ways(path)]
     return asked.delay + sum(way.delay + LONGEST_JITTER * (way.jitter or 0) for way in ways)

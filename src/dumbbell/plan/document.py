@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from dumbbell.kinds.asked import KINDS
+from dumbbell.kinds.asked.base import Kind, Protocol
 from dumbbell.metrics.registry import MetricName
 from dumbbell.plan.order import ordered_delay_us
 from dumbbell.plan.part import Part, optional
@@ -41,9 +43,12 @@ class Host(Part):
     state: State
 
 
-# Kinds of flows whose data comes from the end that waits to be asked; whose client takes ports as they come.
-SERVER_SENDS = ("http", "ndt7_download")
-CHOSEN_PORTS = (*SERVER_SENDS, "ndt7_upload")
+if TYPE_CHECKING:
+    KindName = str
+    FlowActionKind = str
+else:
+    KindName = Literal[tuple(name for name in KINDS if name != "ping")]
+    FlowActionKind = Literal[tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.actions))]
 
 
 class Step(Part):
@@ -61,9 +66,7 @@ class Flow(Part):
     """
 
     name: str
-    kind: Literal[
-        "iperf3_tcp", "iperf3_udp", "udp", "http", "ndt7_download", "ndt7_upload", "atou", "command"
-    ]
+    kind: KindName
     direction: Literal["forward", "reverse"]  # of the path, which its data takes
     src_host: str
     dst_host: str
@@ -93,37 +96,43 @@ class Flow(Part):
     receiver: dict[str, str] | None = optional()
     mode: Literal["precise", "bulk"] | None = optional()
     trace: bool | None = optional()
+    own: dict[str, str] | None = optional()  # what a kind has beside all these
+
+    @property
+    def of_kind(self) -> Kind:
+        """What holds for all flows of its kind."""
+        return KINDS[self.kind]
 
     @property
     def server_host(self) -> str:
         """Host that waits to be asked."""
-        return self.src_host if self.kind in SERVER_SENDS else self.dst_host
+        return self.src_host if self.of_kind.server_sends else self.dst_host
 
     @property
     def client_host(self) -> str:
         """Host that begins."""
-        return self.dst_host if self.kind in SERVER_SENDS else self.src_host
+        return self.dst_host if self.of_kind.server_sends else self.src_host
 
     @property
     def server(self) -> str:
         """Address of the host that waits to be asked."""
-        return self.src if self.kind in SERVER_SENDS else self.dst
+        return self.src if self.of_kind.server_sends else self.dst
 
     @property
     def client(self) -> str:
         """Address of the host that begins."""
-        return self.dst if self.kind in SERVER_SENDS else self.src
+        return self.dst if self.of_kind.server_sends else self.src
 
     @property
     def ports(self) -> tuple[int, int]:
         """Ports at ``src`` and at ``dst``; 0 is any, another for each connection."""
         ends = (self.client_port, self.server_port)
-        return ends[::-1] if self.kind in SERVER_SENDS else ends
+        return ends[::-1] if self.of_kind.server_sends else ends
 
     @property
     def sampled_on(self) -> tuple[str, ...]:
-        """Hosts that know the flow's windows and counters: of atou the sender alone."""
-        return (self.src_host,) if self.kind == "atou" else (self.src_host, self.dst_host)
+        """Hosts that know the flow's windows and counters."""
+        return tuple(getattr(self, end) for end in self.of_kind.ends_sampled)
 
     @property
     def asked_bytes(self) -> int | None:
@@ -151,11 +160,9 @@ class Flow(Part):
         return bits / self.duration_ns
 
     @property
-    def protocols(self) -> tuple[Literal["tcp", "udp"], ...]:
-        """Transport protocols that its data may have: nobody knows that of a command."""
-        if self.kind == "command":
-            return ("tcp", "udp")
-        return ("udp",) if self.kind in ("iperf3_udp", "udp", "atou") else ("tcp",)
+    def protocols(self) -> tuple[Protocol, ...]:
+        """Transport protocols that its data may have."""
+        return self.of_kind.protocols
 
     @property
     def own_delays(self) -> list[OwnDelay]:
@@ -180,16 +187,7 @@ class FlowAction(Part):
     """Start one end of a flow of the phase."""
 
     at_ns: int
-    kind: Literal[
-        "iperf3_server",
-        "iperf3_client",
-        "udp_receive",
-        "udp_send",
-        "http_server",
-        "http_client",
-        "atou_serve",
-        "atou_send",
-    ]
+    kind: FlowActionKind
     flow: str
 
 
@@ -297,15 +295,15 @@ class PhaseHost(Part):
     @property
     def writes_rows(self) -> bool:
         """Whether the agent leaves samples, its own or those of a flow of its own."""
-        makes = ("udp_receive", "udp_send", "http_server", "http_client")
+        makes = {name for kind in KINDS.values() if kind.writes_rows for name in kind.actions}
         own = any(action.kind in makes for action in self.actions)
         return own or self.sample.anything
 
     @property
     def waits(self) -> bool:
         """Whether a port of the host waits for others in this phase."""
-        servers = ("iperf3_server", "udp_receive", "http_server", "atou_serve", "command_server")
-        return any(action.kind in (*servers, "tcp_listen") for action in self.actions)
+        servers = {kind.server for kind in KINDS.values()} | {"command_server", "tcp_listen"}
+        return any(action.kind in servers for action in self.actions)
 
 
 class Phase(Part):

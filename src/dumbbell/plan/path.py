@@ -11,11 +11,11 @@ from typing import Literal
 from pydantic import Field
 
 from dumbbell import units
+from dumbbell.kinds.asked.base import BaseFlow
 from dumbbell.plan.part import Part, optional
-from dumbbell.scenario import LIMIT_UNIT, CommandFlow, KeyPath, NetworkPath, PingFlow, QueueKind
+from dumbbell.scenario import LIMIT_UNIT, KeyPath, NetworkPath, QueueKind
 from dumbbell.scenario import Direction as AskedDirection
 from dumbbell.scenario import Queue as AskedQueue
-from dumbbell.scenario.flows import Flow
 
 ETHERNET_BYTES = 14  # header of a frame, which the bottleneck's queue counts too
 PACKET_BYTES = ETHERNET_BYTES + units.MTU_BYTES
@@ -227,15 +227,13 @@ def resolve_path(
 
 
 def own_delay_problem(
-    asked: Flow, path: NetworkPath | None, direction: Way, others_ns: Collection[int]
+    asked: BaseFlow, path: NetworkPath | None, direction: Way, others_ns: Collection[int]
 ) -> str | None:
     """Why a flow cannot have its own delay beside those that others of this direction have, if it cannot."""
     if path is None:
         return "the scenario has no path for the router to make longer"
-    if isinstance(asked, PingFlow):
-        return "a ping has no port by which the router could tell it from others"
-    if isinstance(asked, CommandFlow) and not any("{server_port}" in word for word in asked.client):
-        return "the router tells the flow by its {server_port}, which `client` does not name"
+    if asked.why_no_delay:
+        return asked.why_no_delay
     if any(state.duplicate for _, state in path.way(direction).states):
         return f"kernels allow none on a path that duplicates packets, as {direction} does"
     if len({asked.delay, *others_ns}) > MOST_DELAYS:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from dumbbell.kinds.asked.command import CommandFlow
 from dumbbell.plan.document import Host, Point
 from dumbbell.plan.path import PACKET_BYTES, PlannedPath
-from dumbbell.scenario import CommandFlow, KeyPath, Scenario
+from dumbbell.scenario import KeyPath, Scenario
 
 Problem = tuple[KeyPath, str]
 

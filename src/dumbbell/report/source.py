@@ -10,9 +10,10 @@ from typing import Any
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.metrics.flows import COUNTED, goodput_counters
 from dumbbell.plan import Point
 from dumbbell.report.parts import Missing
-from dumbbell.run.content import COUNTED, IN_MEASUREMENT, Run, goodput_counters, located
+from dumbbell.run.content import IN_MEASUREMENT, Run, located
 from dumbbell.run.directory import read_json
 
 BINS = 1500  # most intervals of a goodput line

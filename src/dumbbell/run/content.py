@@ -6,7 +6,7 @@ Nothing here judges. A file that is missing or broken reads as None or as an emp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -15,10 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from dumbbell import analysis
 from dumbbell.ingest import spool
-from dumbbell.plan import Flow, Phase, PingAction, Plan, Point
-from dumbbell.plan.windows import Window, default_window
+from dumbbell.plan import Flow, PingAction, Plan, Point
 from dumbbell.run.directory import Event, point_folders, read_json, read_jsonl
 
 _PING_REPLY = re.compile(r"^\[([0-9.]+)\] .*icmp_seq=(\d+) .*time=([0-9.]+) ms(.*)$", re.MULTILINE)
@@ -121,14 +119,6 @@ class Run:
             if isinstance(t0 := dig(read_json(self.raw(host, phase, "start.json")), "t0_unix_ns"), int):
                 return t0
         return None
-
-    def foreign(self, flow: Flow, phase: Phase) -> int:
-        """What a flow's server got that was not its client's, and counted apart."""
-        side = "sender" if flow.kind == "http" else "receiver"
-        path = self.raw(flow.server_host, phase.phase, f"{flow.kind}-{flow.name}-{side}.json")
-        told = read_jsonl(path) if flow.kind in ("http", "udp", "atou") else []
-        counts = [line.get(key) for line in told for key in ("foreign", "foreign_packets")]
-        return sum(count for count in counts if isinstance(count, int))
 
     def pings(self, phase: Literal["calibration", "measurement"]) -> Iterator[tuple[str, PingAction]]:
         """Every ping of a phase and the host that sends it."""
@@ -244,172 +234,14 @@ def _ping_lines(path: Path) -> list[tuple[str, str, str, str]]:
         return []
 
 
-def interval_sums(report: Any) -> list[Any]:
-    """Of each interval in a report of iperf3 what all streams did together, None where it does not say."""
-    return [dig(interval, "sum") for interval in dig(report, "intervals") or []]
-
-
-def iperf3_intervals(run: Run, flow: Flow) -> list[tuple[int, int, int]]:
-    """Intervals of the server of a UDP flow of iperf3: begin and end since t0, and bytes received.
-
-    None without its report, or where nothing tells when its test began. Its totals repeat what the client
-    says and are not used.
-    """
-    report = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
-    sums = interval_sums(report)
-    began_ns = _iperf3_began_ns(run, flow)
-    if began_ns is None or not all({"start", "end", "bytes"} <= (told or {}).keys() for told in sums):
-        return []
-    return [
-        (began_ns + round(told["start"] * 1e9), began_ns + round(told["end"] * 1e9), told["bytes"])
-        for told in sums
-    ]
-
-
-def _iperf3_began_ns(run: Run, flow: Flow) -> int | None:
-    """When the server of a flow began its test: half a round trip before its client had the server's word.
-
-    The agent stops a client that waits for it, seconds before the first data, and goes on with it then.
-    """
-    t0, path = run.t0_unix_ns("measurement"), run.point.path
-    held = run.event("flow_held", flow=flow.name) or {}
-    told = held if held.get("held") else run.event("flow_first_data", flow=flow.name) or {}
-    if t0 is None or not (held.get("held") or isinstance(told.get("error_ns"), int)):
-        return None
-    return int(told["unix_ns"]) - t0 - (path.rtt_ns // 2 if path else 0)
-
-
 # --- tables --------------------------------------------------------------------------------------
 
 
 # Rows of the measurement whose time since t0 is known.
 IN_MEASUREMENT = (pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null()
 
-COUNTED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
-    "tcp_info": analysis.counters,
-    "udp": analysis.datagram_counters,
-    "http_fetch": analysis.fetch_counters,
-}
-# Samples cover a window if they leave out no more than so many sampling intervals of it.
-WITHIN_SAMPLES = 2
-
-
-def goodput_counters(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Payload bytes delivered so far in the measurement, from the start of each flow's life to its end.
-
-    From all tables of :data:`COUNTED`, and of UDP flows of iperf3 from their servers' intervals.
-    """
-    rows = {name: tables[name].filter(IN_MEASUREMENT) for name in COUNTED}
-    flows = run.point.phase("measurement").flows
-    intervals = [
-        analysis.interval_counters(flow.name, iperf3_intervals(run, flow), flow.life_ns)
-        for flow in flows
-        if flow.kind == "iperf3_udp"
-    ]
-    counted = pl.concat([*(count(rows[name]) for name, count in COUNTED.items()), *intervals])
-    counted_all = [flow.name for flow in flows if _counted_all(run, flow)]
-    ends = pl.concat([analysis.ended(rows["tcp_info"]), pl.DataFrame({"flow": counted_all, "stream": "0"})])
-    return over_life(run, counted, ends)
-
-
-def _counted_all(run: Run, flow: Flow) -> bool:
-    """Whether the receiving end of a flow of the agents has said that nothing more will come."""
-    result = read_json(run.raw(flow.dst_host, "measurement", f"{flow.kind}-{flow.name}-receiver.json"))
-    return (flow.kind == "http" and result is not None) or (
-        flow.kind == "udp" and bool(dig(result, "end_seen"))
-    )
-
-
-def over_life(run: Run, counted: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
-    """:func:`analysis.over_life` of the measurement's flows."""
-    flows = run.point.phase("measurement").flows
-    return analysis.over_life(counted, ends, {flow.name: flow.life_ns for flow in flows})
-
-
-def within_ns(run: Run) -> int:
-    """How much of a window samples may leave out."""
-    return WITHIN_SAMPLES * run.point.phase("measurement").sampling_interval_ns
-
-
-def mean_goodput(run: Run, counted: pl.DataFrame, flow: Flow, window_ns: Window) -> float | None:
-    """Mean goodput of a flow over a window, of :func:`goodput_counters`; None where they do not tell it.
-
-    Before its start a flow has delivered nothing; after its end it delivers what is still on its way.
-    """
-    own = counted.filter(pl.col("flow") == flow.name)
-    last_ns: int | None = own["t_ns"].max()  # type: ignore[assignment]
-    start = max(window_ns[0], flow.start_ns)
-    end = min(window_ns[1], max(flow.end_ns, last_ns or 0))
-    if start >= end:
-        return 0.0
-    rate = analysis.mean_goodput(own, start, end, within_ns=within_ns(run)).get(flow.name)
-    return None if rate is None else rate * (end - start) / (window_ns[1] - window_ns[0])
-
-
-def until_done(counted: pl.DataFrame, flow: Flow, window_ns: Window) -> Window:
-    """A window up to when a flow has transferred all that it is asked for, if it has; by its counters."""
-    start, end = window_ns
-    if flow.asked_bytes is not None:
-        total = pl.col("bytes")
-        grown = total.diff().over("stream", order_by="t_ns").fill_null(total)
-        own = counted.filter(pl.col("flow") == flow.name).sort("t_ns", "bytes").with_columns(grown)
-        done_ns = own.filter(total.cum_sum() >= flow.asked_bytes)["t_ns"].min()
-        end = min(end, done_ns) if isinstance(done_ns, int) else end
-    return start, end
-
-
-def congestion_controls(run: Run, tables: Mapping[str, pl.DataFrame], flow: Flow) -> set[str]:
-    """Every congestion control that the kernel reported for a flow's sender, in the agent's event or a
-    sample, or at the end of a fetch. A client that is held before its first byte may not have chosen yet:
-    iperf3's cookie is a segment.
-    """
-    event = run.event("flow_congestion_control", flow=flow.name, host=flow.src_host)
-    names = {event["name"]} if event and event.get("name") else set()
-    rows = tables["http_fetch" if flow.kind == "http" else "tcp_info"]
-    rows = rows.filter((pl.col("flow") == flow.name) & (pl.col("side") == "sender"))
-    if flow.kind != "http" and "data_segs_out" in rows.columns:
-        rows = rows.filter(pl.col("data_segs_out") > 1)
-    return names | (set(rows["congestion_control"].drop_nulls().unique()) - {""})
-
 
 def start_error_ns(run: Run, flow: Flow) -> int | None:
     """First data of a flow, as it left its host, minus its planned start."""
     error = (run.event("flow_first_data", flow=flow.name) or {}).get("error_ns")
     return error if isinstance(error, int) else None
-
-
-def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """A row for each flow of each phase: what was planned, and what became of it.
-
-    ``goodput_bps`` is over ``window_start_ns`` to ``window_end_ns``: the default window of the flow.
-    """
-    counted = goodput_counters(run, tables)
-    fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
-    rows = []
-    for phase, flow in _flows(run.point.phases):
-        measuring = phase.phase == "measurement"
-        window = default_window([flow.life_ns], run.point.warm_up_ns) if measuring else None
-        window = window and until_done(counted, flow, window)
-        if window and window[0] >= window[1]:
-            window = None  # it was done before the warm-up was over
-        controls = congestion_controls(run, tables, flow) if flow.congestion_control else set()
-        own = fetched.filter(pl.col("flow") == flow.name)
-        rows.append(
-            {"run": run.id, "point": run.point.id, "phase": phase.phase}
-            | flow.model_dump(exclude={"rate_steps", "sender", "receiver"})
-            | {
-                "congestion_control_measured": ",".join(sorted(controls)) or None,
-                "start_error_ns": start_error_ns(run, flow) if measuring else None,
-                "window_start_ns": window and window[0],
-                "window_end_ns": window and window[1],
-                "goodput_bps": window and mean_goodput(run, counted, flow, window),
-            }
-            | (analysis.fetch_summary(own) if flow.kind == "http" else {})
-        )
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _flows(phases: Sequence[Phase]) -> Iterator[tuple[Phase, Flow]]:
-    for phase in phases:
-        for flow in phase.flows:
-            yield phase, flow

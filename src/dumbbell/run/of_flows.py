@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
-from dumbbell import analysis
 from dumbbell.plan import Flow
-from dumbbell.run.content import IN_MEASUREMENT, Run, dig, interval_sums
-from dumbbell.run.directory import read_json
+from dumbbell.run.content import Run
 
 UNPACED_SEGMENTS = 10  # that the kernel sends of a connection before it paces
 SUPER_PACKET_BYTES = 2**16  # the most that it sends at once
 SAID = 300  # characters of what a program wrote when it failed
-
-
-def client_report(run: Run, flow: Flow) -> Any:
-    """What the flow's iperf3 client left; None if that is nothing."""
-    return read_json(run.raw(flow.src_host, "measurement", f"iperf3-{flow.name}-client.json"))
-
-
-def sent_bps(run: Run, flow: Flow) -> float | None:
-    """Payload that the sender of a flow of datagrams has sent, over the time that was planned."""
-    if flow.kind == "udp":
-        sent = read_json(run.raw(flow.src_host, "measurement", f"udp-{flow.name}-sender.json"))
-        found: float | None = dig(sent, "sent_bps")
-        return found
-    counts = [dig(total, "bytes") for total in interval_sums(client_report(run, flow))]
-    if not counts or not all(isinstance(count, int) for count in counts):
-        return None
-    return float(sum(counts) * 8e9 / flow.duration_ns)
 
 
 def pacing_bps(tcp_info: pl.DataFrame, asked_bps: int) -> tuple[float | None, str]:
@@ -103,73 +83,3 @@ def why_no_start(run: Run, flow: Flow) -> str:
     )
     reasons = [str(event["reason"]) for event in events if event and event.get("reason")]
     return "; ".join(reasons) or "the agent saw no first data"
-
-
-# --- what was sent again, and what was lost --------------------------------------------------------
-
-
-def with_losses(flows: pl.DataFrame, run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """A table of flows with what those of the measurement sent again, or lost, in their whole life.
-
-    ``retransmitted_segments`` and their share of all segments with data, ``retransmits``; ``lost_packets`` of
-    UDP and their share of all datagrams, ``loss``. Null where that is not known, or is of the other protocol.
-    """
-    columns: dict[str, type[pl.DataType]] = {
-        **dict.fromkeys(("phase", "name"), pl.String),
-        "retransmitted_segments": pl.Int64,
-        "retransmits": pl.Float64,
-        "lost_packets": pl.Int64,
-        "loss": pl.Float64,
-    }
-    tcp_info = tables["tcp_info"].filter(IN_MEASUREMENT)
-    fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
-    rows = []
-    for flow in run.point.phase("measurement").flows:
-        again: tuple[int | None, float | None] = (None, None)
-        lost: tuple[int | None, float | None] = (None, None)
-        if flow.kind in ("iperf3_tcp", "atou"):
-            again = retransmits(tcp_info.filter(flow=flow.name, side="sender"))
-        elif flow.kind == "http":
-            sums = fetched.filter("done", flow=flow.name).select(pl.col("retransmits", "segments").sum())
-            again = _share(*sums.row(0))
-        elif flow.kind in ("udp", "iperf3_udp"):
-            lost = _lost_datagrams(run, flow)
-        rows.append(("measurement", flow.name, *again, *lost))
-    found = pl.DataFrame(rows, columns, orient="row")
-    return flows.join(found, on=["phase", "name"], how="left", maintain_order="left")
-
-
-def retransmits(tcp_info: pl.DataFrame) -> tuple[int | None, float | None]:
-    """Segments that a sender sent again, of all streams, and their share of all that it sent with data.
-
-    ``tcp_info`` has the sender's rows. The counters have 32 bits and are counted on beyond.
-    """
-    names = ("total_retrans", "data_segs_out")
-    if tcp_info.is_empty() or not {*names} <= {*tcp_info.columns}:
-        return None, None
-    totals = tcp_info.group_by("stream").agg(
-        pl.col(name).sort_by("t_ns").first().cast(pl.Int64)
-        + analysis.grown_u32(pl.col(name).sort_by("t_ns")).sum()
-        for name in names
-    )
-    return _share(*totals.select(pl.col(name).sum() for name in names).row(0))
-
-
-def _lost_datagrams(run: Run, flow: Flow) -> tuple[int | None, float | None]:
-    """Of all streams. A receiver of iperf3 does not know of those that were lost last; the sender does."""
-    if flow.kind == "udp":
-        got = read_json(run.raw(flow.dst_host, "measurement", f"udp-{flow.name}-receiver.json"))
-        lost, received = dig(got, "lost_packets"), dig(got, "received_packets")
-        if not dig(got, "end_seen") or lost is None or received is None:
-            return None, None
-        return _share(lost, lost + received)
-    server = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
-    sent = dig(client_report(run, flow), "end", "sum_sent", "packets")
-    counts = [(dig(total, "packets"), dig(total, "lost_packets")) for total in interval_sums(server)]
-    if sent is None or not counts or any(None in pair for pair in counts):
-        return None, None
-    return _share(sent - sum(packets - lost for packets, lost in counts), sent)
-
-
-def _share(some: int, of: int) -> tuple[int | None, float | None]:
-    return (some, some / of) if of else (None, None)

@@ -6,41 +6,21 @@ generated from the models: the JSON Schema and the reference.
 """
 
 from dumbbell.scenario.document import Scenario
-from dumbbell.scenario.flows import (
-    AtouFlow,
-    CommandFlow,
-    HttpFlow,
-    Iperf3UdpFlow,
-    PingFlow,
-    Random,
-    RatedPeriod,
-    TcpFlow,
-    UdpFlow,
-)
 from dumbbell.scenario.load import ScenarioCase, ScenarioFile, load
 from dumbbell.scenario.path import LIMIT_UNIT, Direction, NetworkPath, Queue, QueueKind
 from dumbbell.scenario.problems import KeyPath, Problem, ScenarioError
 
 __all__ = [
     "LIMIT_UNIT",
-    "AtouFlow",
-    "CommandFlow",
     "Direction",
-    "HttpFlow",
-    "Iperf3UdpFlow",
     "KeyPath",
     "NetworkPath",
-    "PingFlow",
     "Problem",
     "Queue",
     "QueueKind",
-    "Random",
-    "RatedPeriod",
     "Scenario",
     "ScenarioCase",
     "ScenarioError",
     "ScenarioFile",
-    "TcpFlow",
-    "UdpFlow",
     "load",
 ]

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
+from dumbbell.kinds.asked import Flow
 from dumbbell.quantities import Duration, Endpoint, Name, Strict
 from dumbbell.scenario.expect import Expectation, Validity
-from dumbbell.scenario.flows import Flow
 from dumbbell.scenario.hosts import HostState
 from dumbbell.scenario.path import NetworkPath
 

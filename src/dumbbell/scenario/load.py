@@ -10,9 +10,9 @@ from typing import Any
 import pydantic
 
 from dumbbell import units
+from dumbbell.kinds.asked import KINDS
 from dumbbell.scenario.document import Matrix, Scenario
 from dumbbell.scenario.expand import Case, all_models, expand, fields_of
-from dumbbell.scenario.flows import KINDS
 from dumbbell.scenario.problems import Key, KeyPath, Problem, ScenarioError
 from dumbbell.scenario.tree import Tree, read
 from dumbbell.words import did_you_mean, known_are

@@ -11,11 +11,11 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 from dumbbell import quantities
+from dumbbell.kinds.asked.base import BaseFlow
 from dumbbell.quantities import Strict
 from dumbbell.scenario.document import Scenario
 from dumbbell.scenario.expand import FIXED, all_models, fields_of, models
 from dumbbell.scenario.expect import BaseExpectation
-from dumbbell.scenario.flows import BaseFlow
 
 Json = dict[str, Any]
 

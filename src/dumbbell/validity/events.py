@@ -7,19 +7,18 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from dumbbell.facts import documents
+from dumbbell.facts.check import Check, faultless
+from dumbbell.kinds.found import FOUND
 from dumbbell.plan import Phase
 from dumbbell.plan.document import Action, CaptureAction, CommandAction, FlowAction, PathAction, PhaseHost
 from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import Event, read_json, read_jsonl
 from dumbbell.units import human
-from dumbbell.validity import documents
-from dumbbell.validity.check import Check, faultless
 
-WITHOUT_SOCKETS = ("http", "atou")  # sampled kinds whose ends no agent follows to their last row
 SAMPLE_LEAD_NS = 2_000_000_000  # in which agents sample before t0, if they sample anything
 LAUNCH_LEAD_NS = 4_000_000_000  # by which iperf3 is launched before its flow starts
 ROUNDING_TICKS = 2  # the first tick and the last are half an interval off
-COOKIE_BYTES = 37  # that iperf3 sends over TCP before its flow starts
 FASTEST_SLEW = 5e-3  # by which a clock may be made faster or slower: more is a step
 BETWEEN_CLOCKS_NS = 50_000_000  # an agent on a busy host may be put off between its readings of two clocks
 UNTIL_STATUS_NS = 60_000_000_000  # from an agent's last event to its status
@@ -89,7 +88,7 @@ class _Told:
                 yield "flow_planned", flow.name
         for action in self.part.actions:
             yield from self._of_action(action)
-        if any(self.flows[name].kind not in WITHOUT_SOCKETS for name in self.part.sample.tcp):
+        if any(self.flows[name].of_kind.follows_sockets for name in self.part.sample.tcp):
             yield ("finals",)
         if self.part.sample.trace:
             yield ("trace",)
@@ -107,16 +106,9 @@ class _Told:
             return
         name = action.flow
         yield "flow_launched", name, action.kind
-        if action.kind == "iperf3_client":
-            held = [
-                e.get("held") for e in self.events if (e.get("event"), e.get("flow")) == ("flow_held", name)
-            ]
-            yield "flow_held", name
-            if held != [False]:
-                yield "flow_released", name
-            if self.flows[name].kind == "iperf3_tcp":
-                yield "flow_congestion_control", name
-        if action.kind in ("iperf3_client", "udp_send", "http_client", "atou_send"):
+        flow = self.flows[name]
+        yield from FOUND[flow.kind].events(flow, action.kind, self.events)
+        if action.kind == flow.of_kind.client:
             yield "flow_first_data", name
 
     def _counted(self) -> Iterator[str]:
@@ -183,9 +175,9 @@ class _Told:
             lead = self.t0 + flow.start_ns - event["unix_ns"]
             within = self.run.point.validity.start_error_ns
             yield from self._near("flow_held", "lead_ns", lead, event["lead_ns"], within)
-        if flow.kind == "iperf3_tcp" and event.get("bytes_sent") != COOKIE_BYTES:
-            found = event.get("bytes_sent")
-            yield f"flow_held: it had sent {found} bytes, not the {COOKIE_BYTES} of its greeting"
+        asked, found = FOUND[flow.kind].greeting_bytes, event.get("bytes_sent")
+        if asked is not None and found != asked:
+            yield f"flow_held: it had sent {found} bytes, not the {asked} of its greeting"
 
     def _flow_released(self, event: Event) -> Iterator[str]:
         yield from self._planned(event)

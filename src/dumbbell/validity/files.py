@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dumbbell.facts import documents
+from dumbbell.facts.check import Check, faultless
+from dumbbell.kinds.found import FOUND
 from dumbbell.plan import Flow, Phase
 from dumbbell.plan.document import (
     Action,
@@ -20,8 +23,6 @@ from dumbbell.plan.document import (
 )
 from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import read_json
-from dumbbell.validity import documents
-from dumbbell.validity.check import Check, faultless
 
 ALWAYS = ("plan.json", "start.json", "status.json", "events.jsonl")
 MAY_BE_EMPTY = re.compile(r"path-.*\.txt|command-.*\.txt|atou-.*-(events|trace)\.txt")
@@ -30,26 +31,8 @@ OBSERVED = "observed.json"  # of the measurement
 DOCUMENTS: dict[str, type[documents.Document]] = {
     "status.json": documents.Status,
     "start.json": documents.Start,
-    "udp-sender": documents.UdpSender,
-    "udp-receiver": documents.UdpReceiver,
-    "http-sender": documents.HttpSender,
-    "http-receiver": documents.HttpReceiver,
     "tcp-ping": documents.TcpPing,
-}
-# Kinds of actions, and what files of theirs are called.
-OF_FLOWS = {
-    "iperf3_client": ("iperf3-{}-client.json",),
-    "iperf3_server": ("iperf3-{}-server.json",),
-    "udp_send": ("udp-{}-sender.json",),
-    "udp_receive": ("udp-{}-receiver.json",),
-    "http_client": ("http-{}-receiver.json",),
-    "http_server": ("http-{}-sender.json",),
-    "atou_send": tuple(
-        f"atou-{{}}-{name}" for name in ("sender.conf", "sender.json", "events.txt", "summary.txt")
-    ),
-    "atou_serve": ("atou-{}-receiver.conf", "atou-{}-receiver.json"),
-    "command_client": ("command-{}-client.txt",),
-    "command_server": ("command-{}-server.txt",),
+    **{name: document for found in FOUND.values() for name, document in found.documents.items()},
 }
 
 
@@ -81,9 +64,7 @@ def _of_action(action: Action, flows: dict[str, Flow]) -> Iterator[str]:
         case CaptureAction():
             yield f"capture-{action.name}.pcap"
         case _ if (flow := flows.get(getattr(action, "flow", ""))) is not None:
-            yield from (name.format(flow.name) for name in OF_FLOWS[action.kind])
-            if action.kind == "atou_send" and flow.trace:
-                yield f"atou-{flow.name}-trace.txt"
+            yield from FOUND[flow.kind].files_of(flow, action.kind)
 
 
 def _files(run: Run, phase: Phase, host: str, part: PhaseHost) -> Iterator[str]:

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dumbbell import analysis
+from dumbbell.facts.asked import Asked
+from dumbbell.facts.check import Check, close, fact, same
+from dumbbell.kinds.found import FOUND
 from dumbbell.run.content import (
     IN_MEASUREMENT,
     dig,
 )
 from dumbbell.scenario.hosts import READ_GAPS
 from dumbbell.units import human
-from dumbbell.validity.asked import Asked
-from dumbbell.validity.check import Check, close, fact, same
 
 TROUBLE = "execution"  # name of the check that says what went wrong on the way to the results
 
@@ -159,7 +160,11 @@ def strangers(of: Asked) -> Iterator[Check]:
             elif packets and opened:
                 came = f"{human(packets)} packets of strangers came, the first {dig(event, 'first')}"
                 reason = f"{came}, and a port was open to them: {'; '.join(opened)}"
-            told_apart = sum(of.run.foreign(flow, phase) for flow in phase.flows if flow.server_host == host)
+            told_apart = sum(
+                FOUND[flow.kind].foreign(of.run, flow, phase)
+                for flow in phase.flows
+                if flow.server_host == host
+            )
             yield fact(
                 "strangers",
                 f"{host} {phase.phase}",

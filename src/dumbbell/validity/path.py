@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from dumbbell.facts.asked import Asked
+from dumbbell.facts.check import Check, close, fact, same
 from dumbbell.plan import Conditions, PingAction, PlannedPath, Validity, Way, change_name, rate_name
 from dumbbell.run.content import (
     IN_MEASUREMENT,
@@ -28,8 +30,6 @@ from dumbbell.run.of_path import (
     served_bps,
 )
 from dumbbell.units import human
-from dumbbell.validity.asked import Asked
-from dumbbell.validity.check import Check, close, fact, same
 
 
 def checks(of: Asked, path: PlannedPath) -> Iterator[Check]:

@@ -8,15 +8,16 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell.facts import columns
+from dumbbell.facts.check import Check, faultless
+from dumbbell.facts.columns import Columns
+from dumbbell.kinds.found import FOUND
 from dumbbell.plan import Flow, Phase
 from dumbbell.plan.document import PhaseHost
-from dumbbell.run.content import Run, dig, iperf3_intervals
+from dumbbell.run.content import Run, dig
 from dumbbell.run.of_flows import unsampled_share
 from dumbbell.run.of_path import has_delay_line
 from dumbbell.units import human
-from dumbbell.validity import columns
-from dumbbell.validity.check import Check, faultless
-from dumbbell.validity.columns import Columns
 from dumbbell.validity.events import FASTEST_SLEW
 
 Tables = Mapping[str, pl.DataFrame]
@@ -32,6 +33,13 @@ def checks(run: Run, tables: Tables) -> Iterator[Check]:
             yield of_host(run, tables, phase, host)
     for flow in run.point.phase("measurement").flows:
         yield from _covered(run, tables, flow)
+
+
+def of_flow(flow: Flow, host: str, part: PhaseHost) -> Iterator[Columns]:
+    """What rows of a host say of its ends of a flow."""
+    for side, end in (("sender", flow.src_host), ("receiver", flow.dst_host)):
+        if end == host:
+            yield from FOUND[flow.kind].columns(flow, side, part)
 
 
 def of_host(run: Run, tables: Tables, phase: Phase, host: str) -> Check:
@@ -96,7 +104,7 @@ class _Rows:
             for kind in sorted({dig(nic, "qdisc") for nic in nics} - WITHOUT_COUNTERS):
                 yield columns.of_queue(kind, each_second=not self.part.sample.qdisc)
         for flow in self.phase.flows:
-            yield from columns.of_flow(flow, self.host, self.part)
+            yield from of_flow(flow, self.host, self.part)
 
     def _own(self, table: pl.DataFrame, asked: Columns) -> pl.DataFrame:
         if not {"phase", "host", *asked.match} <= {*table.columns}:
@@ -237,22 +245,10 @@ def _unlike_totals(rows: pl.DataFrame) -> Iterator[str]:
 
 def _covered(run: Run, tables: Tables, flow: Flow) -> Iterator[Check]:
     """Each end that tells of a flow did so from its start to its end."""
-    measurement = run.point.phase("measurement")
-    interval, most = measurement.sampling_interval_ns, run.point.validity.missed_samples
-    ends: list[tuple[str, pl.DataFrame, int]] = []
-    if flow.kind == "udp":
-        rows = tables["udp"].filter(phase="measurement", flow=flow.name)
-        ends = [(side, rows.filter(side=side), interval) for side in ("sender", "receiver")]
-    if flow.kind.startswith("ndt7"):
-        rows = tables["tcp_info"].filter(phase="measurement", flow=flow.name)
-        for side, host in (("sender", flow.src_host), ("receiver", flow.dst_host)):
-            if flow.name in measurement.hosts[host].sample.tcp:
-                ends.append((side, rows.filter(side=side), interval))
-    if flow.kind == "iperf3_udp":
-        told = [at for begin, end, _ in iperf3_intervals(run, flow) for at in (begin, end)]
-        ends = [("receiver", pl.DataFrame({"t_ns": told}, {"t_ns": pl.Int64}), SECOND)]
-    for side, rows, each_ns in ends:
-        one = rows.select("t_ns", stream=pl.lit("all"))
+    most = run.point.validity.missed_samples
+    for end in FOUND[flow.kind].covered(run, tables, flow):
+        side, each_ns = end.side, end.each_ns
+        one = end.rows.select("t_ns", stream=pl.lit("all"))
         share = unsampled_share(one, (flow.start_ns, flow.end_ns), each_ns)
         reason = ""
         if share is None:

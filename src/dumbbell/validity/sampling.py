@@ -7,22 +7,14 @@ from collections.abc import Generator, Iterator
 
 import polars as pl
 
+from dumbbell.facts.asked import Asked, lost_share
+from dumbbell.facts.check import Check, close, fact, same
 from dumbbell.plan import Flow
+from dumbbell.plan.document import CaptureAction
 from dumbbell.run.content import (
     dig,
 )
-from dumbbell.run.of_flows import (
-    unsampled_share,
-)
 from dumbbell.units import human
-from dumbbell.validity.asked import Asked, lost_share
-from dumbbell.validity.check import Check, close, fact, same
-
-FOLLOWED = (
-    "iperf3_tcp",
-    "ndt7_download",
-    "ndt7_upload",
-)  # kinds whose connections an agent follows to their end
 
 
 def samples(of: Asked) -> Iterator[Check]:
@@ -49,23 +41,14 @@ def samples(of: Asked) -> Iterator[Check]:
             )
 
 
-def sampled(of: Asked, flow: Flow, side: str, rows: pl.DataFrame, end_ns: int) -> Iterator[Check]:
-    """An end of a flow was sampled from its planned start on, without long pauses."""
-    yield close(
-        "samples missed",
-        f"{flow.name} {side}",
-        0,
-        unsampled_share(rows, (flow.start_ns, end_ns), of.measurement.sampling_interval_ns),
-        tolerance=of.point.validity.missed_samples,
-        unit="share",
-        what="share of its time in which it was not sampled",
-        missing="there are no samples of it",
-    )
+def judged(flow: Flow) -> bool:
+    """Whether the end of each of its connections has to be seen: nobody knows what a command does."""
+    return flow.of_kind.follows_sockets and flow.of_kind.counted_by == "tcp"
 
 
 def finals(of: Asked) -> Iterator[Check]:
     """The agent saw the end of every connection: without it, its totals stop at the last sample."""
-    followed = {flow.name for flow in of.measurement.flows if flow.kind in FOLLOWED}
+    followed = {flow.name for flow in of.measurement.flows if judged(flow)}
     for host, part in of.measurement.hosts.items():
         if followed.intersection(part.sample.tcp):
             event = of.run.event("finals", host=host, phase="measurement")
@@ -103,7 +86,7 @@ def sources(of: Asked) -> Iterator[Check]:
     counted = tcp_info.filter(pl.col("segs_seen").is_not_null()) if "segs_seen" in tcp_info else None
     for host, part in of.measurement.hosts.items():
         for action in part.actions:
-            if action.kind == "capture":
+            if isinstance(action, CaptureAction):
                 yield from _capture(of, host, action.name)
         if part.sample.trace and (yield from _source(of, host, "trace")):
             event = of.run.event("trace", host=host, phase="measurement") or {}

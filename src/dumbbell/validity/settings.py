@@ -18,9 +18,9 @@ from dumbbell.compare.observed import (
     may_be_unread,
     read_observed,
 )
+from dumbbell.facts.check import Check
 from dumbbell.run.content import Run, dig
 from dumbbell.units import human
-from dumbbell.validity.check import Check
 
 PAIR = 2  # asked, found
 UNTIL_STATUS_NS = 10**9

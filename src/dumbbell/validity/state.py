@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dumbbell.facts import documents
+from dumbbell.facts.check import Check, faultless
 from dumbbell.plan import PlannedPath
 from dumbbell.plan.document import State as HostState
 from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import read_json
-from dumbbell.validity import documents
-from dumbbell.validity.check import Check, faultless
 from dumbbell.validity.files import OBSERVED
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"

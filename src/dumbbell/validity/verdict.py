@@ -12,16 +12,15 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from dumbbell import validity
+from dumbbell.facts.asked import Asked
+from dumbbell.facts.check import Check, fact, same
 from dumbbell.metrics.measure import Tables as Measured
 from dumbbell.metrics.registry import METRICS
 from dumbbell.run.content import (
     Run,
 )
 from dumbbell.units import human
-from dumbbell.validity import flows, hosts, path, sampling
-from dumbbell.validity.asked import Asked
-from dumbbell.validity.check import Check, fact, same
+from dumbbell.validity import flows, hosts, path, sampling, whole
 from dumbbell.validity.settings import settings_checks
 
 
@@ -59,7 +58,7 @@ def judge(
     run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None, troubles: Sequence[str] = ()
 ) -> list[Check]:
     """All checks of a run. ``stored`` is None if the run was made without InfluxDB."""
-    return [*asked(run, tables, stored, troubles), *validity.checks(run, tables)]
+    return [*asked(run, tables, stored, troubles), *whole.checks(run, tables)]
 
 
 def asked(

@@ -1,19 +1,25 @@
-"""Keys that a scenario may give atou's two ends: from ``atou.json``, which atou's own package writes."""
+"""atou: over UDP, with TCP's congestion control in the hands of the scenario.
+
+The keys of its two ends are from ``atou.json``, which atou's own package writes.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, create_model, model_validator
 
+from dumbbell import units
+from dumbbell.kinds.asked.base import BaseFlow, Kind
 from dumbbell.quantities import Strict
 
 # What a plan says by other means: ports, addresses, the flow's end, what is recorded.
 _PLANNED = ("host", "port", "debug", "maxtime")
 _KEYS: dict[str, list[dict[str, Any]]] = json.loads(
-    resources.files("dumbbell.scenario").joinpath("atou.json").read_text()
+    resources.files("dumbbell.kinds.asked").joinpath("atou.json").read_text()
 )
 _DEFAULTS: dict[str, Any] = {key["name"]: key.get("default", "") for key in _KEYS["sender"]}
 _MAX_SEGMENTS = 1_000_000  # they are one line, of which atou reads no more than 64 MiB
@@ -98,12 +104,89 @@ def _model(name: str, base: type[_Ends], end: str, doc: str) -> Any:
     return create_model(name, __base__=base, __doc__=doc, **fields)
 
 
-AtouSender = _model(
-    "AtouSender",
-    _Sender,
-    "sender",
-    "Keys of atou's sender, in its own words and units: [transports/atou](../transports/atou/README.md).",
-)
-AtouReceiver = _model(
-    "AtouReceiver", _Ends, "receiver", "Keys of atou's receiver; `delack` is in ms, 0 acknowledges at once."
+if TYPE_CHECKING:
+    AtouSender = Any
+    AtouReceiver = Any
+else:
+    AtouSender = _model(
+        "AtouSender",
+        _Sender,
+        "sender",
+        "Keys of atou's sender, in its own words and units: [transports/atou](../transports/atou/README.md).",
+    )
+    AtouReceiver = _model(
+        "AtouReceiver",
+        _Ends,
+        "receiver",
+        "Keys of atou's receiver; `delack` is in ms, 0 acknowledges at once.",
+    )
+
+
+class AtouFlow(BaseFlow):
+    """Bulk transfer by atou: over UDP, with TCP's congestion control in the hands of the scenario.
+
+    Its sender tells of itself what tcp_info tells of TCP. It ends with the flow, or after `maxpkts` segments.
+    """
+
+    kind: Literal["atou"]
+    sender: AtouSender = Field(default_factory=AtouSender, description="default: all as atou has it")
+    receiver: AtouReceiver = Field(
+        default_factory=AtouReceiver,
+        description="default: it acknowledges each segment at once, without SACK",
+    )
+    mode: Literal["precise", "bulk"] = Field(
+        default="precise",
+        description="precise: each segment leaves at its own time; bulk: those that may leave at once do so "
+        "together, which takes less of the sender's processor",
+    )
+    trace: bool = Field(
+        default=False, description="keep a line for each segment and each ACK, as the original atou did"
+    )
+
+    @model_validator(mode="after")
+    def _ends_agree(self) -> Self:
+        if self.sender.sack and not self.receiver.sack:  # it would recover without, and nothing would say so
+            raise ValueError("sack: 1 of the sender needs sack: 1 of the receiver, which has sack: 0")
+        return self
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.duration is not None and self.duration > MAX_DURATION_NS:
+            most, asked = map(units.render_duration, (MAX_DURATION_NS, self.duration))
+            raise ValueError(f"a transfer by atou lasts at most {most}, not {asked}")
+        return self
+
+    @model_validator(mode="after")
+    def _gap_or_trains(self) -> Self:
+        if self.mode == "bulk" and self.sender.words().get("gap", "0") != "0":
+            raise ValueError("segments with a gap between them do not leave together: mode bulk has none")
+        return self
+
+    @property
+    def round_trips(self) -> int:
+        """Of its handshake."""
+        return 2
+
+    @property
+    def sampled(self) -> bool:
+        """Its sender tells of itself."""
+        return True
+
+    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+        """What its ends are asked, as lines of their configurations."""
+        sender, receiver = self.sender.words(), self.receiver.words()
+        return {"sender": sender, "receiver": receiver, "mode": self.mode, "trace": self.trace}
+
+
+KINDS = (
+    Kind(
+        "atou",
+        AtouFlow,
+        protocols=("udp",),
+        counted_by="tcp",
+        server="atou_serve",
+        client="atou_send",
+        ends_sampled=("src_host",),
+        follows_sockets=False,
+    ),
 )

@@ -1,0 +1,26 @@
+"""What a scenario may say of its flows, by kind: every module here is found by itself."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Annotated, Union
+
+from pydantic import Field
+
+from dumbbell.kinds.asked.base import BaseFlow, Kind
+
+_MODULES = [
+    importlib.import_module(f"{__name__}.{module.name}")
+    for module in pkgutil.iter_modules(__path__)
+    if module.name != "base"
+]
+KINDS: dict[str, Kind] = {kind.name: kind for module in _MODULES for kind in module.KINDS}
+
+if TYPE_CHECKING:
+    Flow = BaseFlow
+else:
+    Flow = Annotated[
+        Union[tuple(dict.fromkeys(kind.asked for kind in KINDS.values()))],  # noqa: UP007  it is made here
+        Field(discriminator="kind"),
+    ]

@@ -1,0 +1,161 @@
+"""What every kind of flow has: its keys in a scenario, and what the planner asks of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from dumbbell.quantities import Delay, Duration, Endpoint, NoBoolean, Strict
+
+if TYPE_CHECKING:  # it imports this
+    from dumbbell.plan.document import Flow
+
+# RFC 2474 (class selectors), RFC 2597 (assured forwarding), RFC 3246, RFC 5865, RFC 8622
+DSCP = {
+    **{f"cs{i}": 8 * i for i in range(8)},
+    **{f"af{c}{p}": 8 * c + 2 * p for c in range(1, 5) for p in range(1, 4)},
+    **{"ef": 46, "va": 44, "le": 1},
+}
+
+
+def _dscp(value: Any) -> Any:
+    if isinstance(value, str):
+        if value not in DSCP:
+            raise ValueError(f"{value!r} is no DSCP: write 0 to 63 or one of {', '.join(DSCP)}")
+        return DSCP[value]
+    return value
+
+
+CongestionControl = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$"), NoBoolean]
+PositiveDuration = Annotated[Duration, Field(gt=0)]
+Dscp = Annotated[
+    int,
+    BeforeValidator(_dscp, json_schema_input_type=int | Literal[tuple(DSCP)]),
+    Field(ge=0, le=63),
+]
+Protocol = Literal["tcp", "udp"]
+
+
+class Repeat(Strict):
+    """Several flows in place of one: they are called by its name and a number from 1."""
+
+    count: Annotated[int, Field(ge=1, le=1000)]
+    every: Duration = Field(
+        default=0, description="time between their starts", json_schema_extra={"default": "0s"}
+    )
+    pairs: Literal["same", "different"] = Field(
+        default="same",
+        description="different: the index of `from` and `to` counts up, so that each has hosts of its own",
+    )
+
+
+class BaseFlow(Strict):
+    """What every flow has; its kind says what else. A flow is known by its key in `flows`."""
+
+    src: Endpoint = Field(alias="from")
+    dst: Endpoint = Field(alias="to")
+    direction: Literal["forward", "reverse"] = Field(
+        default="forward", description="reverse: data goes from `to` to `from`"
+    )
+    start: Duration = Field(default=0, description="since t0", json_schema_extra={"default": "0s"})
+    duration: PositiveDuration | None = Field(default=None, description="default: to the scenario's end")
+    delay: Delay = Field(
+        default=0,
+        description="of its own, one way: the router delays its data by so much more than the path does, and "
+        "its RTT is as much longer. A ping has none",
+        json_schema_extra={"default": "0s"},
+    )
+    repeat: Repeat | None = Field(default=None, description="several such flows")
+
+    if TYPE_CHECKING:
+        kind: str
+
+    @property
+    def lasts_ns(self) -> int | None:
+        """How long it runs; None is to the scenario's end."""
+        return self.duration
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None:
+        """Start and end since t0 that its own keys give it, in place of start and duration."""
+        return None
+
+    @property
+    def round_trips(self) -> int | None:
+        """Of its path before its first data, if it connects ahead of its start."""
+        return None
+
+    @property
+    def greeting_ns(self) -> int | None:
+        """How long before its start the packet leaves with which it begins, if that is at a fixed time."""
+        return None
+
+    @property
+    def sampled(self) -> bool:
+        """Whether its connections are sampled."""
+        return False
+
+    @property
+    def why_no_delay(self) -> str:
+        """Why a router cannot tell its data from that of others, to delay it; '' if it can."""
+        return ""
+
+    def wrong_duration(self, duration_ns: int) -> str:
+        """Why it cannot run for this time; '' if it can."""
+        return ""
+
+    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+        """The keys of its flow in the plan that its kind decides.
+
+        :class:`Refused` says why it cannot be planned.
+        """
+        return {}
+
+    def programs(self, flow: Flow) -> Programs | None:
+        """What its ends start, if these are programs with arguments of the plan."""
+        return None
+
+
+class Refused(ValueError):
+    """A key of a flow, and why it cannot be met."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Programs and their arguments: of the end that begins, and of the one that waits, if it has one."""
+
+    client: Sequence[str]
+    server: Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What holds for every flow of a kind. A flow whose ends start :class:`Programs` has no actions."""
+
+    name: str
+    asked: type[BaseFlow]
+    protocols: tuple[Protocol, ...]  # that its data may have
+    counted_by: Protocol | None  # like TCP at its sender, or by a receiver of datagrams; None: by nobody
+    server: str = ""  # action of the end that waits to be asked
+    client: str = ""  # action of the end that begins
+    server_sends: bool = False  # else its data comes from the client
+    any_client_port: bool = False  # the kernel chooses the client's ports
+    ends_sampled: tuple[Literal["src_host", "dst_host"], ...] = ("src_host", "dst_host")
+    writes_rows: bool = False  # its ends are the agent's own and leave rows
+    follows_sockets: bool = True  # the agent follows its sampled sockets to their last row
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Both, if it has them."""
+        return (self.server, self.client) if self.server else ()
+
+
+Kinds = Mapping[str, Kind]

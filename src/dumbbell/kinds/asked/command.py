@@ -1,0 +1,72 @@
+"""Programs of the experimenter."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from dumbbell.kinds.asked.base import BaseFlow, Kind, Programs
+from dumbbell.words import listed
+
+if TYPE_CHECKING:
+    from dumbbell.plan.document import Flow
+
+_PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
+_KNOWN = ("src", "dst", "server_port", "client_port")
+
+
+def _placeholders(word: str) -> str:
+    for name in _PLACEHOLDER.findall(word):
+        if name not in _KNOWN:
+            raise ValueError(f"{{{name}}} is none of {listed(_KNOWN)}")
+    return word
+
+
+Word = Annotated[str, Field(min_length=1), AfterValidator(_placeholders)]
+
+
+class CommandFlow(BaseFlow):
+    """A program of yours: a client on `from`, a server on `to` if it needs one.
+
+    In their words `{src}`, `{dst}`, `{server_port}` and `{client_port}` stand for addresses and ports that no
+    other flow has. They run as the agent's user, without a shell. When the time of one is over, all processes
+    that it has started end. To `{server_port}` of the server packets from `{src}` come alone.
+    """
+
+    kind: Literal["command"]
+    client: Annotated[list[Word], Field(min_length=1)] = Field(
+        description="program and arguments, started at `start`",
+        examples=[["nc", "-N", "{dst}", "{server_port}"]],
+    )
+    server: Annotated[list[Word], Field(min_length=1)] | None = Field(
+        default=None, description="program and arguments, started before t0 and ended after the phase"
+    )
+    sample: bool = Field(
+        default=False,
+        description="sample the connection from `{src}:{client_port}` to `{dst}:{server_port}` at both ends",
+    )
+
+    @property
+    def sampled(self) -> bool:
+        """If it is asked."""
+        return self.sample
+
+    @property
+    def why_no_delay(self) -> str:
+        """Nobody else knows on which ports it sends."""
+        if any("{server_port}" in word for word in self.client):
+            return ""
+        return "the router tells the flow by its {server_port}, which `client` does not name"
+
+    def programs(self, flow: Flow) -> Programs:
+        """Both, with addresses and ports in their words."""
+
+        def filled(words: list[str]) -> list[str]:
+            return [_PLACEHOLDER.sub(lambda match: str(getattr(flow, match[1])), word) for word in words]
+
+        return Programs(filled(self.client), None if self.server is None else filled(self.server))
+
+
+KINDS = (Kind("command", CommandFlow, protocols=("tcp", "udp"), counted_by=None),)

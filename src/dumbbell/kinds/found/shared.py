@@ -1,0 +1,206 @@
+"""Checks and columns that several kinds have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from dumbbell import analysis
+from dumbbell.facts.asked import Asked
+from dumbbell.facts.check import Check, close, fact, same
+from dumbbell.facts.columns import Columns, Release, names, rows_of
+from dumbbell.kinds.found.base import Counted, share
+from dumbbell.plan import Flow
+from dumbbell.run.content import start_error_ns
+from dumbbell.run.directory import read_jsonl
+from dumbbell.run.of_flows import paced_bps, pacing_bps, unsampled_share, why_no_start
+from dumbbell.run.of_path import TIMESTAMP_NS, first_min_rtts
+from dumbbell.units import human
+
+FOREIGN = 1e-3  # the most of what a flow's server got that may be of others: it moves no number of the flow
+LATE_NS = 60_000_000_000  # after its end a flow's last datagram has come
+
+
+def of_measurement(table: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the phase in which the flows run."""
+    return table.filter(pl.col("phase") == "measurement")
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def began(of: Asked, flow: Flow) -> Iterator[Check]:
+    """Its first data left at its planned start."""
+    yield close(
+        "start",
+        flow.name,
+        0,
+        start_error_ns(of.run, flow),
+        tolerance=of.point.validity.start_error_ns,
+        unit="ns",
+        what="start error",
+        missing=why_no_start(of.run, flow),
+    )
+
+
+def path_met(of: Asked, flow: Flow, tcp_info: pl.DataFrame) -> Iterator[Check]:
+    """Connections that are made ahead met no path with a lower RTT than that of the flow's start has."""
+    path = of.point.path
+    if path is None:
+        return
+    first = first_min_rtts(tcp_info, flow)
+    requested, measured, tolerance = None, None, None
+    reason = "the least RTT of its connections is not known: no sample has it after the start"
+    if not first.is_empty():
+        until_ns, measured = first.select(pl.col("t_ns").max(), 1000 * pl.col("min_rtt_us").min()).row(0)
+        requested = path.least_rtt_ns(flow.start_ns, until_ns) + 1000 * (flow.delay_us or 0)
+        tolerance = TIMESTAMP_NS + of.point.validity.rtt_tolerance * requested
+        reason = ""
+        if measured < requested - tolerance:
+            reason = f"it met an RTT of {human(measured, 'ns')} before its start, and its path has"
+            reason += f" {human(requested, 'ns')}: it was connected over another"
+    yield fact(
+        "path met",
+        flow.name,
+        requested,
+        measured,
+        tolerance=tolerance,
+        unit="ns",
+        ok=not reason,
+        reason=reason,
+    )
+
+
+def congestion_control(flow: Flow, controls: set[str]) -> Iterator[Check]:
+    """Its sender had the one that was asked."""
+    found = ", ".join(sorted(controls)) or None
+    yield same("congestion control", flow.name, flow.congestion_control, found, what="congestion control")
+
+
+def connections(of: Asked, flow: Flow, side: str, rows: pl.DataFrame) -> Iterator[Check]:
+    """Each of its streams was sampled at this end."""
+    streams = rows["stream"].n_unique()
+    reason = "" if streams == flow.streams else f"{streams} of {flow.streams} connections sampled"
+    yield fact(
+        "connections sampled", f"{flow.name} {side}", flow.streams, streams, ok=not reason, reason=reason
+    )
+
+
+def sampled(of: Asked, flow: Flow, side: str, rows: pl.DataFrame, end_ns: int) -> Iterator[Check]:
+    """An end of a flow was sampled from its planned start on, without long pauses."""
+    yield close(
+        "samples missed",
+        f"{flow.name} {side}",
+        0,
+        unsampled_share(rows, (flow.start_ns, end_ns), of.measurement.sampling_interval_ns),
+        tolerance=of.point.validity.missed_samples,
+        unit="share",
+        what="share of its time in which it was not sampled",
+        missing="there are no samples of it",
+    )
+
+
+def pacing(of: Asked, flow: Flow) -> Iterator[Check]:
+    """The kernel keeps each socket to the rate that was asked, in whole bytes per second."""
+    if (asked_bps := flow.pacing_bps) is None:
+        return
+    rows = of_measurement(of.tables["tcp_info"]).filter(flow=flow.name, side="sender")
+    found, missing = pacing_bps(rows, asked_bps)
+    yield close(
+        "pacing", flow.name, asked_bps, found, tolerance=7, unit="bps", what="pacing", missing=missing
+    )
+    most = asked_bps * (1 + of.point.validity.rate_tolerance)
+    rate, reason = paced_bps(rows, flow.start_ns - of.point.validity.start_error_ns), ""
+    if rate is None:
+        reason = "rate at which it was paced not known: the kernel does not tell what was sent"
+    elif rate > most:
+        reason = f"rate at which it was paced is {human(rate, 'bps')}, asked at most {human(most, 'bps')}"
+    yield fact("paced rate", flow.name, most, rate, unit="bps", ok=not reason, reason=reason)
+
+
+def rate_sent(of: Asked, flow: Flow, found_bps: float | None, missing: str) -> Iterator[Check]:
+    """Of datagrams, against the plan; one more or less is no error."""
+    asked_bps = flow.mean_rate_bps or 0
+    one_bps = 8e9 * (flow.payload_bytes or 0) / flow.duration_ns
+    yield close(
+        "rate sent",
+        flow.name,
+        asked_bps,
+        found_bps,
+        tolerance=max(of.point.validity.rate_tolerance * asked_bps, one_bps),
+        unit="bps",
+        what="rate sent",
+        missing=missing,
+    )
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+_INFO_COUNTERS = names("""
+    total_retrans bytes_acked bytes_received segs_out segs_in data_segs_in data_segs_out
+    busy_time_us rwnd_limited_us sndbuf_limited_us delivered delivered_ce
+    bytes_sent bytes_retrans dsack_dups reord_seen rcv_ooopack""")
+_INFO = names("""
+    state ca_state retransmits probes backoff options snd_wscale rcv_wscale delivery_rate_app_limited
+    fastopen_client_fail rto_us ato_us snd_mss rcv_mss unacked sacked lost retrans
+    last_data_sent_ms last_data_recv_ms last_ack_recv_ms pmtu rcv_ssthresh srtt_us rttvar_us snd_ssthresh
+    snd_cwnd advmss reordering rcv_rtt_us rcv_space notsent_bytes delivery_rate_Bps snd_wnd""")
+_INFO_SINCE: dict[Release, tuple[str, ...]] = {
+    (6, 2): names("rcv_wnd rehash"),
+    (6, 7): names("total_rto total_rto_recoveries total_rto_time_ms"),
+    (6, 18): names("""received_ce delivered_e1_bytes delivered_e0_bytes delivered_ce_bytes
+                       received_e1_bytes received_e0_bytes received_ce_bytes"""),
+}
+_SOCKET = names("rqueue_bytes wqueue_bytes timer timer_expires_ms cookie")
+MEMORY = tuple(
+    f"skmem_{name}"
+    for name in names("""rmem_alloc_bytes rcvbuf_bytes wmem_alloc_bytes sndbuf_bytes fwd_alloc_bytes
+                          wmem_queued_bytes optmem_bytes backlog_bytes drops""")
+)
+
+
+def tcp_columns(flow: Flow, side: str, *, to_last_row: bool) -> Iterator[Columns]:
+    """Rows of TCP's connections; ``to_last_row`` says whether the agent sees the end of each."""
+    own = (*_INFO, *_INFO_COUNTERS, *(_SOCKET if to_last_row else ("cookie",)))
+    many = names("pacing_rate_Bps min_rtt_us congestion_control")
+    many += ("max_pacing_rate_Bps",) if flow.pacing_bps is not None and side == "sender" else ()
+    ended = ("final", *MEMORY) if to_last_row else ()
+    # Of connections whose ports are not known in advance, a later one may have the number of one before.
+    numbered = "cookie" if flow.of_kind.any_client_port else "stream"
+    yield rows_of(
+        "tcp_info",
+        own,
+        sometimes=(*many, *ended),
+        counters=_INFO_COUNTERS,
+        match={"flow": flow.name, "side": side},
+        series=("flow", "side", numbered),
+        since=_INFO_SINCE,
+        steady=False,
+    )
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def retransmits(tcp_info: pl.DataFrame) -> Counted:
+    """Segments that a sender sent again, of all streams, and their share of all that it sent with data.
+
+    ``tcp_info`` has the sender's rows. The counters have 32 bits and are counted on beyond.
+    """
+    counters = ("total_retrans", "data_segs_out")
+    if tcp_info.is_empty() or not {*counters} <= {*tcp_info.columns}:
+        return None, None
+    totals = tcp_info.group_by("stream").agg(
+        pl.col(name).sort_by("t_ns").first().cast(pl.Int64)
+        + analysis.grown_u32(pl.col(name).sort_by("t_ns")).sum()
+        for name in counters
+    )
+    return share(*totals.select(pl.col(name).sum() for name in counters).row(0))
+
+
+def foreign(path: Path) -> int:
+    """What a server got that was not its client's, and counted apart; ``path`` is what it left."""
+    counts = [line.get(key) for line in read_jsonl(path) for key in ("foreign", "foreign_packets")]
+    return sum(count for count in counts if isinstance(count, int))

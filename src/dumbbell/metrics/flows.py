@@ -1,0 +1,135 @@
+"""What flows delivered, from all that counts them; the table of flows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import polars as pl
+
+from dumbbell import analysis
+from dumbbell.kinds.found import FOUND
+from dumbbell.plan import Flow, Phase
+from dumbbell.plan.windows import Window, default_window
+from dumbbell.run.content import IN_MEASUREMENT, Run, start_error_ns
+
+COUNTED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    "tcp_info": analysis.counters,
+    "udp": analysis.datagram_counters,
+    "http_fetch": analysis.fetch_counters,
+}
+# Samples cover a window if they leave out no more than so many sampling intervals of it.
+WITHIN_SAMPLES = 2
+
+
+def goodput_counters(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Payload bytes delivered so far in the measurement, from the start of each flow's life to its end.
+
+    From all tables of :data:`COUNTED`, and of what kinds of flows tell beside them.
+    """
+    rows = {name: tables[name].filter(IN_MEASUREMENT) for name in COUNTED}
+    flows = run.point.phase("measurement").flows
+    intervals = [
+        analysis.interval_counters(flow.name, told, flow.life_ns)
+        for flow in flows
+        if (told := FOUND[flow.kind].intervals(run, flow)) is not None
+    ]
+    counted = pl.concat([*(count(rows[name]) for name, count in COUNTED.items()), *intervals])
+    counted_all = [flow.name for flow in flows if FOUND[flow.kind].ended(run, flow)]
+    ends = pl.concat([analysis.ended(rows["tcp_info"]), pl.DataFrame({"flow": counted_all, "stream": "0"})])
+    return over_life(run, counted, ends)
+
+
+def over_life(run: Run, counted: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+    """:func:`analysis.over_life` of the measurement's flows."""
+    flows = run.point.phase("measurement").flows
+    return analysis.over_life(counted, ends, {flow.name: flow.life_ns for flow in flows})
+
+
+def within_ns(run: Run) -> int:
+    """How much of a window samples may leave out."""
+    return WITHIN_SAMPLES * run.point.phase("measurement").sampling_interval_ns
+
+
+def mean_goodput(run: Run, counted: pl.DataFrame, flow: Flow, window_ns: Window) -> float | None:
+    """Mean goodput of a flow over a window, of :func:`goodput_counters`; None where they do not tell it.
+
+    Before its start a flow has delivered nothing; after its end it delivers what is still on its way.
+    """
+    own = counted.filter(pl.col("flow") == flow.name)
+    last_ns: int | None = own["t_ns"].max()  # type: ignore[assignment]
+    start = max(window_ns[0], flow.start_ns)
+    end = min(window_ns[1], max(flow.end_ns, last_ns or 0))
+    if start >= end:
+        return 0.0
+    rate = analysis.mean_goodput(own, start, end, within_ns=within_ns(run)).get(flow.name)
+    return None if rate is None else rate * (end - start) / (window_ns[1] - window_ns[0])
+
+
+def until_done(counted: pl.DataFrame, flow: Flow, window_ns: Window) -> Window:
+    """A window up to when a flow has transferred all that it is asked for, if it has; by its counters."""
+    start, end = window_ns
+    if flow.asked_bytes is not None:
+        total = pl.col("bytes")
+        grown = total.diff().over("stream", order_by="t_ns").fill_null(total)
+        own = counted.filter(pl.col("flow") == flow.name).sort("t_ns", "bytes").with_columns(grown)
+        done_ns = own.filter(total.cum_sum() >= flow.asked_bytes)["t_ns"].min()
+        end = min(end, done_ns) if isinstance(done_ns, int) else end
+    return start, end
+
+
+def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """A row for each flow of each phase: what was planned, and what became of it.
+
+    ``goodput_bps`` is over ``window_start_ns`` to ``window_end_ns``: the default window of the flow.
+    """
+    counted = goodput_counters(run, tables)
+    rows = []
+    for phase, flow in _flows(run.point.phases):
+        measuring = phase.phase == "measurement"
+        window = default_window([flow.life_ns], run.point.warm_up_ns) if measuring else None
+        window = window and until_done(counted, flow, window)
+        if window and window[0] >= window[1]:
+            window = None  # it was done before the warm-up was over
+        found = FOUND[flow.kind]
+        controls = found.congestion_controls(run, tables, flow) if flow.congestion_control else set()
+        rows.append(
+            {"run": run.id, "point": run.point.id, "phase": phase.phase}
+            | flow.model_dump(exclude={"rate_steps", "sender", "receiver"})
+            | {
+                "congestion_control_measured": ",".join(sorted(controls)) or None,
+                "start_error_ns": start_error_ns(run, flow) if measuring else None,
+                "window_start_ns": window and window[0],
+                "window_end_ns": window and window[1],
+                "goodput_bps": window and mean_goodput(run, counted, flow, window),
+            }
+            | found.summary(tables, flow)
+        )
+    return _with_losses(pl.DataFrame(rows, infer_schema_length=None), run, tables)
+
+
+def _with_losses(flows: pl.DataFrame, run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """A table of flows with what those of the measurement sent again, or lost, in their whole life.
+
+    ``retransmitted_segments`` and their share of all segments with data, ``retransmits``; ``lost_packets`` of
+    UDP and their share of all datagrams, ``loss``. Null where that is not known, or is of the other protocol.
+    """
+    columns: dict[str, type[pl.DataType]] = {
+        **dict.fromkeys(("phase", "name"), pl.String),
+        "retransmitted_segments": pl.Int64,
+        "retransmits": pl.Float64,
+        "lost_packets": pl.Int64,
+        "loss": pl.Float64,
+    }
+    rows = []
+    for flow in run.point.phase("measurement").flows:
+        found = FOUND[flow.kind]
+        again, lost = found.retransmitted(tables, flow), found.lost_datagrams(run, flow)
+        rows.append(("measurement", flow.name, *again, *lost))
+    of_flows = pl.DataFrame(rows, columns, orient="row")
+    return flows.join(of_flows, on=["phase", "name"], how="left", maintain_order="left")
+
+
+def _flows(phases: Sequence[Phase]) -> Iterator[tuple[Phase, Flow]]:
+    for phase in phases:
+        for flow in phase.flows:
+            yield phase, flow
