@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from validity.test_verdict import edit, edit_events
+from damage import edit, edit_events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import REPOSITORY, write_run, write_spool

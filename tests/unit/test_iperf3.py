@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from validity.test_verdict import edit
+from damage import edit
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import T0_UNIX_NS, write_run

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from validity.test_verdict import edit, edit_rows, edit_spool
+from damage import edit, edit_rows, edit_spool
 from synthetic import T0_UNIX_NS, write_run
 
 from dumbbell import analysis

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from validity.test_verdict import edit, state
+from damage import edit, state
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import REPOSITORY, T0_UNIX_NS, inventory
