@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from damage import edit, edit_events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import REPOSITORY, write_run, write_spool
-from test_verdict import edit, edit_events
 
 from dumbbell import analysis
 from dumbbell.execution.collect import collect

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damage import edit
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import T0_UNIX_NS, write_run
-from test_verdict import edit
 
 from dumbbell import analysis
 from dumbbell.execution.collect import collect

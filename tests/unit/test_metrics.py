@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from damage import edit, edit_rows, edit_spool
 from synthetic import T0_UNIX_NS, write_run
-from test_verdict import edit, edit_rows, edit_spool
 
 from dumbbell import analysis
 from dumbbell.execution.collect import collect

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damage import edit, state
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import REPOSITORY, T0_UNIX_NS, inventory
-from test_verdict import edit, state
 
 from dumbbell.compare.observed import (
     DECIDED_BY,
@@ -316,7 +316,7 @@ def test_what_was_checked_is_told(run_dir: Path) -> None:
 
 # `dumbbell-agent observe`, twice, in a network namespace with a pair of veth: in between rp_filter, the
 # default congestion control, a route and a rule of nftables were changed. Without the machine's command line.
-CAPTURED = read_observed(Path(__file__).parent / "fixtures/observed/namespace.json")
+CAPTURED = read_observed(REPOSITORY / "tests/unit/fixtures/observed/namespace.json")
 
 
 def test_what_an_agent_reads_differs_by_what_was_changed() -> None:
