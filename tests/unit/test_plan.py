@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
 from dumbbell.plan import Direction, Flow, Inventory, PingAction, Plan, Point, Sample, describe, plan
-from dumbbell.plan.document import CaptureAction, CommandAction, TcpListenAction, TcpPingAction
+from dumbbell.plan.actions import CaptureAction, CommandAction, TcpListenAction, TcpPingAction
 from dumbbell.plan.order import ordered_delay_us
 from dumbbell.plan.path import PACKET_BYTES, Conditions, Queue, resolve_path
 from dumbbell.plan.ports import EPHEMERAL

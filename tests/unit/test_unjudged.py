@@ -11,7 +11,7 @@ from mutations import Outcome, mutate
 from synthetic import REPOSITORY, write_run
 
 from dumbbell.plan import Flow
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 from dumbbell.validity import columns, documents, waivers
 from dumbbell.validity.events import known_keys
 

@@ -16,7 +16,7 @@ from synthetic import PATH_TRIM_US, REPOSITORY, RUN_ID, T0_UNIX_NS, ping_text, w
 
 from dumbbell.execution.collect import collect
 from dumbbell.metrics.values import values
-from dumbbell.plan.document import PingAction
+from dumbbell.plan.actions import PingAction
 from dumbbell.plan.path import Conditions, GilbertElliott, Queue
 from dumbbell.run.content import Run
 from dumbbell.run.directory import read_json, read_jsonl, write_json

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from dumbbell.plan import Flow, Phase, PingAction
-from dumbbell.plan.document import CommandAction, FlowAction, PhaseHost
+from dumbbell.plan.actions import CommandAction, FlowAction, PhaseHost
 from dumbbell.validity import columns
 
 COOKIE = "a cookie of iperf3"

@@ -11,25 +11,27 @@ from dumbbell import units
 from dumbbell.inventory import Inventory, narrow_router
 from dumbbell.metrics.registry import METRICS, Metric
 from dumbbell.plan import ndt, virtual, windows
+from dumbbell.plan.actions import (
+    Action,
+    CaptureAction,
+    CommandAction,
+    FlowAction,
+    PathAction,
+    PhaseHost,
+    PingAction,
+    Sample,
+)
 from dumbbell.plan.calibration import Calibration, Pair
 from dumbbell.plan.connect import connect_ns
 from dumbbell.plan.document import (
     CHOSEN_PORTS,
     SERVER_LEAD_NS,
     SERVER_SENDS,
-    Action,
-    CaptureAction,
-    CommandAction,
     Expectation,
     Flow,
-    FlowAction,
     Host,
-    PathAction,
     Phase,
-    PhaseHost,
-    PingAction,
     Point,
-    Sample,
     State,
     Validity,
 )

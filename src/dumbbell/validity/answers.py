@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dumbbell.plan import Flow, Phase, PingAction
-from dumbbell.plan.document import TcpPingAction
+from dumbbell.plan.actions import TcpPingAction
 from dumbbell.plan.path import PlannedPath
 from dumbbell.run.content import Run, dig, interval_sums
 from dumbbell.run.directory import read_json

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from dumbbell.plan import Flow
-from dumbbell.plan.document import CHOSEN_PORTS, PhaseHost
+from dumbbell.plan.actions import PhaseHost
+from dumbbell.plan.document import CHOSEN_PORTS
 
 Names = tuple[str, ...]
 Release = tuple[int, int]

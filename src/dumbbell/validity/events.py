@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dumbbell.plan import Phase
-from dumbbell.plan.document import Action, CaptureAction, CommandAction, FlowAction, PathAction, PhaseHost
+from dumbbell.plan.actions import Action, CaptureAction, CommandAction, FlowAction, PathAction, PhaseHost
 from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import Event, read_json, read_jsonl
 from dumbbell.units import human

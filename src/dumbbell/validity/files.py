@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dumbbell.plan import Flow, Phase
-from dumbbell.plan.document import (
+from dumbbell.plan.actions import (
     Action,
     CaptureAction,
     CommandAction,

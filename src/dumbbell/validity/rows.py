@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from dumbbell.plan import Flow, Phase
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import Run, dig, iperf3_intervals
 from dumbbell.run.of_flows import unsampled_share
 from dumbbell.run.of_path import has_delay_line
