@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
-Value = bool | int
+Value = Union[bool, int]  # noqa: UP007  Python 3.9
 
 # Group to the option that shows it, and option that sets it to the group.
 SHOW = {"features": "-k", "rings": "-g", "coalescing": "-c", "pause": "-a", "channels": "-l"}

@@ -17,7 +17,7 @@ import numpy as np
 import told
 
 from dumbbell.plan import Direction, Flow, Inventory, Phase, PingAction, Plan, Point, plan, rate_name
-from dumbbell.plan.document import CaptureAction, PathAction, PhaseHost, TcpPingAction
+from dumbbell.plan.actions import CaptureAction, PathAction, PhaseHost, TcpPingAction
 
 REPOSITORY = Path(__file__).parents[2]
 T0_UNIX_NS = {"calibration": 1_767_225_600_000_000_000, "measurement": 1_767_225_630_000_000_000}

@@ -12,7 +12,7 @@ from synthetic import REPOSITORY, write_run
 
 from dumbbell.facts import columns, documents
 from dumbbell.plan import Flow
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 from dumbbell.validity import waivers
 from dumbbell.validity.events import known_keys
 from dumbbell.validity.rows import of_flow

@@ -12,7 +12,7 @@ import polars as pl
 from dumbbell.facts import columns
 from dumbbell.kinds.found.shared import MEMORY
 from dumbbell.plan import Flow, Phase, PingAction
-from dumbbell.plan.document import CommandAction, FlowAction, PhaseHost
+from dumbbell.plan.actions import CommandAction, FlowAction, PhaseHost
 from dumbbell.validity.rows import of_flow
 
 COOKIE = "a cookie of iperf3"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 
 Names = tuple[str, ...]
 Release = tuple[int, int]

@@ -4,20 +4,10 @@ The contract is ``docs/data-model.md``. The same scenario, seed and inventory gi
 """
 
 from dumbbell.inventory import Inventory, InventoryError
+from dumbbell.plan.actions import PingAction, Sample
 from dumbbell.plan.calibration import Probe, probe_name, rate_name
 from dumbbell.plan.describe import clock, describe, in_real_time, in_words
-from dumbbell.plan.document import (
-    Expectation,
-    Flow,
-    Host,
-    Phase,
-    PingAction,
-    Plan,
-    Point,
-    Sample,
-    Validity,
-    point_label,
-)
+from dumbbell.plan.document import Expectation, Flow, Host, Phase, Plan, Point, Validity, point_label
 from dumbbell.plan.path import (
     PACKET_BYTES,
     UDP_HEADER_BYTES,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from dumbbell.plan.document import SERVER_LEAD_NS, Action, Flow, PingAction, TcpListenAction, TcpPingAction
+from dumbbell.plan.actions import Action, PingAction, TcpListenAction, TcpPingAction
+from dumbbell.plan.document import SERVER_LEAD_NS, Flow
 from dumbbell.plan.path import UDP_HEADER_BYTES, PlannedPath, Way
 from dumbbell.plan.ports import FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports
 

@@ -15,26 +15,19 @@ from dumbbell.kinds.asked.base import Programs, Refused
 from dumbbell.kinds.asked.ping import PingFlow
 from dumbbell.metrics.registry import METRICS, Metric
 from dumbbell.plan import virtual, windows
-from dumbbell.plan.calibration import Calibration, Pair
-from dumbbell.plan.connect import connect_ns
-from dumbbell.plan.document import (
-    SERVER_LEAD_NS,
+from dumbbell.plan.actions import (
     Action,
     CaptureAction,
     CommandAction,
-    Expectation,
-    Flow,
     FlowAction,
-    Host,
     PathAction,
-    Phase,
     PhaseHost,
     PingAction,
-    Point,
     Sample,
-    State,
-    Validity,
 )
+from dumbbell.plan.calibration import Calibration, Pair
+from dumbbell.plan.connect import connect_ns
+from dumbbell.plan.document import SERVER_LEAD_NS, Expectation, Flow, Host, Phase, Point, State, Validity
 from dumbbell.plan.path import (
     ETHERNET_BYTES,
     OwnDelay,

@@ -7,19 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dumbbell.inventory import InventoryError
-from dumbbell.plan.document import (
+from dumbbell.plan.actions import (
     Action,
     CaptureAction,
-    Flow,
     FlowAction,
     PathAction,
-    Phase,
     PingAction,
-    Plan,
-    Point,
     TcpListenAction,
     TcpPingAction,
 )
+from dumbbell.plan.document import Flow, Phase, Plan, Point
 from dumbbell.plan.path import Conditions
 from dumbbell.plan.virtual import real_s
 from dumbbell.units import human

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dumbbell.plan.document import PingAction, Point
+from dumbbell.plan.actions import PingAction
+from dumbbell.plan.document import Point
 from dumbbell.units import render_duration, render_rate
 
 RENDER: dict[str, Callable[[int], str]] = {  # by the endings of names

@@ -12,7 +12,7 @@ from dumbbell.facts.check import Check, faultless
 from dumbbell.kinds.found import FOUND
 from dumbbell.kinds.found.shared import LATE_NS
 from dumbbell.plan import Phase, PingAction
-from dumbbell.plan.document import TcpPingAction
+from dumbbell.plan.actions import TcpPingAction
 from dumbbell.plan.path import PlannedPath
 from dumbbell.run.content import Run
 from dumbbell.run.directory import read_json

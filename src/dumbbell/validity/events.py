@@ -11,7 +11,7 @@ from dumbbell.facts import documents
 from dumbbell.facts.check import Check, faultless
 from dumbbell.kinds.found import FOUND
 from dumbbell.plan import Phase
-from dumbbell.plan.document import Action, CaptureAction, CommandAction, FlowAction, PathAction, PhaseHost
+from dumbbell.plan.actions import Action, CaptureAction, CommandAction, FlowAction, PathAction, PhaseHost
 from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import Event, read_json, read_jsonl
 from dumbbell.units import human

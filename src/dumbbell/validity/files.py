@@ -12,7 +12,7 @@ from dumbbell.facts import documents
 from dumbbell.facts.check import Check, faultless
 from dumbbell.kinds.found import FOUND
 from dumbbell.plan import Flow, Phase
-from dumbbell.plan.document import (
+from dumbbell.plan.actions import (
     Action,
     CaptureAction,
     CommandAction,

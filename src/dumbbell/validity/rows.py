@@ -13,7 +13,7 @@ from dumbbell.facts.check import Check, faultless
 from dumbbell.facts.columns import Columns
 from dumbbell.kinds.found import FOUND
 from dumbbell.plan import Flow, Phase
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import Run, dig
 from dumbbell.run.of_flows import unsampled_share
 from dumbbell.run.of_path import has_delay_line

@@ -10,7 +10,7 @@ import polars as pl
 from dumbbell.facts.asked import Asked, lost_share
 from dumbbell.facts.check import Check, close, fact, same
 from dumbbell.plan import Flow
-from dumbbell.plan.document import CaptureAction
+from dumbbell.plan.actions import CaptureAction
 from dumbbell.run.content import (
     dig,
 )

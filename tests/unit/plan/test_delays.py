@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dumbbell.plan.document import TcpListenAction, TcpPingAction
+from dumbbell.plan.actions import TcpListenAction, TcpPingAction
 from plan.plans import TCP, WAY, S, only, scenario
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from synthetic import inventory
 
 from dumbbell.plan import Flow, plan
-from dumbbell.plan.document import CommandAction
+from dumbbell.plan.actions import CommandAction
 from dumbbell.plan.ports import EPHEMERAL
 from dumbbell.scenario import ScenarioError
 from plan.plans import S, measured, only, scenario

@@ -6,7 +6,7 @@ import pytest
 from synthetic import inventory
 
 from dumbbell.plan import describe, plan
-from dumbbell.plan.document import CaptureAction
+from dumbbell.plan.actions import CaptureAction
 from dumbbell.scenario import ScenarioError
 from plan.plans import TCP, only, scenario
 

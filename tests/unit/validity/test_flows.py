@@ -28,7 +28,7 @@ from damage import (
 from synthetic import T0_UNIX_NS, ping_text
 
 from dumbbell.execution.collect import collect
-from dumbbell.plan.document import PingAction
+from dumbbell.plan.actions import PingAction
 
 
 def flow1(**options: Any) -> Damage:

@@ -22,7 +22,7 @@ from dumbbell.kinds.found.shared import (
     sampled,
 )
 from dumbbell.plan import Flow, Phase
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import IN_MEASUREMENT, Run, dig
 from dumbbell.run.directory import read_json, read_jsonl
 

@@ -13,7 +13,7 @@ from dumbbell.facts.check import Check
 from dumbbell.facts.columns import Columns
 from dumbbell.facts.documents import Document
 from dumbbell.plan import Flow, Phase
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import Run
 
 Tables = Mapping[str, pl.DataFrame]

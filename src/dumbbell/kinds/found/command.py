@@ -9,7 +9,7 @@ from dumbbell.facts.columns import Columns
 from dumbbell.kinds.found.base import Found
 from dumbbell.kinds.found.shared import tcp_columns
 from dumbbell.plan import Flow
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 
 COMMAND_FILES = {
     "command_client": ("command-{}-client.txt",),

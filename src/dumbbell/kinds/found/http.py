@@ -15,7 +15,7 @@ from dumbbell.facts.columns import Columns, names, rows_of
 from dumbbell.kinds.found.base import Counted, Found, Tables, share
 from dumbbell.kinds.found.shared import FOREIGN, began, congestion_control, foreign, tcp_columns
 from dumbbell.plan import Flow, Phase
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import IN_MEASUREMENT, Run, dig
 from dumbbell.run.directory import read_json
 

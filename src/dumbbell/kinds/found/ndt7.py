@@ -12,7 +12,7 @@ from dumbbell.kinds.found.base import End, Found, Tables
 from dumbbell.kinds.found.command import COMMAND_FILES
 from dumbbell.kinds.found.shared import tcp_columns
 from dumbbell.plan import Flow
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import read_jsonl
 

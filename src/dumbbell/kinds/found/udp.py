@@ -15,7 +15,7 @@ from dumbbell.facts.columns import Columns, names, rows_of
 from dumbbell.kinds.found.base import Counted, End, Found, Lost, Tables, share
 from dumbbell.kinds.found.shared import FOREIGN, LATE_NS, began, foreign, rate_sent
 from dumbbell.plan import Flow, Phase
-from dumbbell.plan.document import PhaseHost
+from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import read_json
 from dumbbell.units import human

@@ -13,7 +13,7 @@ from dumbbell import analysis
 from dumbbell.analysis.paws import MOST_PER_DROP, MOST_UNEXPLAINED, Verdict
 from dumbbell.ingest.capture import Capture
 from dumbbell.plan import Flow, Way
-from dumbbell.plan.document import CaptureAction
+from dumbbell.plan.actions import CaptureAction
 from dumbbell.report import html
 from dumbbell.report.pages.run import Report
 from dumbbell.report.parts import Missing, part

@@ -1,0 +1,154 @@
+"""The commands of ip and tc that make a direction, change it in place, or try whether a host can have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .comparing import bottleneck_differences, line_differences
+from .direction import Bottleneck, DelayLine, Devices, Direction, Found, burst_bytes, class_of, major
+from .kinds import DISTRIBUTIONS, FULL_PACKET_BYTES, MATCH, Command, Differences, Json, words
+from .parsing import parse_line
+
+FILTER_PREF = "1"
+
+
+def handles(asked: Direction, found: Found) -> tuple[str, str]:
+    """Handles that the ifb's root and the egress' root have once `plan` is carried out.
+
+    A stage that is replaced gets one that it has not got: `replace` under the same one keeps what it does not
+    name. Distributions are never dumped: the handle tells them apart.
+    """
+    ifb, egress = found.ifb_handle or "", found.egress_handle or ""
+    if asked.bottleneck and bottleneck_differences(asked, found.direction):
+        ifb = "2:" if ifb == "1:" else "1:"
+    if asked.line and line_differences(asked, found.direction):
+        first = DISTRIBUTIONS.index(asked.line.bands[0]["distribution"]) * 16 + 1
+        egress = f"{first + 1:x}:" if major(egress) == first else f"{first:x}:"
+    return ifb, egress
+
+
+def duplicates(direction: Direction) -> bool:
+    """Whether the direction has a netem that duplicates packets."""
+    return direction.line is not None and bool(direction.line.bands[0]["duplicate"])
+
+
+def plan(devices: Devices, asked: Direction, found: Found) -> list[Command]:
+    """Commands from `found` to `asked`, none when they agree; traffic is redirected last, released first."""
+    ingress, egress, ifb = devices
+    ifb_handle, egress_handle = handles(asked, found)
+    commands: list[Command] = []
+    if found.redirect and (asked.bottleneck is None or found.redirect != ifb):
+        commands.append(f"tc filter del dev {ingress} ingress".split())
+    if asked.bottleneck is None and found.ifb != "absent":
+        commands.append(f"ip link del dev {ifb}".split())
+    if asked.bottleneck:
+        if found.ifb == "absent":
+            commands.append(f"ip link add name {ifb} type ifb".split())
+        if found.ifb != "up":
+            commands.append(f"ip link set dev {ifb} up".split())
+        if bottleneck_differences(asked, found.direction):
+            commands += render_bottleneck(asked.bottleneck, ifb, ifb_handle)
+    if asked.line and line_differences(asked, found.direction):
+        # A kernel refuses a netem that duplicates beside another, also while one takes the other's place.
+        if found.netem and (duplicates(asked) or found.direction.line is None or duplicates(found.direction)):
+            commands.append(f"tc qdisc del dev {egress} root".split())
+        commands += render_line(asked.line, egress, egress_handle)
+    if asked.line is None and found.netem:
+        commands.append(f"tc qdisc del dev {egress} root".split())
+    if asked.bottleneck and found.redirect != ifb:
+        if not found.hooked:
+            commands.append(f"tc qdisc add dev {ingress} clsact".split())
+        match = f"tc filter add dev {ingress} ingress pref {FILTER_PREF} matchall"
+        commands.append(f"{match} action mirred egress redirect dev {ifb}".split())
+    return commands
+
+
+def render_bottleneck(bottleneck: Bottleneck, ifb: str, handle: str) -> list[Command]:
+    """A fresh htb of one class over its queue."""
+    return [
+        f"tc qdisc replace dev {ifb} root handle {handle} htb default 1".split(),
+        ["tc", "class", "add", *_htb_class(bottleneck, ifb, handle)],
+        f"tc qdisc add dev {ifb} parent {handle}1 handle 10:".split()
+        + words(bottleneck.kind, bottleneck.queue),
+    ]
+
+
+def _htb_class(bottleneck: Bottleneck, ifb: str, handle: str) -> list[str]:
+    """A quantum divides rates among classes; this only silences a warning."""
+    burst = burst_bytes(bottleneck.rate_bps, bottleneck.burst_ticks)
+    rate = f"rate {bottleneck.rate_bps}bit ceil {bottleneck.rate_bps}bit burst {burst} cburst {burst}"
+    place = f"dev {ifb} parent {handle} classid {handle}1"
+    return f"{place} htb {rate} quantum {FULL_PACKET_BYTES}".split()
+
+
+def render_line(line: DelayLine, egress: str, handle: str) -> list[Command]:
+    """A fresh netem, or a fresh prio over netems with the filters that choose among them."""
+    root = f"tc qdisc replace dev {egress} root handle {handle}".split()
+    if len(line.bands) == 1:
+        return [root + words("netem", line.bands[0])]
+    first_band_only = " ".join("0" * 16)
+    commands = [root + f"prio bands {len(line.bands)} priomap {first_band_only}".split()]
+    for i, band in enumerate(line.bands):
+        own = f"{major(handle) + 0x100 * (i + 1):x}:"
+        place = f"tc qdisc add dev {egress} parent {class_of(handle, i)} handle {own}"
+        commands.append(place.split() + words("netem", band))
+    for i, item in enumerate(line.filters):
+        family = "ipv6" if ":" in f"{item.match.get('src')}{item.match.get('dst')}" else "ip"
+        said = [
+            word
+            for a in MATCH
+            if a.name in item.match
+            for word in (a.word, *a.unit.words(item.match[a.name]))
+        ]
+        place = f"tc filter add dev {egress} parent {handle} pref {i + 1} protocol {family} flower"
+        commands.append([*place.split(), *said, "classid", class_of(handle, item.band)])
+    return commands
+
+
+def render_change(devices: Devices, asked: Direction, roots: tuple[str, str]) -> list[Command]:
+    """Commands that change a direction in place to `asked`, with every attribute explicit; no packet is lost.
+
+    `roots` are the handles of the direction as it stands.
+    """
+    commands: list[Command] = []
+    if asked.bottleneck:
+        handle, queue = roots[0], words(asked.bottleneck.kind, asked.bottleneck.queue, change=True)
+        commands.append(["tc", "class", "change", *_htb_class(asked.bottleneck, devices.ifb, handle)])
+        commands.append(f"tc qdisc change dev {devices.ifb} parent {handle}1 handle 10:".split() + queue)
+    if asked.line:
+        one = len(asked.line.bands) == 1
+        for i, band in enumerate(asked.line.bands):
+            parent = "root" if one else f"parent {class_of(roots[1], i)}"
+            commands.append(
+                f"tc qdisc change dev {devices.egress} {parent}".split() + words("netem", band, change=True)
+            )
+    return commands
+
+
+# Refusing
+
+
+def probes(asked: Direction, found: Found) -> dict[str, list[Command]]:
+    """Commands that fail in an empty network namespace of a host which lacks what is asked, by stage.
+
+    What is found as asked needs no probe.
+    """
+    stages: dict[str, list[Command]] = {}
+    if asked.bottleneck and bottleneck_differences(asked, found.direction):
+        stages["bottleneck"] = render_bottleneck(asked.bottleneck, "lo", "1:")
+    if asked.bottleneck and found.redirect is None:
+        redirect = "tc filter add dev lo ingress matchall action mirred egress redirect dev lo"
+        hook = ["tc", "qdisc", "add", "dev", "lo", "clsact"]
+        stages["redirection"] = [["ip", "link", "add", "type", "ifb"], hook, redirect.split()]
+    if asked.line and line_differences(asked, found.direction):
+        stages["delay line"] = render_line(asked.line, "lo", handles(asked, found)[1])
+    return stages
+
+
+def probe_differences(asked: Direction, qdiscs: Sequence[Json]) -> Differences:
+    """What a delay line made on lo by a probe has not got: old kernels ignore attributes they do not know."""
+    line = parse_line(qdiscs, [], "lo")
+    if asked.line is None or line is None:
+        return {}
+    return line_differences(Direction(None, replace(asked.line, filters=())), Direction(None, line))

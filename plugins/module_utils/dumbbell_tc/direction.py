@@ -1,0 +1,146 @@
+"""The stages of a direction, as they are asked and as the kernel holds them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .kinds import FULL_PACKET_BYTES, KEEP_ORDER_BPS, KINDS, Values, unflattened
+
+IFB = {"forward": "ifb_fwd", "reverse": "ifb_rev"}
+TICK_NS = 64  # psched tick: the unit of htb's buffers
+
+
+class Devices(NamedTuple):
+    """The devices of one direction."""
+
+    ingress: str
+    egress: str
+    ifb: str
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """An htb of one class over a queue; bursts are in psched ticks, as the kernel keeps them."""
+
+    rate_bps: int
+    ceil_bps: int
+    burst_ticks: int
+    cburst_ticks: int
+    kind: str
+    queue: Values
+
+
+class Filter(NamedTuple):
+    """Gives the packets of a flow to a band of the delay line; `match` is by the names in MATCH."""
+
+    match: Values
+    band: int
+
+
+@dataclass(frozen=True)
+class DelayLine:
+    """Netems; the first takes all that no filter gives to another."""
+
+    bands: tuple[Values, ...]
+    filters: tuple[Filter, ...] = ()
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What one direction is asked to be; without a bottleneck nothing is redirected."""
+
+    bottleneck: Bottleneck | None
+    line: DelayLine | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the kernel holds of one direction, and what is needed to change it."""
+
+    direction: Direction
+    redirect: str | None  # device the ingress is redirected to; "*" when that device is gone
+    hooked: bool  # the ingress device has an ingress hook
+    ifb: str  # absent, down or up
+    ifb_handle: str | None
+    egress_kind: str | None
+    egress_handle: str | None
+    netem: bool  # the egress device has a netem somewhere
+
+
+ABSENT = Direction(None, None)
+
+
+def burst_ticks(rate_bps: int, burst_us: int) -> int:
+    """Burst that keeps the rate accurate when the timer is late by `burst_us`; at least a full packet.
+
+    It is given as the time that it takes at its rate, which is how the kernel keeps it.
+    """
+    bytes_per_s = rate_bps // 8
+    size_bytes = max(FULL_PACKET_BYTES, math.ceil(bytes_per_s * burst_us / 1e6))
+    return math.ceil(size_bytes / bytes_per_s * 1e9 / TICK_NS)
+
+
+def burst_bytes(rate_bps: int, ticks: int) -> int:
+    """A burst in bytes, which is how tc is told."""
+    return round(ticks * TICK_NS * (rate_bps // 8) / 1e9)
+
+
+def major(handle: str) -> int:
+    """Number of a qdisc's handle such as `1a:`; 0 without one."""
+    return int(handle.rstrip(":") or "0", 16)
+
+
+def class_of(handle: str, band: int) -> str:
+    """Class of a prio's band, counted from 0."""
+    return f"{handle}{band + 1:x}"
+
+
+def measured(direction: Direction) -> dict[str, Any] | None:
+    """A direction in the shape of the data model; what a netem may do and does not is left out.
+
+    None where there is no path.
+    """
+    if direction == ABSENT:
+        return None
+    bottleneck, line = direction.bottleneck, direction.line
+    shape: dict[str, Any] = {"rate_bps": None, "delay_us": 0, "loss": 0.0, "queue": None}
+    if line:
+        netem = line.bands[0]
+        defaults = {attribute.name: attribute.default for attribute in KINDS["netem"].attributes}
+        hidden = {"limit_packets", "seed"} | (
+            {"netem_rate_bps"} if netem["netem_rate_bps"] == KEEP_ORDER_BPS else set()
+        )
+        does = {
+            name.partition(".")[0] for name, value in netem.items() if value != defaults.get(name)
+        } - hidden
+        said = {name: value for name, value in netem.items() if name.partition(".")[0] in does}
+        said = {name: round(value) if name.endswith("_us") else value for name, value in said.items()}
+        shape |= {"delay_us": 0} | unflattened(said)
+        if "netem_rate_bps" in hidden:
+            shape["keep_order"] = True
+        if line.filters:
+            shape["flows"] = [
+                item.match | {"delay_us": round(line.bands[item.band]["delay_us"] - netem["delay_us"])}
+                for item in line.filters
+            ]
+    if bottleneck:
+        own = {attribute.name for attribute in KINDS[bottleneck.kind].attributes if attribute.key}
+        queue = {name: value for name, value in bottleneck.queue.items() if name in own and value is not None}
+        shape["rate_bps"] = bottleneck.rate_bps
+        shape["queue"] = {"kind": bottleneck.kind} | queue
+    return shape
+
+
+def report(devices: Devices, found: Found) -> dict[str, Any] | None:
+    """`measured` of what the kernel holds, and what stands in the place of a stage that is none of ours."""
+    shape = measured(found.direction)
+    strange: dict[str, Any] = {}
+    if found.direction.line is None and found.netem:
+        strange[devices.egress] = found.egress_kind
+    if found.redirect and found.direction.bottleneck is None:
+        strange[devices.ifb] = f"no bottleneck, {found.ifb}"
+    if found.direction.bottleneck and found.redirect != devices.ifb:
+        strange[devices.ingress] = "not redirected"
+    return (shape or {}) | {"unknown": (shape or {}).get("unknown", {}) | strange} if strange else shape
