@@ -58,7 +58,7 @@ class Phases:
         others: Actions,
         sampled: Collection[str],
     ) -> Phase:
-        """In which the flows run, and ``others`` beside their actions; sockets of ``sampled`` ones are read."""
+        """In which the flows run, beside ``others``; the sockets of flows in ``sampled`` are read."""
         routers = self.inventory.groups.get("routers", [])
         changes = [(host, action) for host in routers for action in _changes(path)]
         actions: Actions = [*_ends(flows), *others, *changes]
