@@ -91,11 +91,7 @@ def sysctl_of_an_interface(value: str) -> Callable[[Path], None]:
 
 
 FILE = "raw/receiver1/measurement/observed.json"
-
-
 T0, END = T0_UNIX_NS["measurement"], T0_UNIX_NS["measurement"] + 30 * 10**9
-
-
 CHANGED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a sysctl that nobody owns": (
         observed("router", lambda o: o["after"]["settings"].update({"net.ipv4.conf.all.rp_filter": "1"})),

@@ -17,8 +17,6 @@ from dumbbell.scenario.schema import reference, schema
 from scenario.texts import GOOD
 
 SCENARIOS = sorted([*REPOSITORY.glob("scenarios/*.yml"), *REPOSITORY.glob("tests/e2e/*.yml")])
-
-
 SCHEMA = REPOSITORY / "schemas" / "scenario.schema.json"
 REFERENCE = REPOSITORY / "docs" / "scenario-reference.md"
 
