@@ -78,11 +78,7 @@ def connects(tmp_path: Path, *changes: Any, **flow: Any) -> float | None:
 
 
 LONGER = {"delay": "190ms"}  # 200 ms there and back
-
-
 ATOU = {"kind": "atou"}
-
-
 UDP = {"kind": "iperf3_udp", "rate": "1mbit"}
 
 

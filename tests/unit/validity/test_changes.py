@@ -32,8 +32,6 @@ def unsampled(run_dir: Path) -> None:
 
 
 TCP_PROBE = "raw/sender2/calibration/tcp-ping-far.{}.json"
-
-
 UDP_PROBE = "raw/receiver2/calibration/udp-datagrams.{}-receiver.json"
 
 

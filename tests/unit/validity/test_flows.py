@@ -115,8 +115,6 @@ IPERF3_UDP: dict[str, Any] = {
     "intervals": [{"sum": {"bytes": 500_000}}] * 25,
     "end": {"sum_sent": {"seconds": 25.0001}},
 }
-
-
 INVALID: dict[str, tuple[Damage, str]] = {
     "congestion control fell back": (
         events("sender2", "flow_congestion_control", name="reno"),

@@ -1,0 +1,100 @@
+"""How somebody is told: by a program, annotations, JUnit and a page."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from dumbbell.nightly import page, tell
+from nightly.nights import Nights, night
+
+TOLD: dict[str, Any] = {
+    "night": night(9),
+    "suite": "nightly",
+    "status": 1,
+    "runs": [
+        {"scenario": f"scenarios/{name}.yml", "profile": profile, "state": state, "reasons": reasons}
+        | {"directory": "1" if state == "passed" else None}
+        for name, profile, state, reasons in (
+            ("a", "short", "passed", []),
+            ("b", None, "aborted", ["it is off"]),
+            ("c", None, "not run", ["no time"]),
+        )
+    ],
+    "findings": [
+        {
+            **{"fingerprint": "f", "point": "abc", "metric": "goodput", "subject": "tcp"},
+            **{"scenario": "on_off_udp", "label": "load=10 mbit, queue=a", "unit": "bps", "state": "new"},
+            **{"worse": True, "alarm": True, "since": night(9)},
+            **{"before": 1e8, "after": 9e7, "effect": -0.1, "reason": ""},
+        }
+    ],
+}
+
+
+def test_a_program_is_given_the_night(tmp_path: Path) -> None:
+    got: list[bytes] = []
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        post = ["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", "--data-binary", "@-", url]
+        assert tell.notify(post, json.dumps(TOLD)) == ""
+        server.shutdown()
+    assert [json.loads(body) for body in got] == [TOLD]
+    assert tell.notify(["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", url], "x").startswith(
+        "nobody was told: curl says: curl: (7)"
+    )
+    assert "nobody was told" in tell.notify([str(tmp_path / "missing")], "x")
+
+
+def test_annotations_are_line_protocol() -> None:
+    (line,) = tell.rows(TOLD)
+    tags = "suite=nightly,scenario=on_off_udp,point=abc,metric=goodput,subject=tcp,state=new"
+    what = "goodput of tcp, load=10 mbit, queue=a of on_off_udp: 100 Mbit/s to 90 Mbit/s, -10.0%"
+    assert line == (
+        f'annotation,{tags} title="goodput new",text="new: {what} since 20260109T020000Z"'
+        " 1767924000000000000\n"
+    )
+
+
+def test_what_was_zero_has_no_relative_change() -> None:
+    was_zero = {"metric": "retransmits", "unit": "share", "before": 0.0, "effect": None}
+    said = page.sentence({**TOLD["findings"][0], **was_zero})
+    assert "retransmits of tcp" in said
+    assert "%, " not in said
+
+
+def test_junit_has_a_case_for_each_run_and_finding() -> None:
+    suite = ET.fromstring(page.junit(TOLD))
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "4",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "1",
+    }
+    assert [case.get("name") for case in suite] == [
+        "scenarios/a.yml short",
+        "scenarios/b.yml",
+        "scenarios/c.yml",
+        "load=10 mbit, queue=a goodput tcp",
+    ]
+
+
+def test_the_page_shows_a_boundary_between_testbeds(nights: Nights, tmp_path: Path) -> None:
+    for testbed in ({"sender1 kernel": "6.12"}, {"sender1 kernel": "6.18"}):
+        for _ in range(3):
+            nights.passes(testbed)
+    text = page.render(tmp_path, nights.history).read_text()
+    assert text.count("<svg") == 1
+    assert "Another testbed since 2026-01-04: sender1 kernel 6.12 to 6.18" in text
