@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
 from dumbbell import scenario as model
+from dumbbell.kinds.asked.iperf3 import TcpFlow
 from dumbbell.plan import plan
-from dumbbell.scenario import TcpFlow
 from dumbbell.scenario.expand import all_models, fields_of, is_list
 from dumbbell.scenario.schema import reference, schema
 from scenario.texts import GOOD
