@@ -20,6 +20,7 @@ import pytest
 from stand_in import Playbook
 from synthetic import write_run
 
+from dumbbell.compare.comparison import Comparison
 from dumbbell.execution.collect import collect
 from dumbbell.metrics.values import VALUES
 from dumbbell.nightly import page, tell
@@ -29,7 +30,6 @@ from dumbbell.nightly.history import History, Key, Series
 from dumbbell.nightly.judge import Acknowledgement, Finding, NotMeasured, judge
 from dumbbell.nightly.night import NightError, run_night, summary
 from dumbbell.plan import Inventory, plan
-from dumbbell.report.pages.comparison import Comparison
 from dumbbell.run.directory import STAMP, abort
 from dumbbell.scenario import ScenarioError
 from dumbbell.suite import Budget, Entry, Outcome, Suite, load
