@@ -81,7 +81,7 @@ def compare(_, a, b):
     Settings of hosts that differ, and neither plans nor kernels explain it, stand first.
     Exits with 2 if there is nothing to compare.
     """
-    from dumbbell.report.pages.comparison import Comparison
+    from dumbbell.compare.comparison import Comparison
     from dumbbell.suite import NO_STATEMENT
 
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -110,7 +110,7 @@ def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab", accept=""):  # no
     Exits with 2 if there is nothing to compare, and with 3, without a table, if settings of hosts differ and
     neither the profiles nor the kernels explain it.
     """
-    from dumbbell.report.pages.comparison import Comparison
+    from dumbbell.compare.comparison import Comparison
     from dumbbell.scenario import ScenarioError
     from dumbbell.suite import NO_STATEMENT, UNEXPLAINED, in_turn, interrupted
 

@@ -22,12 +22,12 @@ from typing import Any, TypeVar
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.evaluation.cross_traffic import Row, UdpAndTcp
+from dumbbell.evaluation.recovery import LossRecovery, ReductionLogs
+from dumbbell.evaluation.source import Missing
+from dumbbell.evaluation.source import Source as OnePoint
+from dumbbell.evaluation.transfer import LongTransfer
 from dumbbell.metrics.values import values
-from dumbbell.report.pages.cross_traffic import Beside, Row
-from dumbbell.report.pages.recovery import Recovery, Reductions
-from dumbbell.report.pages.run import Report
-from dumbbell.report.pages.transfer import Transfer
-from dumbbell.report.parts import Missing
 from dumbbell.run.content import point_dirs
 from dumbbell.run.directory import RunDir
 from dumbbell.units import human
@@ -81,7 +81,7 @@ LONG_TRANSFER = {
 }
 
 Cells = list[str]
-R = TypeVar("R", bound=Report)
+P = TypeVar("P", bound=OnePoint)
 
 
 @dataclass(frozen=True)
@@ -96,17 +96,17 @@ class Source:
         paths = sorted(self.results.glob(f"[0-9]*_{scenario}"))
         return [path for path in paths if all(run.finished for run in RunDir.open(path).executions)]
 
-    def points(self, scenario: str, report: Callable[[Path], R]) -> Iterator[R]:
-        """Valid points of a scenario's ended runs, each as a report of it."""
+    def points(self, scenario: str, read: Callable[[Path], P]) -> Iterator[P]:
+        """Valid points of a scenario's ended runs, each as it is read."""
         for run in self.runs(scenario):
-            for point in map(report, point_dirs(run)):
+            for point in map(read, point_dirs(run)):
                 if point.verdict.get("state") in analysis.VALID:
                     yield point
 
     @cached_property
     def on_off(self) -> list[Row]:
         """Numbers of the valid points of on_off_udp."""
-        return [row for point in self.points("on_off_udp", Beside) if (row := point.row)]
+        return [row for point in self.points("on_off_udp", UdpAndTcp) if (row := point.row)]
 
     def pairs(self, scenario: str) -> pl.DataFrame:
         """:func:`values` of the valid points of a scenario of two flows, with what varies as columns."""
@@ -144,7 +144,7 @@ def tcp_beside_udp(source: Source) -> Iterator[Cells]:
 def rejects(source: Source) -> Iterator[Cells]:
     """What TCP sent again beside UDP, and why."""
     scenarios = ("on_off_udp", "rapid_beside_udp")
-    points = [point for name in scenarios for point in source.points(name, Beside)]
+    points = [point for name in scenarios for point in source.points(name, UdpAndTcp)]
     for point in sorted((one for one in points if one.has_both and one.row), key=_asked_bps):
         (flow,), _ = point.ends
         queue = point.plan.hosts[flow.src_host].state.modules.get("sch_rapid", {}).get("queue")
@@ -157,7 +157,7 @@ def rejects(source: Source) -> Iterator[Cells]:
         ]
 
 
-def _asked_bps(point: Beside) -> float:
+def _asked_bps(point: UdpAndTcp) -> float:
     return (point.row.numbers["asked_bps"] if point.row else None) or 0
 
 
@@ -214,13 +214,13 @@ def long_transfer(source: Source) -> Iterator[Cells]:
     """One flow for long, each direction: what the original says in words or figures."""
     found = [
         {"": f"{source.name}, {transfer.flow.direction}"} | dict(_of_transfer(transfer))
-        for transfer in source.points("eight_hour_transfer", Transfer)
+        for transfer in source.points("eight_hour_transfer", LongTransfer)
     ]
     if found:
         yield from ([numbers.get(name, "-") for numbers in found] for name in ("", *LONG_TRANSFER))
 
 
-def _of_transfer(transfer: Transfer) -> Iterator[tuple[str, str]]:
+def _of_transfer(transfer: LongTransfer) -> Iterator[tuple[str, str]]:
     rows, signals = transfer.samples, transfer.signals
     seconds = float(rows["dt_ns"].sum()) / 1e9
     rate_bps = float((rows["goodput_bps"] * rows["dt_ns"]).sum()) / 1e9 / seconds
@@ -230,7 +230,7 @@ def _of_transfer(transfer: Transfer) -> Iterator[tuple[str, str]]:
     yield "cwnd, 1 % to 99 %", f"{least:.2f} to {most:.2f} MB"
     both = rows.filter(pl.col("throughput_bps").is_not_null())
     if kink := analysis.kink(both["cwnd_bytes"] / 1e6, both["throughput_bps"] / 1e6):
-        bdp = kink.y * 1e6 * float(rows["min_rtt_ns"].min()) / 8e15  # type: ignore[arg-type]
+        bdp = analysis.bdp_bytes(kink.y * 1e6, transfer.min_rtt_ns) / 1e6
         yield "kink of rate over cwnd; rate times least RTT", f"{kink.x:.2f} MB; {bdp:.2f} MB"
     for name in ("SendStall", "CongestionSignals", "FastRetran", "DupAcksIn", "SlowStart"):
         total = signals[name].sum() if signals[name].null_count() < signals.height else None
@@ -241,7 +241,7 @@ def _of_transfer(transfer: Transfer) -> Iterator[tuple[str, str]]:
 
 def udp_loss(source: Source) -> Iterator[Cells]:
     """UDP at nearly the path's rate."""
-    for point in source.points("udp_loss", Beside):
+    for point in source.points("udp_loss", UdpAndTcp):
         if row := point.row:
             asked, got = row.numbers["asked_bps"] or 0, row.numbers["udp_bps"] or 0
             yield [human(asked, "bps"), _achieved(asked, got), human(row.numbers["loss"], "share")]
@@ -249,7 +249,7 @@ def udp_loss(source: Source) -> Iterator[Cells]:
 
 def web_fetches(source: Source) -> Iterator[Cells]:
     """Times of fetches with and without a retransmission, by what the server's kernel counted."""
-    for recovery in sorted(source.points("web_fetches", Recovery), key=_control_loss_and_size):
+    for recovery in sorted(source.points("web_fetches", LossRecovery), key=_control_loss_and_size):
         path, (flow,) = recovery.plan.path, recovery.plan.phase("measurement").flows
         assert path is not None
         told = analysis.latency(analysis.fetches(recovery.table("http_fetch")))
@@ -267,7 +267,7 @@ def web_fetches(source: Source) -> Iterator[Cells]:
         ]
 
 
-def _control_loss_and_size(recovery: Recovery) -> tuple[str, float, float, int]:
+def _control_loss_and_size(recovery: LossRecovery) -> tuple[str, float, float, int]:
     path, (flow,) = recovery.plan.path, recovery.plan.phase("measurement").flows
     assert path is not None
     return flow.congestion_control or "", path.reverse.loss, path.forward.loss, flow.fetch_bytes or 0
@@ -275,7 +275,7 @@ def _control_loss_and_size(recovery: Recovery) -> tuple[str, float, float, int]:
 
 def queue_and_cwnd(source: Source) -> Iterator[Cells]:
     """Recoveries of the flow that fills a slow path's queue."""
-    for recovery in sorted(source.points("one_flow_and_its_queue", Recovery), key=_queue_packets):
+    for recovery in sorted(source.points("one_flow_and_its_queue", LossRecovery), key=_queue_packets):
         path, found = recovery.plan.path, recovery.found.drop_nulls("end_ns")
         assert path is not None
         before, after = (_percentile(found[name], 50) for name in ("cwnd_before", "cwnd_after"))
@@ -294,20 +294,19 @@ def reductions(source: Source) -> Iterator[Cells]:
     """How the rules of modules/tcp_recovery reduce windows, by what the path loses."""
     for run in source.runs("recovery_arms"):
         with suppress(Missing):
-            rows = Reductions(run).rows.sort("loss", "congestion_control", maintain_order=True)
+            rows = ReductionLogs(run).rows.sort("loss", "congestion_control", maintain_order=True)
             for (loss, control), of in rows.group_by("loss", "congestion_control", maintain_order=True):
-                ended = of.filter(pl.col("next_state").is_in(["Open", "Disorder"]))
-                silence = of["silence_ns"] / of["srtt_ns"]
+                told = analysis.summary_of_reductions(of)
                 yield [
                     str(loss),
                     str(control),
-                    str(of.height),
-                    _quartiles(of["pipe_before"] - of["ssthresh"]),
-                    _quartiles(ended["pipe_after"] - ended["ssthresh"]),
-                    _quartiles(ended["cwnd_after"] - ended["ssthresh"]),
-                    _quartiles(silence),
-                    human(_percentile(ended["end_ns"] - ended["begin_ns"], 50), "ns"),
-                    str(of.filter(next_state="Loss").height),
+                    str(told.reductions),
+                    _quartiles(told.pipe_over),
+                    _quartiles(told.pipe_left),
+                    _quartiles(told.cwnd_left),
+                    _quartiles(told.silence_rtts),
+                    human(_percentile(told.length_ns, 50), "ns"),
+                    str(told.timeouts),
                 ]
 
 
@@ -316,7 +315,7 @@ def _quartiles(values: pl.Series) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def _queue_packets(recovery: Recovery) -> int:
+def _queue_packets(recovery: LossRecovery) -> int:
     path = recovery.plan.path
     assert path is not None
     return path.forward.queue.limit_packets or 0

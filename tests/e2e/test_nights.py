@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from lab import LAB, Lab
 
+from dumbbell.compare.comparison import Comparison
 from dumbbell.nightly.history import History
-from dumbbell.report.pages.comparison import Comparison
 from dumbbell.run.directory import read_json
 from dumbbell.suite import in_turn
 from playbooks import REPOSITORY, ansible_playbook

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from runs import MS, Finished
 
-from dumbbell.report.pages.comparison import Comparison
+from dumbbell.compare.comparison import Comparison
 from playbooks import ansible_playbook, unfolded
 
 pytestmark = pytest.mark.virtual

@@ -11,7 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dumbbell.report.pages.index import NEWEST, Listed, render_index
+from dumbbell.evaluation.listed import Listed
+from dumbbell.report.pages.index import NEWEST, render_index
 from dumbbell.run.directory import record_state
 
 

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from synthetic import REPOSITORY, inventory
 
+from dumbbell.evaluation.listed import Listed
 from dumbbell.metrics.values import conditions
 from dumbbell.plan import Plan, plan
-from dumbbell.report.pages.index import Listed
 from dumbbell.report.pages.summary import render_summary
 from dumbbell.run.content import point_dirs
 from dumbbell.run.directory import (

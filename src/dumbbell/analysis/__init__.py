@@ -14,6 +14,7 @@ from dumbbell.analysis.rapid import AVAILABLE_FROM, available, pstreams
 from dumbbell.analysis.rates import (
     COUNTED_FROM,
     MIN_COVER,
+    bdp_bytes,
     counters,
     datagram_counters,
     ended,
@@ -27,7 +28,14 @@ from dumbbell.analysis.rates import (
     unwrap_u32,
     utilisation,
 )
-from dumbbell.analysis.recovery import LOSING, ca_states, recoveries, reductions, windows
+from dumbbell.analysis.recovery import (
+    LOSING,
+    ca_states,
+    recoveries,
+    reductions,
+    summary_of_reductions,
+    windows,
+)
 from dumbbell.analysis.router import queue
 from dumbbell.analysis.statistics import (
     Interval,
@@ -39,11 +47,13 @@ from dumbbell.analysis.statistics import (
     difference_interval,
     kink,
     median_interval,
+    medians,
     percentile,
     percentile_interval,
     ratio_interval,
     share_interval,
     slope,
+    variation,
 )
 
 __all__ = [
@@ -62,6 +72,7 @@ __all__ = [
     "Paws",
     "Slope",
     "available",
+    "bdp_bytes",
     "beside",
     "beyond_two_sigma",
     "budget",
@@ -87,6 +98,7 @@ __all__ = [
     "latency",
     "mean_goodput",
     "median_interval",
+    "medians",
     "on_off",
     "only_one_has",
     "over_life",
@@ -106,7 +118,9 @@ __all__ = [
     "slope",
     "state_shares",
     "steps",
+    "summary_of_reductions",
     "unwrap_u32",
     "utilisation",
+    "variation",
     "windows",
 ]

@@ -192,3 +192,8 @@ def utilisation(rates_bps: Sequence[float], bottleneck_bps: float) -> float:
 def steps(start_ns: int, end_ns: int, width_ns: int) -> list[int]:
     """Edges from start to end, ``width_ns`` apart; a remainder at the end is left out."""
     return list(range(start_ns, end_ns + 1, width_ns))
+
+
+def bdp_bytes(rate_bps: float, rtt_ns: float) -> float:
+    """Bandwidth-delay product."""
+    return rate_bps * rtt_ns / 8e9

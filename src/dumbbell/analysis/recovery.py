@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from dumbbell.analysis.connection import CA_STATES, CWR, KEY, LOSS, RECOVERY, SSTHRESH, senders
@@ -210,3 +212,39 @@ def _at(
         check_sortedness=False,
     ).drop("t_ns")
     return pl.concat([joined, stays.filter(pl.col(time).is_null())], how="diagonal_relaxed")
+
+
+@dataclass(frozen=True)
+class ReductionSummary:
+    """How reductions began, ended and sent; what is at their end is of those without a timeout."""
+
+    reductions: int
+    timeouts: int
+    signs: tuple[float, float, float]  # shares whose pipe began below ssthresh, at it, above it
+    pipe_over: pl.Series  # pipe - ssthresh at the begin, in segments
+    pipe_left: pl.Series  # pipe - ssthresh at the end
+    cwnd_left: pl.Series  # cwnd - ssthresh at the end
+    length_ns: pl.Series
+    silence_rtts: pl.Series  # longest silence in smoothed RTTs, where it is known
+    most_sent: int | None  # segments after one ACK
+
+
+def summary_of_reductions(found: pl.DataFrame) -> ReductionSummary:
+    """Of some rows of :func:`reductions`."""
+    ended = found.filter(pl.col("next_state").is_in(["Open", "Disorder"]))
+    over = found["pipe_before"] - found["ssthresh"]
+    return ReductionSummary(
+        reductions=found.height,
+        timeouts=found.filter(next_state="Loss").height,
+        signs=(_share(over < 0), _share(over == 0), _share(over > 0)),
+        pipe_over=over,
+        pipe_left=ended["pipe_after"] - ended["ssthresh"],
+        cwnd_left=ended["cwnd_after"] - ended["ssthresh"],
+        length_ns=ended["end_ns"] - ended["begin_ns"],
+        silence_rtts=(found["silence_ns"] / found["srtt_ns"]).drop_nulls(),
+        most_sent=found["most_sent"].max(),  # type: ignore[arg-type]
+    )
+
+
+def _share(true: pl.Series) -> float:
+    return float(true.mean() or 0)  # type: ignore[arg-type]

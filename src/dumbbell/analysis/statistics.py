@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import mean, stdev
 from typing import Any, Literal
 
 import numpy as np
@@ -197,6 +198,11 @@ def holm(ps: Sequence[float]) -> list[float]:
     return corrected
 
 
+def variation(values: Sequence[float]) -> float | None:
+    """Coefficient of variation; None of fewer than two values, or if their mean is 0."""
+    return stdev(values) / abs(mean(values)) if len(values) > 1 and mean(values) else None
+
+
 def detectable(values: Sequence[float], repetitions: int | None = None, tests: int = 1) -> float | None:
     """The smallest relative change of a mean that two sets of this spread and size show, with :data:`POWER`.
 
@@ -214,3 +220,12 @@ def detectable(values: Sequence[float], repetitions: int | None = None, tests: i
     significant = float(scipy.stats.t.isf((1 - LEVEL) / tests / 2, degrees))
     quantiles = significant + float(scipy.stats.t.ppf(POWER, degrees))
     return quantiles * sigma * math.sqrt(2 / n) / abs(mean)
+
+
+def medians(rows: pl.DataFrame, by: Sequence[str], column: str) -> pl.DataFrame:
+    """``[*by, median, least, most, n]`` of a column, in the order of ``by`` with nulls last."""
+    values = pl.col(column)
+    grouped = rows.group_by(*by, maintain_order=True).agg(
+        median=values.median(), least=values.min(), most=values.max(), n=pl.len()
+    )
+    return grouped.sort(list(by), nulls_last=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
-from statistics import mean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from dumbbell import analysis
@@ -15,37 +13,46 @@ from dumbbell.compare.observed import NONE, Change
 from dumbbell.nightly.history import Alarm, History, Series
 from dumbbell.nightly.judge import settled
 from dumbbell.report import html
+from dumbbell.report.curve import Curve, Mark
 from dumbbell.run.directory import read_json
 from dumbbell.units import human
 
 NIGHTS = 30  # columns of the matrix
 MARK = {0: "passed", 1: "failed", 2: "invalid"}
-SERIES = ("point", "metric", "nights", "last", "variation", "shows", "")
-NOTE = (
-    "Medians of each night; a grey line is where another testbed begins, with which nothing is compared, and "
-    "a dashed one a change that was confirmed. Variation is the coefficient of variation of the nights that "
-    "say what is to be expected, and shows the smallest change that as many more can show."
-)
 Json = Mapping[str, Any]
+
+
+class Row(NamedTuple):
+    """Series of the same metric of the same point: in one curve, what it can show, and what has changed."""
+
+    scenario: str
+    point: str
+    metric: str
+    curve: Curve
+    last: str
+    variation: str
+    shows: str
+    notes: list[str]
 
 
 def render(home: Path, history: History) -> Path:
     """Write ``index.html`` of all nights below ``home``; return its path."""
     nights = [told for path in sorted(home.glob("nights/*/night.json")) if (told := read_json(path))]
     alarms = history.alarms()
-    body = "".join(
-        (
-            html.assets(),
-            f"<h1>Nights of {escape(str(nights[-1]['suite']) if nights else home.name)}</h1>",
-            _last(nights),
-            _matrix(nights[-NIGHTS:]),
-            "<h2>Series</h2>",
-            html.table(SERIES, (_series(of, alarms, history) for of in _together(history.series(), alarms))),
-            f'<p class="note">{NOTE}</p>',
-        )
+    newest_first = nights[: -NIGHTS - 1 : -1]
+    text = html.page(
+        "nights.html",
+        title="Nights",
+        suite=nights[-1]["suite"] if nights else home.name,
+        last=nights[-1] if nights else None,
+        state=MARK[nights[-1]["status"]] if nights else "",
+        said=_said(nights[-1]) if nights else [],
+        nights=[(night["night"], _date(night["night"])) for night in newest_first],
+        matrix=_matrix(newest_first),
+        series=[_series(of, alarms, history) for of in _together(history.series(), alarms)],
     )
     target = home / "index.html"
-    target.write_text(html.page("Nights", body))
+    target.write_text(text)
     return target
 
 
@@ -84,10 +91,8 @@ def sentence(found: Json) -> str:
     return f"{found['state']}: {what}: {change} since {found['since']}{reason}"
 
 
-def _last(nights: Sequence[Json]) -> str:
-    if not nights:
-        return "<p>No night has ended yet.</p>"
-    night = nights[-1]
+def _said(night: Json) -> list[str]:
+    """What a night found, in words."""
     said = [sentence(found) for found in night["findings"]]
     said += [
         f"{run['state']}: {run['scenario']}: {reason}"
@@ -95,31 +100,21 @@ def _last(nights: Sequence[Json]) -> str:
         for reason in run["reasons"]
         if run["state"] != "passed"
     ]
-    items = "".join(f"<li>{escape(text)}</li>" for text in said) or "<li>All as before.</li>"
-    return html.verdict_box(MARK[night["status"]], f"<b>{escape(night['night'])}</b><ul>{items}</ul>")
+    return said
 
 
-def _matrix(nights: Sequence[Json]) -> str:
-    """Scenarios by nights, the newest first."""
-    names = dict.fromkeys((run["scenario"], run["profile"]) for night in nights for run in night["runs"])
+def _matrix(nights: Sequence[Json]) -> list[tuple[str, list[tuple[str, Json | None]]]]:
+    """Each scenario and profile, with each night's name and run of it; the newest night first."""
+    runs_of = (run for night in reversed(nights) for run in night["runs"])
+    names = dict.fromkeys((run["scenario"], run["profile"]) for run in runs_of)
     rows = []
     for scenario, profile in names:
-        cells = [escape(" ".join(filter(None, (Path(scenario).stem, profile))))]
-        for night in reversed(nights):
+        cells = []
+        for night in nights:
             runs = {(run["scenario"], run["profile"]): run for run in night["runs"]}
-            cells.append(_cell(night, runs.get((scenario, profile))))
-        rows.append(html.row(cells))
-    head = (f'<time title="{night["night"]}">{_date(night["night"])}</time>' for night in reversed(nights))
-    return f"<h2>Runs</h2>{html.table(['', *head], rows)}"
-
-
-def _cell(night: Json, run: Json | None) -> str:
-    if run is None:
-        return ""
-    if run["directory"] is None:
-        return f'<span title="{escape("; ".join(run["reasons"]))}">{escape(run["state"])}</span>'
-    target = f"nights/{night['night']}/{run['directory']}/report.html"
-    return f'<a href="{quote(target)}">{html.word(run["state"])}</a>'
+            cells.append((str(night["night"]), runs.get((scenario, profile))))
+        rows.append((" ".join(filter(None, (Path(scenario).stem, profile))), cells))
+    return rows
 
 
 def _together(series: Iterable[Series], alarms: Sequence[Alarm]) -> list[list[Series]]:
@@ -132,8 +127,8 @@ def _together(series: Iterable[Series], alarms: Sequence[Alarm]) -> list[list[Se
     return [groups[name] for name in order]
 
 
-def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> str:
-    """A row: the series of each testbed in one curve, what it can show, and what has changed in it."""
+def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> Row:
+    """The series of each testbed in turn."""
     last = of[-1]
     marks, notes = [], []
     for before, one in zip((None, *of), of, strict=False):
@@ -145,25 +140,23 @@ def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> 
             notes.append(f"Another testbed since {_date(one.nights[0])}: {changed}.")
         for night, value, run in zip(one.nights, one.medians, one.runs, strict=True):
             href = quote(f"nights/{night}/{Path(run).name}/report.html")
-            marks.append(
-                html.Mark(value, f"{night}: {human(value, one.unit)}", href=href, edge=edges.get(night, ""))
-            )
+            said = f"{night}: {human(value, one.unit)}"
+            marks.append(Mark(value, said, href=href, edge=edges.get(night, "")))
         for alarm in own:
             change = f"{human(alarm.before, one.unit)} to {human(alarm.after, one.unit)}"
             end = f", {alarm.how} {_date(alarm.closed)}" if alarm.closed else ", open"
             notes.append(f"Since {_date(alarm.since)} {change}{end}.")
     expected = settled(last, [alarm for alarm in alarms if alarm.key == last.key]).medians
-    spread = stdev(expected) / abs(mean(expected)) if len(expected) > 1 and mean(expected) else None
-    cells = (
-        f"{escape(last.scenario)}<br>{escape(last.label)}",
-        escape(f"{last.key.metric} of {last.key.subject}"),
-        html.curve(marks[-NIGHTS:], 360),
-        escape(human(last.medians[-1], last.unit)),
-        human(spread, "share"),
+    return Row(
+        last.scenario,
+        last.label,
+        f"{last.key.metric} of {last.key.subject}",
+        Curve(marks[-NIGHTS:], 360),
+        human(last.medians[-1], last.unit),
+        human(analysis.variation(expected), "share"),
         human(analysis.detectable(expected), "share"),
-        f'<span class="why">{escape(" ".join(notes))}</span>' if notes else "",
+        notes,
     )
-    return html.row(cells)
 
 
 def _undone(alarm: Alarm) -> str | None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from dumbbell.plan import in_words
-from dumbbell.report import html
 from dumbbell.units import human
 
 
-def table(rows: Iterable[str]) -> str:
-    """Rows under their heads."""
-    return html.table(("what", "where", "asked", "measured", "tolerance", ""), rows)
+class CheckRow(NamedTuple):
+    """Texts of a check; ``ok`` is None of a fact that nobody judges."""
+
+    name: str
+    subject: str
+    asked: str
+    measured: str
+    tolerance: str = ""
+    ok: bool | None = None
 
 
-def row(check: dict[str, Any]) -> str:
+def row(check: dict[str, Any]) -> CheckRow:
     """A check."""
     unit = check.get("unit", "")
     tolerance = f"± {human(check['tolerance'], unit)}" if check.get("tolerance") is not None else ""
@@ -29,19 +33,12 @@ def row(check: dict[str, Any]) -> str:
         measured = check["reason"]
     if check["requested"] == check["measured"] and isinstance(check["measured"], dict):
         measured = "the same"
-    return cells(
-        check["name"],
-        check["subject"],
-        human(asked, unit),
-        measured,
-        tolerance,
-        ok=check["ok"],
-    )
+    return CheckRow(check["name"], check["subject"], human(asked, unit), measured, tolerance, check["ok"])
 
 
 def note(check: dict[str, Any]) -> str:
     """``expected ≥ 90 %``, and of which flows if not of all."""
-    of = "" if check["subject"] == "all flows" else f", {escape(check['subject'])}"
+    of = "" if check["subject"] == "all flows" else f", {check['subject']}"
     return f"expected {bounds(check)}{of}"
 
 
@@ -51,19 +48,6 @@ def bounds(check: dict[str, Any]) -> str:
     return " and ".join(
         f"{signs[k]} {human(v, unit)}" for k, v in check["requested"].items() if v is not None
     )
-
-
-def cells(name: str, subject: str, asked: str, measured: str, tolerance: str, *, ok: bool | None) -> str:
-    """A row of texts; None is a fact that nobody judges."""
-    mark = {
-        True: '<span class="yes">✓ ok</span>',
-        False: '<span class="no">✗ not ok</span>',
-        None: "",
-    }
-    names = (name, subject, asked, measured, tolerance)
-    classes = ("", "subject", "", "", "subject")
-    cells = "".join(f'<td class="{c}">{escape(text)}</td>' for c, text in zip(classes, names, strict=True))
-    return f'<tr class="{"bad" if ok is False else ""}">{cells}<td class="mark">{mark[ok]}</td></tr>'
 
 
 def worst(checks: Sequence[dict[str, Any]]) -> dict[str, Any]:

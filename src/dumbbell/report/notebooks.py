@@ -13,12 +13,13 @@ import jupytext
 import nbconvert
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
+from markupsafe import Markup
 from nbclient import NotebookClient
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
+from dumbbell.evaluation.source import Source
 from dumbbell.report import html
-from dumbbell.report.pages.run import Report
 from dumbbell.run.directory import RunDir
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
@@ -46,7 +47,7 @@ def render(run_dir: Path, notebook: Path = RUN_REPORT) -> Path:
     The file is complete: no code cells, plotly.js once, no request to any network.
     """
     run_dir = run_dir.resolve()
-    title = Report(run_dir).manifest.get("title") or run_dir.name
+    title = Source(run_dir).manifest.get("title") or run_dir.name
     target = run_dir / ("report.html" if notebook == RUN_REPORT else f"{notebook.stem}.html")
     return render_notebook(notebook, {"run_dir": str(run_dir)}, target, title)
 
@@ -81,5 +82,5 @@ def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, ti
         template_name="basic", exclude_input=True, exclude_input_prompt=True, exclude_output_prompt=True
     )
     body, _ = exporter.from_notebook_node(cells)
-    target.write_text(html.page(title, body))
+    target.write_text(html.page("notebook.html", title=title, body=Markup(body)))
     return target

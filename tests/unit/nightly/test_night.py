@@ -13,13 +13,13 @@ import pytest
 from stand_in import Playbook
 from synthetic import REPOSITORY, write_run
 
+from dumbbell.compare.comparison import Comparison
 from dumbbell.execution.collect import collect
 from dumbbell.nightly.again import Remeasured
 from dumbbell.nightly.history import History, Key, Series
 from dumbbell.nightly.judge import NotMeasured
 from dumbbell.nightly.night import NightError, run_night, summary
 from dumbbell.plan import Inventory, plan
-from dumbbell.report.pages.comparison import Comparison
 from dumbbell.run.directory import STAMP, abort
 from dumbbell.scenario import ScenarioError
 from dumbbell.suite import Budget, Entry, Outcome, Suite, load

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
-from html import escape
+from functools import cached_property, partial
 from pathlib import Path
 
 import polars as pl
+from markupsafe import Markup
 
 from dumbbell import analysis, atou
+from dumbbell.evaluation.atou import flows_of_atou
+from dumbbell.evaluation.source import Missing
 from dumbbell.metrics.values import values
 from dumbbell.plan import Flow
-from dumbbell.report import figures, html
+from dumbbell.report import html
+from dumbbell.report.figures import atou as figures
 from dumbbell.report.pages.run import Report
-from dumbbell.report.parts import Missing, part, show
-from dumbbell.run.content import IN_MEASUREMENT, Run, point_dirs
+from dumbbell.report.parts import part
+from dumbbell.run.content import point_dirs
 from dumbbell.units import human
 
 BIN_NS = 200_000_000  # of a run's goodput: its samples are not at the bins' edges
-_COLUMNS = {
-    "snd_cwnd": ("cwnd (segments)", "segments", 1),
-    "srtt_us": ("smoothed RTT (ms)", "ms", 1000),
-}
 _COUNTS = ("retransmits", "duplicates", "events", "timeouts")
+
+fill = partial(html.part, "atou.html")
 
 
 class Simulations:
@@ -39,7 +39,7 @@ class Simulations:
             raise Missing(f"{error}.") from None
 
     @part
-    def compared(self) -> str:
+    def compared(self) -> Markup:
         """A row for each transfer of each experiment."""
         rows = []
         for name, found in self._found.items():
@@ -53,14 +53,14 @@ class Simulations:
                     simulated.sender["timeouts"],
                 )
                 cells = [
-                    escape(experiment.title),
-                    escape(transfer),
+                    experiment.title,
+                    transfer,
                     "-" if original is None else f"{original:g}",
                     f"{simulated.goodput_bps / 1e6:.3g}",
                     *(str(count) for count in counts),
                     f"{simulated.sender['avg_rtt_ns'] / 1e6:.1f}",
                 ]
-                rows.append(html.row(cells))
+                rows.append(cells)
         head = (
             "experiment",
             "transfer",
@@ -69,40 +69,25 @@ class Simulations:
             *_COUNTS,
             "mean RTT (ms)",
         )
-        return (
-            f'{html.table(head, rows)}<p class="note">What the page gives of a transfer, and what the '
-            "simulator has of it after the same time. Duplicates are retransmits that were not needed. The "
-            "page does not tell rates and queues of its paths: they are chosen, so that shapes compare, not "
-            "numbers.</p>"
-        )
+        return fill("compared", head=head, rows=rows)
 
     @part
-    def goodput(self, name: str) -> str:
+    def goodput(self, name: str) -> Markup:
         """Goodput of an experiment's transfers over time, and on average."""
         found = self._of(name)
-        rate = pl.col("bytes_acked").diff() * 8e3 / pl.col("t_ns").diff()
-        lines = {transfer: simulated.samples.select("t_ns", y=rate) for transfer, simulated in found.items()}
         means = ", ".join(f"{name} {human(one.goodput_bps, 'bps')}" for name, one in found.items())
-        return show(
-            figures.lines(lines, _length_s(found), title="goodput (Mbit/s)", unit="Mbit/s"),
-            f"{escape(atou.EXPERIMENTS[name].title)}. Acknowledged payload in each 100 ms; on average "
-            f"{escape(means)}.",
-        )
+        samples = {transfer: one.samples for transfer, one in found.items()}
+        drawn = figures.simulated_goodput(samples, _length_s(found))
+        return fill("simulated", drawn=drawn, experiment=atou.EXPERIMENTS[name].title, means=means)
 
     @part
-    def state(self, name: str) -> str:
+    def state(self, name: str) -> Markup:
         """Windows, or RTTs where they tell more."""
         found = self._of(name)
         column = atou.EXPERIMENTS[name].column
-        title, unit, scale = _COLUMNS[column]
-        lines = {
-            transfer: simulated.samples.select("t_ns", y=pl.col(column) / scale)
-            for transfer, simulated in found.items()
-        }
-        return show(
-            figures.lines(lines, _length_s(found), title=title, unit=unit),
-            f"<code>{column}</code> of the sender, each 100 ms.",
-        )
+        samples = {transfer: one.samples for transfer, one in found.items()}
+        drawn = figures.state(samples, column, _length_s(found))
+        return fill("simulated_state", drawn=drawn, column=column)
 
     def _of(self, name: str) -> dict[str, atou.Simulated]:
         if name not in self._found:
@@ -125,65 +110,42 @@ class AtouRun(Report):
     @cached_property
     def _flows(self) -> dict[str, tuple[Flow, pl.DataFrame]]:
         """Each flow of atou by what tells it from the others, and its samples, in times since its start."""
-        found = dict(self._sampled())
+        found = dict(flows_of_atou(self._points))
         if not found:
             raise Missing("This run has no flow of atou whose sender told of itself.")
         return found
 
-    def _sampled(self) -> Iterator[tuple[str, tuple[Flow, pl.DataFrame]]]:
-        for point_dir in self._points:
-            try:
-                run = Run.open(point_dir)
-                rows = pl.scan_parquet(point_dir / "tcp_info.parquet").filter(IN_MEASUREMENT).collect()
-            except (OSError, ValueError, pl.exceptions.PolarsError):
-                continue
-            flows = [flow for flow in run.point.phase("measurement").flows if flow.kind == "atou"]
-            for flow in flows:
-                own = rows.filter(flow=flow.name).with_columns(pl.col("t_ns") - flow.start_ns).sort("t_ns")
-                words = [run.point.label, flow.name if len(flows) > 1 or not run.point.label else ""]
-                again = f"({run.point.repetition})" * (run.point.repetition > 1)
-                if own.height:
-                    yield " ".join(filter(None, [*words, again])), (flow, own)
-
     @part
-    def goodput(self) -> str:
+    def goodput(self) -> Markup:
         """Goodput of each flow of atou from its start on."""
-        lines = {}
+        rates = {}
         for name, (flow, rows) in self._flows.items():
             edges = analysis.steps(0, flow.duration_ns, BIN_NS)
-            rates = analysis.goodput(analysis.counters(rows), edges)
-            lines[name] = rates.select("t_ns", y=pl.col("goodput_bps") / 1e6)
-        return show(
-            figures.lines(lines, self._length_s, title="goodput (Mbit/s)", unit="Mbit/s"),
-            f"Acknowledged payload in each {human(BIN_NS, 'ns')}, from the flow's start on, of all points.",
-        )
+            rates[name] = analysis.goodput(analysis.counters(rows), edges)
+        drawn = figures.goodput(rates, self._length_s)
+        return fill("goodput", drawn=drawn, width_ns=BIN_NS)
 
     @part
-    def cwnd(self) -> str:
+    def cwnd(self) -> Markup:
         """Congestion windows."""
         return self._state("snd_cwnd")
 
     @part
-    def srtt(self) -> str:
+    def srtt(self) -> Markup:
         """Smoothed round-trip times."""
         return self._state("srtt_us")
 
-    def _state(self, column: str) -> str:
-        title, unit, scale = _COLUMNS[column]
-        lines = {
-            name: rows.select("t_ns", y=pl.col(column) / scale) for name, (_, rows) in self._flows.items()
-        }
-        return show(
-            figures.lines(lines, self._length_s, title=title, unit=unit),
-            f"<code>{column}</code>, as atou's sender tells of itself.",
-        )
+    def _state(self, column: str) -> Markup:
+        samples = {name: rows for name, (_, rows) in self._flows.items()}
+        drawn = figures.state(samples, column, self._length_s)
+        return fill("state", drawn=drawn, column=column)
 
     @property
     def _length_s(self) -> float:
         return max(flow.duration_ns for flow, _ in self._flows.values()) / 1e9
 
     @part
-    def numbers(self) -> str:
+    def numbers(self) -> Markup:
         """A row for each point and flow: those of atou, and those of TCP beside them."""
         _ = self._flows
         names = ("goodput", "retransmits", "time_in_recovery", "rtt")
@@ -197,7 +159,7 @@ class AtouRun(Report):
             known = {row["metric"]: human(row["value"], row["unit"]) for row in own.iter_rows(named=True)}
             verdict = own["verdict"][0]
             cells = (point, subject, repetition, verdict, *(known.get(name, "-") for name in names))
-            rows.append(html.row(escape(str(cell)) for cell in cells))
+            rows.append([str(cell) for cell in cells])
         head = (
             "point",
             "flow",
@@ -208,4 +170,4 @@ class AtouRun(Report):
             "in recovery",
             "median RTT",
         )
-        return f'{html.table(head, rows)}<p class="note">Of each flow from its start to its end.</p>'
+        return fill("numbers", head=head, rows=rows)

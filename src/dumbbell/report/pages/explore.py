@@ -5,20 +5,24 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from datetime import UTC, datetime
-from html import escape
+from functools import partial
 from pathlib import Path
 
 import polars as pl
+from markupsafe import Markup
 
+from dumbbell.evaluation.source import Missing
 from dumbbell.ingest import live
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.report import figures, html
-from dumbbell.report.parts import Missing, part, show
+from dumbbell.report.parts import part
 from dumbbell.units import human
 
 LISTED = 20  # most runs of the table
 PICKED = 8  # most runs among which the figure lets choose
 CONNECTIONS = 40  # most rows of the table of flows
+
+fill = partial(html.part, "explore.html")
 
 
 def asking(ask: Callable[..., pl.DataFrame]) -> Callable[..., pl.DataFrame]:
@@ -70,59 +74,42 @@ class Explore:
         return live.series(self.influx, run, until_ns - round(self._minutes * 60e9), until_ns)
 
     @part
-    def runs(self) -> str:
+    def runs(self) -> Markup:
         """The runs that there are."""
         found = self.found()
-        rows = [
-            html.row(
-                [
-                    f'<span class="mono">{escape(row["run"])}</span>',
-                    str(row["flows"]),
-                    _utc(row["begin_ns"]),
-                    _utc(row["end_ns"]),
-                ]
-            )
+        shown = [
+            (row["run"], str(row["flows"]), _utc(row["begin_ns"]), _utc(row["end_ns"]))
             for row in found.head(LISTED).iter_rows(named=True)
         ]
-        more = f" {found.height - LISTED} more are older." * (found.height > LISTED)
-        return (
-            f"{html.table(('run', 'flows', 'first sample', 'last sample'), rows)}"
-            f'<p class="note">In {escape(self.influx.target.url)}, by the clocks of the hosts, UTC.{more}</p>'
-        )
+        return fill("runs", runs=shown, url=self.influx.target.url, older=found.height - LISTED)
 
     @part
-    def flows(self) -> str:
+    def flows(self) -> Markup:
         """What was last seen of each flow of the run."""
         run = self.found()["run"][0]
         found = self.flows_of(run)
         rows = [
-            html.row(
-                [
-                    escape(row["flow"]),
-                    escape(row["stream"] or "-"),
-                    escape(row["phase"]),
-                    escape(row["host"]),
-                    escape(row["congestion_control"] or "-"),
-                    human(row["snd_cwnd"]),
-                    human(None if row["srtt_us"] is None else 1000 * row["srtt_us"], "ns"),
-                    human(row["total_retrans"]),
-                    human(row["received_packets"]),
-                    human(row["lost_packets"]),
-                    human(row["fetches"]),
-                ]
-            )
+            [
+                row["flow"],
+                row["stream"] or "-",
+                row["phase"],
+                row["host"],
+                row["congestion_control"] or "-",
+                human(row["snd_cwnd"]),
+                human(None if row["srtt_us"] is None else 1000 * row["srtt_us"], "ns"),
+                human(row["total_retrans"]),
+                human(row["received_packets"]),
+                human(row["lost_packets"]),
+                human(row["fetches"]),
+            ]
             for row in found.head(CONNECTIONS).iter_rows(named=True)
         ]
         head = ("flow", "stream", "phase", "seen on", "TCP", "cwnd", "RTT", "sent again")
-        head_datagrams = ("datagrams", "lost", "fetches done")
-        more = f" {found.height - CONNECTIONS} more are not listed." * (found.height > CONNECTIONS)
-        return (
-            f'<p>Run <span class="mono">{escape(run)}</span></p>{html.table((*head, *head_datagrams), rows)}'
-            f'<p class="note">As last sampled. Windows are in segments.{more}</p>'
-        )
+        datagrams = ("datagrams", "lost", "fetches done")
+        return fill("flows", run=run, head=(*head, *datagrams), rows=rows, more=found.height - CONNECTIONS)
 
     @part
-    def series(self) -> str:
+    def series(self) -> Markup:
         """Goodput, window and RTT of the last minutes of a run, which can be picked in the figure."""
         runs = self.found().head(PICKED)
         found = {
@@ -131,13 +118,7 @@ class Explore:
             )
             for row in runs.iter_rows(named=True)
         }
-        return show(
-            figures.of_runs(found),
-            f"The last {self._minutes:g} minutes of samples of each run; the menu picks one of the "
-            f"{len(found)} that were sampled last. Goodput is what the sender saw acknowledged, what a "
-            "receiver of datagrams got, or the bytes of fetches by when they began. A look, no result: those "
-            "are in run directories.",
-        )
+        return fill("series", drawn=figures.of_runs(found), minutes=self._minutes, runs=len(found))
 
 
 def _utc(unix_ns: int) -> str:

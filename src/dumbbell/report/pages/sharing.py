@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from html import escape
+from functools import partial
 
 import polars as pl
+from markupsafe import Markup
 
-from dumbbell import analysis
+from dumbbell.evaluation.sharing import FAIR, STAYS_NS, fair_after_s
+from dumbbell.evaluation.source import Missing
 from dumbbell.metrics.values import values
 from dumbbell.plan.windows import ways
 from dumbbell.report import html
 from dumbbell.report.pages.rejects import Rejects
-from dumbbell.report.parts import Missing, part
+from dumbbell.report.parts import part
 from dumbbell.units import human
 
-BIN_NS = 10**9
-FAIR = 0.9  # Jain's index from which on flows count as sharing
-STAYS_NS = 5 * 10**9  # for which they have to go on
+fill = partial(html.part, "sharing.html")
 
 
 class Sharing(Rejects):
     """Parts about all flows of a run together."""
 
     @part
-    def flows(self) -> str:
+    def flows(self) -> Markup:
         """A row for each flow, and one for all."""
         try:
             found = values(self.dir)
@@ -32,18 +32,15 @@ class Sharing(Rejects):
         numbers = {
             (r["metric"], r["subject"]): human(r["value"], r["unit"]) for r in found.iter_rows(named=True)
         }
-        flows = self.plan.phase("measurement").flows
         names = ("goodput", "retransmits", "time_in_recovery", "rtt")
         rows = [
-            html.row(
-                [
-                    escape(flow.name),
-                    escape(flow.congestion_control or ("atou" if flow.kind == "atou" else "-")),
-                    f"{escape(flow.src_host)} → {escape(flow.dst_host)}",
-                    *(numbers.get((name, flow.name), "-") for name in names),
-                ]
-            )
-            for flow in flows
+            [
+                flow.name,
+                flow.congestion_control or ("atou" if flow.kind == "atou" else "-"),
+                f"{flow.src_host} → {flow.dst_host}",
+                *(numbers.get((name, flow.name), "-") for name in names),
+            ]
+            for flow in self.planned_flows
         ]
         together = [
             f"{what} of {subject} {value}"
@@ -52,33 +49,11 @@ class Sharing(Rejects):
             if name == metric
         ]
         head = ("flow", "congestion control", "pair", "goodput", "sent again", "in recovery", "median RTT")
-        return (
-            f'{html.table(head, rows)}<p class="note">Of each flow from its start to its end, after the '
-            f"warm-up. While all run: {', '.join(together) or 'nothing is known'}. "
-            "In recovery is the share of samples in Recovery or Loss.</p>"
-        )
+        return fill("flows", head=head, rows=rows, together=", ".join(together) or "nothing is known")
 
     @part
-    def convergence(self) -> str:
+    def convergence(self) -> Markup:
         """Since when the flows of each direction shared fairly."""
-        phase = self.plan.phase("measurement")
-        rates = analysis.goodput(self.counters, analysis.steps(0, phase.duration_ns, BIN_NS))
-        directions, said = ways(phase.flows), []
-        for way, flows in directions.items():
-            spans = {flow.name: flow.life_ns for flow in flows}
-            shares = analysis.fairness(rates, spans).filter(pl.col("flows") == len(flows))
-            if shares.is_empty():
-                continue
-            last_start_s = max(start for start, _ in spans.values()) / 1e9
-            at_ns = analysis.convergence_ns(shares, least=FAIR, for_ns=STAYS_NS)
-            when = (
-                "never" if at_ns is None else f"{at_ns / 1e9 - last_start_s:.1f} s after the last flow began"
-            )
-            which = "" if len(directions) == 1 else f" {way}"
-            said.append(f"The flows{which} began to share fairly <b>{when}</b>")
-        if not said:
-            raise Missing("At no time do all flows run at once.")
-        return (
-            f"<p>{'. '.join(said)}: Jain's index of the goodputs of each second "
-            f"was at least {FAIR:g} for {STAYS_NS / 1e9:g} s on end.</p>"
-        )
+        found = fair_after_s(self)
+        several = len(ways(self.planned_flows)) > 1
+        return fill("convergence", after_s=found, several=several, fair=FAIR, stays_s=STAYS_NS / 1e9)

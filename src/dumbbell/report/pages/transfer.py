@@ -6,76 +6,32 @@ unmodified kernels; docs/variables.md says how exact each of web100's variables 
 
 from __future__ import annotations
 
-from functools import cached_property
-from html import escape
-from pathlib import Path
+from functools import partial
 
 import polars as pl
+from markupsafe import Markup
 
 from dumbbell import analysis
-from dumbbell.plan import Flow
+from dumbbell.evaluation.source import Missing
+from dumbbell.evaluation.transfer import LongTransfer
 from dumbbell.report import figures, html
+from dumbbell.report.figures import transfer
 from dumbbell.report.pages.run import Report
-from dumbbell.report.parts import Missing, part, show
-from dumbbell.run.content import dig
-from dumbbell.run.directory import read_json
+from dumbbell.report.parts import part
 from dumbbell.units import human
 
 ZOOM = 1 / 48  # of the time: ten minutes of eight hours
-UNDOS = ("TcpExtTCPFullUndo", "TcpExtTCPPartialUndo", "TcpExtTCPDSACKUndo", "TcpExtTCPLossUndo")
-BY = {
-    "ebpf": "counted by eBPF at each segment",
-    "trace": "counted from the trace of ca_state",
-    "samples": "counted from samples of ca_state, which miss what happens between two of them",
-}
+
+fill = partial(html.part, "transfer.html")
 
 
-class Transfer(Report):
+class Transfer(Report, LongTransfer):
     """Figures of one flow of a run; by default of the first that TCP carries."""
 
-    def __init__(self, run_dir: Path | str, flow: str = "") -> None:
-        super().__init__(run_dir)
-        self._name = flow
-
     @property
-    def flow(self) -> Flow:
-        """The flow that is looked at, or Missing."""
-        flows = [f for f in self.plan.phase("measurement").flows if f.kind == "iperf3_tcp"]
-        for flow in flows:
-            if self._name in ("", flow.name):
-                return flow
-        raise Missing(f"This run has no TCP flow {self._name}; it has {', '.join(f.name for f in flows)}.")
-
-    @cached_property
-    def _tcp_info(self) -> pl.DataFrame:
-        own = (pl.col("flow") == self.flow.name) & (pl.col("stream") == "0")
-        rows = self.rows("tcp_info", *analysis.SAMPLED_FROM, where=own)
-        if rows.filter(side="sender").is_empty():
-            raise Missing(f"The sender's socket of {self.flow.name} was not sampled.")
-        return rows
-
-    @cached_property
-    def samples(self) -> pl.DataFrame:
-        """:func:`analysis.samples` of the flow's first stream; Missing if its sender was not sampled."""
-        return analysis.samples(self._tcp_info)
-
-    @cached_property
-    def signals(self) -> pl.DataFrame:
-        """:func:`analysis.signals`, by the best source that the run has."""
-        try:
-            own = (pl.col("flow") == self.flow.name) & (pl.col("stream") == "0")
-            events = self.table("tcp_event", where=own)
-        except Missing:
-            events = None
-        return analysis.signals(self._tcp_info, events)
-
-    def _counted(self, *names: str) -> str:
-        """How the signals of these names were counted."""
-        source = self.signals["source"][0]
-        if "DupAcksIn" not in names or source == "ebpf":
-            return BY[source]
-        instead = "DupAcksIn are what the receiver had out of order (<code>rcv_ooopack</code>), approximate"
-        return instead if len(names) == 1 else f"{BY[source]}; {instead}"
+    def _source(self) -> str:
+        """What the signals are counted from."""
+        return str(self.signals["source"][0])
 
     @staticmethod
     def _untold(*names: str) -> str:
@@ -84,235 +40,141 @@ class Transfer(Report):
     # throughput
 
     @part
-    def iperf3(self) -> str:
+    def iperf3(self) -> Markup:
         """Throughput by both ends of iperf3, in its own intervals."""
-        series, means = {}, []
-        for end, host in (("client", self.flow.src_host), ("server", self.flow.dst_host)):
-            report = read_json(
-                self.dir / "raw" / host / "measurement" / f"iperf3-{self.flow.name}-{end}.json"
-            )
-            sums = [interval["sum"] for interval in dig(report, "intervals") or []]
-            if sums:
-                middle = [(s["start"] + s["end"]) / 2 * 1e9 + self.flow.start_ns for s in sums]
-                rates = [s["bits_per_second"] / 1e6 for s in sums]
-                series[f"{end} on {host}"] = pl.DataFrame({"t_ns": middle, "y": rates})
-                means.append(f"{end} {sum(rates) / len(rates):.4g} Mbit/s")
-        if not series:
-            raise Missing("Neither end of iperf3 left a report with intervals.")
-        figure = figures.lines(series, self.x_max_s, title="throughput (Mbit/s)", unit="Mbit/s")
-        return show(figure, f"Throughput by iperf3's own reports of both ends. Means: {', '.join(means)}.")
+        found = self.iperf3_rates
+        series = {f"{end} on {host}": rates for (end, host), rates in found.items()}
+        means = [f"{end} {sum(of['y']) / of.height:.4g} Mbit/s" for (end, _), of in found.items()]
+        drawn = transfer.iperf3(series, self.x_max_s)
+        return fill("iperf3", drawn=drawn, means=", ".join(means))
 
     @part
-    def instantaneous(self) -> str:
+    def instantaneous(self) -> Markup:
         """Rate between two samples."""
-        rows = self.samples.select("t_ns", y=pl.col("throughput_bps") / 1e6)
-        figure = figures.lines({"sent": rows}, self.x_max_s, title="rate (Mbit/s)", unit="Mbit/s")
-        return show(
-            figure,
-            "Rate between two samples: growth of <code>bytes_sent</code> (TCP_INFO), with retransmissions, "
-            f"over the time between them.{_thinned(rows)}",
-        )
+        drawn = transfer.throughput(self.samples, self.x_max_s)
+        return fill("instantaneous", drawn=drawn, many=_many(self.samples))
 
     # the window
 
     @part
-    def cwnd_over_time(self, share: float = 1) -> str:
+    def cwnd_over_time(self, share: float = 1) -> Markup:
         """Congestion window over a share of the time, from the start."""
         until_ns = share * self.x_max_s * 1e9
         rows = self.samples.filter(pl.col("t_ns") <= until_ns)
-        series = {
-            name: rows.select("t_ns", y=pl.col(column) / 1e6)
-            for name, column in (("cwnd", "cwnd_bytes"), ("ssthresh", "ssthresh_bytes"))
-        }
-        figure = figures.lines(series, until_ns / 1e9, title="window (MB)", unit="MB")
-        return show(
-            figure,
-            "Congestion window and slow-start threshold: <code>snd_cwnd</code> and <code>snd_ssthresh</code> "
-            f"times <code>snd_mss</code>.{_thinned(rows)}",
-        )
+        drawn = transfer.windows(rows, until_ns / 1e9)
+        return fill("cwnd_over_time", drawn=drawn, many=_many(rows))
 
     @part
-    def cwnd_and_rate(self, which: str = "all") -> str:
+    def cwnd_and_rate(self, which: str = "all") -> Markup:
         """Rate against window: ``all`` samples, ``with stalls``, ``without stalls``, ``without signals``."""
-        stalled, signalled = pl.col("SendStall") > 0, pl.col("CongestionSignals") > 0
-        kept = {
-            "all": pl.lit(True),
-            "with stalls": stalled,
-            "without stalls": ~stalled,
-            "without signals": ~signalled,
-        }
-        both = self.samples.join(self.signals, on=["flow", "stream", "t_ns"])
-        rows = both.filter(kept[which], pl.col("throughput_bps").is_not_null())
-        rows = rows.select(x=pl.col("cwnd_bytes") / 1e6, y=pl.col("throughput_bps") / 1e6)
-        if rows.is_empty():
-            raise Missing(f"No sample is left: {which}.")
-        found = analysis.kink(rows["x"], rows["y"]) if which == "all" else None
-        fit, said = {}, ""
-        if found:
-            left, right = float(rows["x"].min()), float(rows["x"].max())  # type: ignore[arg-type]
-            ends = [
-                (x, found.y + slope * (x - found.x))
-                for x, slope in ((left, found.below), (right, found.above))
-            ]
-            fit = {"two straight lines": [ends[0], (found.x, found.y), ends[1]]}
-            rtt_ns = self.samples["min_rtt_ns"].min()
-            bdp = found.y * 1e6 * float(rtt_ns) / 8e9 / 1e6  # type: ignore[arg-type]
-            said = (
-                f" The lines meet at {found.x:.3g} MB and {found.y:.4g} Mbit/s (R² {found.r2:.2f}); "
-                f"that rate times the least RTT, {human(rtt_ns, 'ns')}, is {bdp:.3g} MB."
-            )
-        figure = figures.scatter(
-            {which: rows}, x_title="cwnd (MB)", y_title="rate since the sample before (Mbit/s)", lines=fit
-        )
-        counted = "" if which == "all" else f" Signals are {self._counted()}."
-        return show(
-            figure,
-            f"Rate between two samples against the window at the second.{said}{counted}{_sampled(rows)}",
+        rows = self.windows_and_rates(which)
+        kink = analysis.kink(rows["x"], rows["y"]) if which == "all" else None
+        return fill(
+            "cwnd_and_rate",
+            drawn=transfer.cwnd_and_rate(rows, which, kink),
+            kink=kink,
+            bdp_mb=analysis.bdp_bytes(kink.y * 1e6, self.min_rtt_ns) / 1e6 if kink else None,
+            min_rtt_ns=self.min_rtt_ns,
+            source=None if which == "all" else self._source,
+            **_sampled(rows),
         )
 
     # signals
 
     @part
-    def cumulative(self, *names: str) -> str:
+    def cumulative(self, *names: str) -> Markup:
         """Totals of web100's variables over time, each with its growth per second."""
         series, slopes = {}, []
         for name in names:
-            rows = self.signals.select("t_ns", y=pl.col(name).fill_null(0).cum_sum())
-            if self.signals[name].null_count() == self.signals.height:
+            if not self.told(name):
                 slopes.append(self._untold(name))
                 continue
-            series[name] = rows
+            rows = series[name] = self.total(name)
             if line := analysis.slope(rows["t_ns"] / 1e9, rows["y"]):
                 slopes.append(f"{name} {rows['y'][-1]}, {line.slope:.3g} a second (R² {line.r2:.2f})")
         if not series:
             raise Missing(f"{'; '.join(slopes)}.")
-        figure = figures.lines(series, self.x_max_s, title="total", unit="")
-        return show(figure, f"Totals since the start, {self._counted(*names)}. {'; '.join(slopes)}.")
+        drawn = transfer.totals(series, self.x_max_s)
+        return fill("cumulative", drawn=drawn, source=self._source, names=names, slopes="; ".join(slopes))
 
     @part
-    def budget(self) -> str:
+    def budget(self) -> Markup:
         """Congestion signals and what explains them."""
-        totals = analysis.budget(self.signals)
-        row = totals.to_dicts()[0]
+        row = analysis.budget(self.signals).to_dicts()[0]
         names = ("CongestionSignals", "SendStall", "FastRetran", "Timeouts", "unexplained")
         signals = row["CongestionSignals"]
-        cells = [
-            html.row([name, human(row[name]), human(row[name] / signals, "share") if signals else "-"])
+        rows = [
+            [name, human(row[name]), human(row[name] / signals, "share") if signals else "-"]
             for name in names
         ]
-        return (
-            f"{html.table(('variable', 'total', 'of all signals'), cells)}"
-            f'<p class="note">Signals and their causes, {self._counted()}. A recovery that begins while the '
-            "window is reduced already (CWR) is a cause without a signal of its own.</p>"
-        )
+        return fill("budget", rows=rows, source=self._source)
 
     @part
-    def per_second(self, x: str, y: str) -> str:
+    def per_second(self, x: str, y: str) -> Markup:
         """One variable against another, second by second."""
-        absent = [n for n in (x, y) if self.signals[n].null_count() == self.signals.height]
-        if absent:
+        if absent := [name for name in (x, y) if not self.told(name)]:
             raise Missing(f"{self._untold(*absent)}.")
-        seconds = self.signals.group_by(second=pl.col("t_ns") // 10**9).agg(
-            x=pl.col(x).sum(), y=pl.col(y).sum()
-        )
-        figure = figures.scatter(
-            {"a second each": seconds}, x_title=f"{x} in a second", y_title=f"{y} in a second"
-        )
-        return show(figure, f"Each second's {x} and {y}, {self._counted(x, y)}.{_sampled(seconds)}")
+        seconds = self.by_second(x, y)
+        drawn = transfer.second_by_second(seconds, x, y)
+        return fill("per_second", drawn=drawn, x=x, y=y, source=self._source, **_sampled(seconds))
 
     @part
-    def dup_acks(self) -> str:
+    def dup_acks(self) -> Markup:
         """How often duplicate ACKs, three of which ask for a retransmission, came in."""
-        counted = self.signals
-        if counted["DupAcksIn"].null_count() == counted.height:
+        if not self.told("DupAcksIn"):
             raise Missing(f"{self._untold('DupAcksIn')}.")
-        seconds = int(counted["dt_ns"].sum()) / 1e9
-        total, fast = int(counted["DupAcksIn"].sum()), int(counted["FastRetran"].sum())
-        rtt_s = float(self.samples["srtt_ns"].mean()) / 1e9  # type: ignore[arg-type]
-        cells = [
-            html.row(["duplicate ACKs", human(total), f"{total / seconds:.3g}"]),
-            html.row(["threes of them", human(total // 3), f"{total / 3 / seconds:.3g}"]),
-            html.row(["fast retransmits", human(fast), f"{fast / seconds:.3g}"]),
-            html.row(["round trips", human(round(seconds / rtt_s)), f"{1 / rtt_s:.3g}"]),
+        total, fast, seconds, rtt_s = self.duplicate_acks
+        rows = [
+            ["duplicate ACKs", human(total), f"{total / seconds:.3g}"],
+            ["threes of them", human(total // 3), f"{total / 3 / seconds:.3g}"],
+            ["fast retransmits", human(fast), f"{fast / seconds:.3g}"],
+            ["round trips", human(round(seconds / rtt_s)), f"{1 / rtt_s:.3g}"],
         ]
-        every = f" Three come every {3 * seconds / rtt_s / total:.3g} round trips." if total else ""
-        return (
-            f"{html.table(('what', 'total', 'a second'), cells)}"
-            f'<p class="note">Signals are {self._counted("DupAcksIn", "FastRetran")}. Round trips are of '
-            f"the mean <code>srtt_us</code>, {human(round(1e9 * rtt_s), 'ns')}.{every}</p>"
-        )
+        every = 3 * seconds / rtt_s / total if total else None
+        return fill("dup_acks", rows=rows, source=self._source, rtt_ns=round(1e9 * rtt_s), every=every)
 
     @part
-    def undone(self) -> str:
+    def undone(self) -> Markup:
         """Reductions that were taken back, by the sender's host."""
-        rows = self.table("snmp").filter(pl.col("host") == self.flow.src_host)
-        cells = []
-        for name in (*UNDOS, "TcpExtTCPSpuriousRTOs"):
-            own = rows.filter(pl.col("name") == name).sort("t_ns")
-            cells.append(html.row([name, human(int(own["delta"].sum()) if own.height else 0)]))
-        return (
-            f"{html.table(('counter', 'growth'), cells)}"
-            '<p class="note">CongestionOverCount: what the sending host counted of reductions that it took '
-            "back, for all its connections. QuenchRcvd has no source: Linux ignores source quench.</p>"
-        )
+        return fill("undone", rows=[[name, human(grown)] for name, grown in self.taken_back.items()])
 
     @part
-    def timeouts(self) -> str:
+    def timeouts(self) -> Markup:
         """The variables of timeouts, at the end of the connection."""
         names = ("Timeouts", "AbruptTimeouts", "SubsequentTimeouts", "CurTimeoutCount")
         told = self.graded(names).get((self.flow.name, "0"), {})
-        cells = [
-            html.row([name, human(value), grade])
-            for name, (value, grade) in ((name, told.get(name, (None, "not told"))) for name in names)
-        ]
-        return html.table(("variable", "total", "grade"), cells)
+        graded = ((name, *told.get(name, (None, "not told"))) for name in names)
+        return fill("timeouts", rows=[[name, human(value), grade] for name, value, grade in graded])
 
     # packets and round trips
 
     @part
-    def packets(self) -> str:
+    def packets(self) -> Markup:
         """How many packets left between two samples."""
         sent = self.samples["sent_packets"]
-        return show(
-            figures.histogram(sent, title="packets sent between two samples"),
-            f"Growth of <code>data_segs_out</code> in each of {human(sent.count())} intervals of samples.",
-        )
+        drawn = figures.histogram(sent, title="packets sent between two samples")
+        return fill("packets", drawn=drawn, intervals=sent.count())
 
     @part
-    def rtt_over_time(self) -> str:
+    def rtt_over_time(self) -> Markup:
         """Round-trip times over time."""
-        columns = {"smoothed": "srtt_ns", "least": "min_rtt_ns", "latest": "latest_rtt_ns"}
-        series = {
-            name: self.samples.select("t_ns", y=pl.col(column) / 1e6)
-            for name, column in columns.items()
-            if column in self.samples.columns
-        }
-        latest = "" if "latest" in series else " The latest single sample is had with eBPF only."
-        return show(
-            figures.lines(series, self.x_max_s, title="round-trip time (ms)", unit="ms"),
-            f"<code>srtt_us</code> and <code>min_rtt_us</code> (TCP_INFO).{latest}{_thinned(self.samples)}",
-        )
+        drawn, latest = transfer.rtts(self.samples, self.x_max_s), "latest_rtt_ns" in self.samples.columns
+        return fill("rtt_over_time", drawn=drawn, latest=latest, many=_many(self.samples))
 
     @part
-    def rtt_histogram(self) -> str:
+    def rtt_histogram(self) -> Markup:
         """How often the round trip took how long."""
         column = "latest_rtt_ns" if "latest_rtt_ns" in self.samples.columns else "srtt_ns"
         values = self.samples[column] / 1e6
         spread = ", ".join(f"{p} % {analysis.percentile(values, p):.4g} ms" for p in (1, 50, 99))
-        return show(
-            figures.histogram(values, title="round-trip time (ms)"),
-            f"<code>{escape(column)}</code> at each sample; percentiles: {spread}.",
-        )
+        drawn = figures.histogram(values, title="round-trip time (ms)")
+        return fill("rtt_histogram", drawn=drawn, column=column, spread=spread)
 
 
-def _thinned(rows: pl.DataFrame) -> str:
-    few = rows.height <= figures.MAX_POINTS
-    return (
-        "" if few else f" Of {human(rows.height)} samples, the lowest and highest of each stretch are drawn."
-    )
+def _many(rows: pl.DataFrame) -> int:
+    """How many samples there are if they are more than are drawn, else 0."""
+    return rows.height if rows.height > figures.MAX_POINTS else 0
 
 
-def _sampled(rows: pl.DataFrame) -> str:
-    few = rows.height <= figures.MAX_POINTS
-    drawn = f"{human(figures.MAX_POINTS)} of {human(rows.height)} points are drawn"
-    return "" if few else f" {drawn}, chosen at random."
+def _sampled(rows: pl.DataFrame) -> dict[str, int]:
+    return {"drawn_points": figures.MAX_POINTS, "many": _many(rows)}

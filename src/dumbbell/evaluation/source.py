@@ -1,4 +1,4 @@
-"""A run directory as the pages about a run read it."""
+"""A run directory, read for what it has; what it lacks is told in a sentence."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.metrics.flows import COUNTED, goodput_counters
-from dumbbell.plan import Point
-from dumbbell.report.parts import Missing
+from dumbbell.plan import Flow, Point
 from dumbbell.run.content import IN_MEASUREMENT, Run, located
 from dumbbell.run.directory import read_json
 
 BINS = 1500  # most intervals of a goodput line
 
 
+class Missing(Exception):
+    """A run lacks what is asked for; the message is a sentence that says so."""
+
+
 class Source:
-    """What the parts of a run's pages are made from; what a run does not have is :class:`Missing`."""
+    """Tables, plan and verdict of one point; what it does not have is :class:`Missing`."""
 
     def __init__(self, run_dir: Path | str) -> None:
         self.dir = located(run_dir)
@@ -72,6 +75,11 @@ class Source:
             raise Missing(f"This run directory has no readable {name}.parquet.") from None
 
     @property
+    def planned_flows(self) -> list[Flow]:
+        """Those of the measurement, in the plan's order, or Missing."""
+        return self.plan.phase("measurement").flows
+
+    @property
     def x_max_s(self) -> float:
         """Length of the time axis."""
         return self.plan.phase("measurement").duration_ns / 1e9
@@ -106,3 +114,8 @@ class Source:
         if counted.is_empty():
             raise Missing("No socket was sampled, so there is no goodput to show.")
         return counted
+
+    def goodputs(self, width_ns: int) -> pl.DataFrame:
+        """:func:`analysis.goodput` of each flow in intervals of this width, or Missing."""
+        end_ns = self.plan.phase("measurement").duration_ns
+        return analysis.goodput(self.counters, analysis.steps(0, end_ns, width_ns))

@@ -1,0 +1,159 @@
+"""TCP beside UDP that comes and goes: what each got while the UDP was on and while it was off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import NamedTuple
+
+import polars as pl
+
+from dumbbell import analysis
+from dumbbell.evaluation.retransmissions import UDP, Retransmissions
+from dumbbell.evaluation.source import Missing
+from dumbbell.plan import Flow
+
+CONTROL = "congestion_control"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A point with UDP: what varies, what TCP was there (none is ''), and :func:`analysis.on_off` of it."""
+
+    levels: Mapping[str, str]
+    congestion_control: str
+    valid: bool
+    numbers: Mapping[str, float | None]
+
+
+class UdpAndTcp(Retransmissions):
+    """One point, of UDP and the TCP beside it; either may be alone."""
+
+    @property
+    def ends(self) -> tuple[list[Flow], list[Flow]]:
+        """Its flows of TCP and of UDP, or Missing."""
+        flows = self.planned_flows
+        udp = [flow for flow in flows if flow.kind in UDP]
+        return [flow for flow in flows if flow not in udp], udp
+
+    @property
+    def has_both(self) -> bool:
+        """Whether TCP and UDP are in it."""
+        try:
+            return all(self.ends)
+        except Missing:
+            return False
+
+    @property
+    def label(self) -> str:
+        """What varies, in words."""
+        try:
+            return self.plan.label or "the only one"
+        except Missing:
+            return "without a plan"
+
+    @cached_property
+    def spans(self) -> pl.DataFrame:
+        """:func:`analysis.periods` of its UDP until its last flow ends, or Missing."""
+        tcp, udp = self.ends
+        if not udp:
+            names = ", ".join(flow.name for flow in tcp) or "none"
+            raise Missing(f"There is no UDP flow that could come and go. Flows: {names}.")
+        return analysis.periods(map(_asked, udp), max(flow.end_ns for flow in [*tcp, *udp]))
+
+    @cached_property
+    def beside(self) -> pl.DataFrame:
+        """:func:`analysis.beside` of its flows, or Missing."""
+        names = [flow.name for flow in self.ends[1]]
+        return analysis.beside(self.counters, self.rows("udp"), self.spans, names)
+
+    @property
+    def row(self) -> Row | None:
+        """Its numbers; None without UDP, or without samples."""
+        try:
+            numbers = analysis.on_off(self.beside)
+            controls = dict.fromkeys(flow.congestion_control or "TCP" for flow in self.ends[0])
+        except Missing:
+            return None
+        if numbers["udp_bps"] is None:
+            return None
+        return Row(
+            self.plan.levels, ", ".join(controls), self.verdict.get("state") in analysis.VALID, numbers
+        )
+
+    @property
+    def asked_steps(self) -> list[tuple[float, float]]:
+        """Since when (s) which rate (Mbit/s) is asked of all UDP."""
+        starts = self.spans.select(pl.col("start_ns") / 1e9, pl.col("asked_bps") / 1e6).rows()
+        return [*starts, (max(self.spans["end_ns"]) / 1e9, 0)]
+
+    @cached_property
+    def grown(self) -> pl.DataFrame:
+        """:func:`analysis.growth_by_period` of netstat's counters, by host and name."""
+        snmp = self.table("snmp").rename({"delta": "growth"})
+        return analysis.growth_by_period(snmp, self.spans, ["host", "name"], "growth")
+
+    def counted(self, name: str, side: str) -> pl.DataFrame:
+        """Rows of ``grown`` of the hosts that send TCP's data, or receive it, or Missing."""
+        hosts = {flow.src_host if side == "sender" else flow.dst_host for flow in self.tcp}
+        return self.grown.filter(pl.col("host").is_in(hosts), name=name)
+
+    def dropped_by_period(self) -> pl.DataFrame:
+        """Growth of drops by period."""
+        key = ["host", "dev", "kind", "handle"]
+        drops = self.dropped().with_columns(
+            interval_ns=pl.col("t_ns").diff().over(key), growth="dropped_packets"
+        )
+        return analysis.growth_by_period(drops, self.spans, key, "growth")
+
+    def sums(self, grown: pl.DataFrame) -> list[float]:
+        """Growth in each period, and in all, over hosts and devices."""
+        sums = grown.group_by("start_ns").agg(pl.col("growth").sum())
+        joined = self.spans.join(sums, on="start_ns", how="left", maintain_order="left")
+        values = joined["growth"].fill_null(0)
+        return [*values, values.sum()]
+
+
+class Load(NamedTuple):
+    """Points that differ in nothing but their repetition, and those of UDP alone that are like them."""
+
+    points: list[Row]
+    alone: list[Row]
+
+
+def loads(rows: Sequence[Row]) -> list[Load]:
+    """Points by congestion control, UDP alone first, and by the rate that is asked of UDP."""
+    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.congestion_control, tuple(row.levels.items())), []).append(row)
+    udp_alone = [row for row in rows if not row.congestion_control]
+    return [
+        Load(own, [row for row in udp_alone if _within(row, own[0])])
+        for _, own in sorted(groups.items(), key=_order)
+    ]
+
+
+def median_of(rows: Iterable[Row], name: str) -> float | None:
+    """Median of a number of points, None if none of them has it."""
+    known = [value for row in rows if (value := row.numbers[name]) is not None]
+    return median(known) if known else None
+
+
+def _asked(flow: Flow) -> list[tuple[int, int]]:
+    """Since when a UDP flow is asked for which rate, in ns since t0 and bit/s; 0 from its end on."""
+    steps = [(flow.start_ns, flow.rate_bps or 0)]
+    steps += [(flow.start_ns + step.at_ns, step.rate_bps) for step in flow.rate_steps or []]
+    return [*steps, (flow.end_ns, 0)]
+
+
+def _order(group: tuple[tuple[str, object], list[Row]]) -> tuple[str, float]:
+    """By congestion control, UDP alone first, and by the rate that is asked of UDP."""
+    (control, _), rows = group
+    return control, rows[0].numbers["asked_bps"] or 0
+
+
+def _within(baseline: Row, row: Row) -> bool:
+    """Whether all that varies in a baseline is the same in a row."""
+    return all(row.levels.get(name) == level for name, level in baseline.levels.items())
