@@ -1,4 +1,4 @@
-"""What is said of nights: a page with all of them, JUnit's XML of the last, and its JSON."""
+"""Reports of nights: the page with all of them, JUnit's XML of the last, and the words of a finding."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NIGHTS = 30  # columns of the matrix
 MARK = {0: "passed", 1: "failed", 2: "invalid"}
 SERIES = ("point", "metric", "nights", "last", "variation", "shows", "")
 NOTE = (
-    "Medians of each night; a grey line is where another testbed begins, with which nothing is compared, and "
-    "a dashed one a change that was confirmed. Variation is the coefficient of variation of the nights that "
-    "say what is to be expected, and shows the smallest change that as many more can show."
+    "Medians of each night. A grey line marks the begin of another testbed, with which nothing is compared; "
+    "a dashed line marks a confirmed change. Variation is the coefficient of variation of the nights with "
+    "the expected level; the column shows has the smallest change that as many more nights can show."
 )
 Json = Mapping[str, Any]
 
@@ -50,7 +50,7 @@ def render(home: Path, history: History) -> Path:
 
 
 def junit(night: Json) -> bytes:
-    """The last night for systems of continuous integration: a case for each run and each finding."""
+    """The last night for continuous integration: a test case for each run and each finding."""
     suite = ET.Element("testsuite", name=str(night["suite"]), timestamp=str(night["night"]))
     counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
 
@@ -133,7 +133,7 @@ def _together(series: Iterable[Series], alarms: Sequence[Alarm]) -> list[list[Se
 
 
 def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> str:
-    """A row: the series of each testbed in one curve, what it can show, and what has changed in it."""
+    """A row: the series of all testbeds as one curve, the smallest visible change, and its changes."""
     last = of[-1]
     marks, notes = [], []
     for before, one in zip((None, *of), of, strict=False):
