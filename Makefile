@@ -1,5 +1,5 @@
-# `make help` lists the targets. Everything that is installed goes into .venv, .build and .lab of this checkout,
-# apart from Debian packages on the machine that carries the lab.
+# `make help` lists the targets. All files are installed in .venv, .build and .lab of this checkout,
+# except Debian packages on the machine that runs the lab.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -16,7 +16,7 @@ PYARROW_VERSION := 26.0.1
 TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.ethtool,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
-# Runs a suite and renews docs/results.md; exits as the suite does.
+# Runs a suite and writes docs/results.md again; exits with the status of the suite.
 EXPERIMENTS = code=0; python -m dumbbell.suite $(1) || code=$$?; \
     python -m tools.results "lab=results/experiments" "virtual time=results/experiments_virtual"; exit $$code
 GO_PLACES := agent cmd collectors traffic transports
@@ -27,16 +27,16 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: demo
-demo: lab build ## boot the lab, run SCENARIO=scenarios/two_flow_fairness.yml in it, make the report
+demo: lab build ## boot the lab, run SCENARIO=scenarios/two_flow_fairness.yml in it, write the report
 	$(MAKE) --no-print-directory .lab/provisioned
 	ansible-playbook playbooks/run.yml -e scenario=$(SCENARIO)
 
 .PHONY: virtual
-virtual: setup build ## run SCENARIO in virtual time, without a lab; the first time a kernel is built for it
+virtual: setup build ## run SCENARIO in virtual time, without a lab; the first time builds a kernel
 	ansible-playbook -i inventory/vtime playbooks/virtual.yml -e scenario=$(SCENARIO)
 
 .PHONY: test
-test: lab build ## run the tests, the end-to-end ones in the lab and in virtual time
+test: lab build ## run the tests, with the end-to-end tests in the lab
 	{ command -v iperf3 && command -v nft && command -v tcpdump && command -v strace; } >/dev/null || \
 	    apt-get install --quiet --yes --no-install-recommends iperf3 nftables tcpdump strace
 	$(MAKE) --no-print-directory .lab/provisioned
@@ -44,26 +44,26 @@ test: lab build ## run the tests, the end-to-end ones in the lab and in virtual 
 	pytest -m 'not long and not kernels and not fidelity and not virtual'
 
 .PHONY: test-lab
-test-lab: lab build ## every end-to-end test in the lab, with faults and interruptions; an hour
+test-lab: lab build ## run every end-to-end test in the lab, with faults and interruptions; takes an hour
 	$(MAKE) --no-print-directory .lab/provisioned
 	pytest -m 'e2e and not kernels and not fidelity'
 
 .PHONY: test-fidelity
-test-fidelity: lab build ## measure a few emulated paths in the lab; on a machine that does nothing else
+test-fidelity: lab build ## measure a few emulated paths in the lab; needs an idle machine
 	$(MAKE) --no-print-directory .lab/provisioned
 	pytest -m fidelity
 
 .PHONY: test-virtual
-test-virtual: setup build ## run scenarios in virtual time; without a lab, half an hour the first time
+test-virtual: setup build ## run scenarios in virtual time, without a lab; takes half an hour the first time
 	pytest -m virtual
 
 .PHONY: test-kernels
-test-kernels: lab build ## build a kernel, boot hosts of a lab of their own with several, trace runs in the lab; half an hour and more
+test-kernels: lab build ## build a kernel, boot several kernels in a second lab, trace runs in the lab; takes over half an hour
 	$(MAKE) --no-print-directory .lab/provisioned
 	pytest -m kernels
 
 .PHONY: lint
-lint: setup .build/bin/staticcheck ## check style and types of everything
+lint: setup .build/bin/staticcheck ## check style and types of all code
 	ruff check && ruff format --check
 	mypy
 	yamllint --strict .
@@ -72,7 +72,7 @@ lint: setup .build/bin/staticcheck ## check style and types of everything
 	go vet ./... && staticcheck ./...
 
 .PHONY: docs
-docs: setup ## renew the tables of variables in the roles' READMEs
+docs: setup ## write the tables of variables in the roles' READMEs again
 	python -m tools.role_docs roles
 
 .PHONY: lab
@@ -84,23 +84,23 @@ lab-down: setup ## power the lab off and remove its processes and network
 	ansible-playbook playbooks/lab_down.yml
 
 .PHONY: provision
-provision: lab build ## boot the lab and bring its hosts to their state
+provision: lab build ## boot the lab and provision its hosts
 	rm -f .lab/provisioned
 	$(MAKE) --no-print-directory .lab/provisioned
 
-# Nothing to do while the hosts are up and nothing that makes their state has changed. A run proves that state itself.
+# Up to date while the hosts are up and none of its inputs has changed. A run checks the hosts' state itself.
 .lab/provisioned: playbooks/provision.yml playbooks/kernel.yml .build/bin/dumbbell-agent .build/bin/telegraf .build/bin/influxd \
     $(shell find roles plugins inventory/lab -type f ! -name '*.pyc' ! -path 'roles/run/*')
 	ansible-playbook playbooks/provision.yml
 	touch $@
 
 .PHONY: experiments
-experiments: lab build ## run the field's experiments in the lab, some hours; go on where they were broken off; write docs/results.md
+experiments: lab build ## run published experiments in the lab, for some hours, or resume them; write docs/results.md
 	$(MAKE) --no-print-directory .lab/provisioned
 	$(call EXPERIMENTS,suites/experiments.yml --results results/experiments)
 
 .PHONY: experiments-virtual
-experiments-virtual: setup build ## run those at full rates in virtual time; write docs/results.md
+experiments-virtual: setup build ## run published experiments at full rates in virtual time; write docs/results.md
 	$(call EXPERIMENTS,suites/experiments_virtual.yml --inventory inventory/vtime --results results/experiments_virtual)
 
 .PHONY: bench-demo
@@ -108,7 +108,7 @@ bench-demo: setup ## time every phase of the demo and write bench/demo.json
 	python -m tools.bench demo
 
 .PHONY: bench-overhead
-bench-overhead: lab build ## measure what a point costs beside its flows, in the lab and in virtual time, into bench/overhead.json
+bench-overhead: lab build ## measure the overhead of a point, in the lab and in virtual time, into bench/overhead.json
 	$(MAKE) --no-print-directory .lab/provisioned
 	python -m tools.bench overhead
 
@@ -122,15 +122,15 @@ fidelity-virtual: setup build ## measure paths in virtual time, up to 10 Gbit/s;
 	ansible-playbook -i inventory/vtime playbooks/virtual_fidelity.yml
 
 .PHONY: bench-collect
-bench-collect: build ## measure what the collectors cost beside ss and flent, for 35 minutes, into bench/collect.json
+bench-collect: build ## measure the cost of the collectors, ss and flent, for 35 minutes, into bench/collect.json
 	python bench/collect.py
 
 .PHONY: bench-atou
-bench-atou: setup .build/bin/atou .build/bin/bench-quic ## measure how fast and how exactly atou sends, beside iperf3 and quic-go, into bench/atou.json
+bench-atou: setup .build/bin/atou .build/bin/bench-quic ## measure how fast and how exactly atou, iperf3 and quic-go send, into bench/atou.json
 	command -v iperf3 >/dev/null || apt-get install --quiet --yes --no-install-recommends iperf3
 	python bench/atou.py
 
-# A peer to be measured, which nothing else needs.
+# Only the benchmark above needs it.
 .build/bin/bench-quic: bench/quic/main.go bench/quic/go.mod bench/quic/go.sum
 	cd bench/quic && go build -trimpath -o $(CURDIR)/$@ .
 
@@ -139,24 +139,24 @@ bench-vtime: build ## measure how fast virtual time passes, into bench/vtime.jso
 	python bench/vtime.py
 
 .PHONY: bench-regress
-bench-regress: setup ## simulate histories of nights: false alarms, changes found and how late, into bench/regress.json
+bench-regress: setup ## simulate histories of nights: false alarms, detected changes and their delay, into bench/regress.json
 	python bench/regress.py
 
 .PHONY: bench-lab
-bench-lab: lab build ## measure in the lab what collectors take from a flow, and how fast rows are stored
+bench-lab: lab build ## measure in the lab how much collectors slow a flow, and how fast rows are stored
 	$(MAKE) --no-print-directory .lab/provisioned
 	PYTHONPATH=tests python bench/in_lab.py
 
 .PHONY: bench-soak
-bench-soak: lab build ## twenty runs of four flows in the lab: memory of controller and agents, and when flows start
+bench-soak: lab build ## run four flows twenty times in the lab: memory of controller and agents, start times of flows
 	$(MAKE) --no-print-directory .lab/provisioned
 	PYTHONPATH=tests python bench/soak.py
 
 .PHONY: bench-analysis
-bench-analysis: setup .build/pandas ## time collecting and reporting an eight-hour run that is made up, beside pandas
+bench-analysis: setup .build/pandas ## time collecting and reporting a simulated eight-hour run, compared with pandas
 	PYTHONPATH=tests/unit python bench/analysis.py
 
-# A peer to be measured, which nothing else needs.
+# Only the benchmark above needs it.
 .build/pandas: Makefile
 	uv pip install --quiet --target $@ pandas==$(PANDAS_VERSION) pyarrow==$(PYARROW_VERSION)
 	touch $@
@@ -165,7 +165,7 @@ bench-analysis: setup .build/pandas ## time collecting and reporting an eight-ho
 jupyter: setup ## open the notebooks in Jupyter Lab, on loopback
 	jupyter lab --ip=127.0.0.1 --ServerApp.root_dir=$(CURDIR) $(JUPYTER_FLAGS)
 
-# A compiler of one version and no paths of this machine: the same bytes wherever it is made. A test compares them.
+# With one version of the compiler and no paths of this machine the bytes are the same everywhere. A test compares them.
 EBPF_OBJECT ?= collectors/ebpf/counters.o
 .PHONY: ebpf
 ebpf: ## compile collectors/ebpf/counters.c into the object that is committed beside it
@@ -179,7 +179,7 @@ ebpf: ## compile collectors/ebpf/counters.c into the object that is committed be
 build: .build/bin/dumbbell-agent .build/bin/dumbbell-collect .build/bin/atou .build/bin/ndt-server .build/bin/ndt7-client .build/bin/telegraf .build/bin/influxd ## build agent, collectors, atou, NDT, Telegraf and InfluxDB
 
 .PHONY: setup
-setup: .venv/.installed ## make the Python environment
+setup: .venv/.installed ## create the Python environment
 
 .PHONY: preflight
 preflight:
@@ -192,11 +192,11 @@ preflight:
 	touch $@
 
 .PHONY: lock
-lock: setup ## renew requirements.lock from pyproject.toml
+lock: setup ## write requirements.lock from pyproject.toml
 	uv pip compile --quiet --upgrade --python-version 3.11 --group dev --generate-hashes --no-annotate --no-header \
 	    --no-emit-find-links --no-emit-index-url --output-file requirements.lock pyproject.toml
 
-# The commit that last changed what they are built from: another commit makes no other program.
+# The commit that last changed the sources, so that other commits do not change the programs.
 GO_FILES := go.mod go.sum $(GO_PLACES)
 GO_VERSION = $$(git log -1 --format=%h -- $(GO_FILES) 2>/dev/null || echo unknown)$$(git diff --quiet HEAD -- $(GO_FILES) 2>/dev/null || echo -dirty)
 GO_BUILD = go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(GO_VERSION)"
@@ -210,7 +210,7 @@ GO_BUILD = go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(
 .build/bin/atou: $(GO_SOURCES)
 	$(GO_BUILD) -o $@ ./cmd/atou
 
-# It asks for BBR's state by C, but is to run on any host.
+# It reads BBR's state by cgo; a static binary runs on any host.
 .build/bin/ndt-server: traffic/ndt/go.mod traffic/ndt/go.sum
 	command -v gcc >/dev/null || apt-get install --quiet --yes --no-install-recommends gcc libc6-dev
 	cd traffic/ndt && CGO_ENABLED=1 go build -trimpath -tags netgo,osusergo -ldflags "-s -w -linkmode external -extldflags -static" \
@@ -219,7 +219,7 @@ GO_BUILD = go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(
 .build/bin/ndt7-client: traffic/ndt/go.mod traffic/ndt/go.sum
 	cd traffic/ndt && go build -trimpath -ldflags "-s -w" -o $(CURDIR)/$@ github.com/m-lab/ndt7-client-go/cmd/ndt7-client
 
-# Rebuilt when the versions above change.
+# Built again when the versions above change.
 .build/bin/influxd: Makefile
 	GOBIN=$(CURDIR)/.build/bin go install -trimpath -ldflags "-s -w -X main.version=$(INFLUXDB_VERSION)" \
 	    github.com/influxdata/influxdb/cmd/influxd@v$(INFLUXDB_VERSION)

@@ -1,4 +1,4 @@
-"""Hands-on work with a testbed: ``fab --list``. The work is done in the package; playbooks change hosts."""
+"""Commands for people: ``fab --list``. The package does the work; playbooks change hosts."""
 
 import shlex
 import signal
@@ -11,7 +11,7 @@ from fabric import task
 
 from dumbbell.inventory import Inventory, InventoryError
 
-# Tasks import what they need when they run: tables and plots take a second to load, and most tasks need none.
+# Tasks import modules when they run: tables and plots take a second to load, and most tasks need none.
 
 FOLLOW_S = 5
 
@@ -25,7 +25,7 @@ FOLLOW_S = 5
     }
 )
 def plan(_, scenario, inventory="inventory/lab", profile=None, point=None):
-    """Show what a scenario asks for: points, flows over time, what each host does when, how long it takes."""
+    """Show the plan of a scenario: points, flows over time, each host's actions, duration."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # it may be piped into head
     with ThreadPoolExecutor(1) as meanwhile:  # Ansible takes as long to start as the planner
         reading = meanwhile.submit(Inventory.read, Path(inventory))
@@ -41,13 +41,13 @@ def plan(_, scenario, inventory="inventory/lab", profile=None, point=None):
 
 @task(help={"run": "directory of the run, by default the last"})
 def status(_, run="results/latest"):
-    """Show how a run is getting on, as far as its controller has written it down."""
+    """Show the progress of a run, as recorded by its controller."""
     print(_open(run).describe(time.time_ns()))
 
 
 @task(help={"run": "directory of the run, by default the last"})
 def follow(_, run="results/latest"):
-    """Show what changes in a run until every point has a verdict."""
+    """Show the progress of a run until every point has a verdict."""
     said = set()
     while True:
         found = _open(run)
@@ -64,7 +64,7 @@ def follow(_, run="results/latest"):
     help={"run": "directory of the run, by default the last", "inventory": "Ansible's, by default the lab's"}
 )
 def stop(context, run="results/latest", inventory="inventory/lab"):
-    """End a run on its hosts: playbooks/stop.yml. What there is of it is kept."""
+    """End a run on its hosts (playbooks/stop.yml). Partial results are kept."""
     run_dir = shlex.quote(str(_open(run).dir))
     context.run(f"ansible-playbook -i {shlex.quote(inventory)} playbooks/stop.yml -e run={run_dir}")
 
@@ -76,9 +76,9 @@ def stop(context, run="results/latest", inventory="inventory/lab"):
     }
 )
 def compare(_, a, b):
-    """Compare two runs or sets of runs: medians, their ratio with its interval, what else differs.
+    """Compare two runs or sets of runs: medians, their ratio with its interval, other differences.
 
-    Settings of hosts that differ, and neither plans nor kernels explain it, stand first.
+    Settings of hosts that differ without an explanation by plans or kernels are listed first.
     Exits with 2 if there is nothing to compare.
     """
     from dumbbell.compare.comparison import Comparison
@@ -97,18 +97,18 @@ def compare(_, a, b):
 @task(
     help={
         "scenario": "file of the scenario",
-        "a": "profile of the one, say a kernel's",
-        "b": "profile of the other",
-        "rounds": "valid runs of each, in turn; what is not valid is run again, as often as there are rounds",
+        "a": "first profile, for example a kernel's",
+        "b": "second profile",
+        "rounds": "valid runs of each, in turn; invalid runs are repeated, as often as there are rounds",
         "inventory": "Ansible's, by default the lab's",
         "accept": "settings that may differ without a reason: names or globs, with commas between them",
     }
 )
 def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab", accept=""):  # noqa: PLR0917
-    """Run two profiles of a scenario in turn, below results; print a table that fits into a mail.
+    """Run two profiles of a scenario in turn, below results, and print a table for a mail.
 
-    Exits with 2 if there is nothing to compare, and with 3, without a table, if settings of hosts differ and
-    neither the profiles nor the kernels explain it.
+    Exits with 2 if there is nothing to compare, and with 3, without a table, if settings of hosts differ
+    without an explanation by the profiles or kernels.
     """
     from dumbbell.compare.comparison import Comparison
     from dumbbell.scenario import ScenarioError
@@ -135,7 +135,7 @@ def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab", accept=""):  # no
         "suite": "file of the suite",
         "inventory": "Ansible's, by default the lab's",
         "home": "directory of the nights",
-        "now": "run a night; otherwise say what it would run, and how long that takes",
+        "now": "run a night; otherwise list what it would run, and how long that takes",
     }
 )
 def nightly(
@@ -145,7 +145,7 @@ def nightly(
     home="results/nightly",
     now=False,
 ):
-    """Run a night by hand, as the timer of playbooks/nightly.yml does; exits with 1 after a regression."""
+    """Run a night now, as the timer of playbooks/nightly.yml does; exits with 1 after a regression."""
     night = ["dumbbell.nightly", suite, "--home", home, "--inventory", inventory]
     what = night if now else ["dumbbell.suite", suite, "--plan", "--inventory", inventory]
     raise SystemExit(context.run(shlex.join([sys.executable, "-m", *what]), warn=True).exited)
@@ -153,7 +153,7 @@ def nightly(
 
 @task(help={"results": "directory of the runs"})
 def index(_, results="results"):
-    """List all runs again in index.html of their directory, say after some were copied or deleted."""
+    """Write index.html of all runs again, for example after runs were copied or deleted."""
     from dumbbell.report.pages.index import render_index
 
     try:

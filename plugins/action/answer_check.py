@@ -1,4 +1,4 @@
-"""Say whether the hosts of a testbed can run a scenario, and why not."""
+"""Report whether the hosts of a testbed can run a scenario, and why not."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dumbbell.execution.words import can_run
 
 
 class ActionModule(HostAction):
-    """Argument: ``scenario``. Reads what ``run_checked`` says of each host; fails if one cannot."""
+    """Argument: ``scenario``. Reads ``run_checked`` of each host; fails if a host cannot."""
 
     spec: ClassVar[dict[str, Any]] = {"scenario": {"type": "str", "required": True}}
 
     def act(self, scenario: str) -> dict[str, Any]:
-        """All hosts in one answer."""
+        """One answer for all hosts."""
         checked = self.registered("run_checked")
         troubles = {host: trouble_of(answer) for host, answer in checked.items()}
         boots = {host: str(answer["boots"]) for host, answer in checked.items() if answer.get("boots")}

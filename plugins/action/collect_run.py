@@ -11,9 +11,9 @@ from dumbbell.execution.judge import judge
 
 
 class ActionModule(ActionBase):
-    """Arguments: ``run_dir``, ``influxdb``, ``reasons`` (what went wrong).
+    """Arguments: ``run_dir``, ``influxdb``, ``reasons`` (errors of the run).
 
-    Returns what :func:`dumbbell.execution.judge.judge` does.
+    Returns the result of :func:`dumbbell.execution.judge.judge`.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Find a run that was begun."""
+"""Find the directory of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dumbbell.run.directory import RunDir
 class ActionModule(ActionBase):
     """Arguments: ``run_dir``, ``point`` (id of an execution; by default all).
 
-    Returns what RunDir.facts says of the run and of these points.
+    Returns RunDir.facts of the run and of these points.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

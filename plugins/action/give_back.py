@@ -1,4 +1,4 @@
-"""Give a host back to others, as the inventory has it."""
+"""Apply the inventory's state to a host, and release its lock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ActionModule(StateAction):
     }
 
     def act(self, run: str, hold_s: int, pack: list[str]) -> dict[str, Any]:
-        """Unless another run has it by now. A world of virtual time ends with its point."""
+        """Release the host, unless another run has locked it. A world of virtual time ends with its point."""
         if self._templar.template(self.task_vars.get("lab_machine", "")) == "vtime":
             self.command(["dumbbell-agent", "unlock", f"--run={run}"])
             return {"changed": True}
@@ -26,7 +26,7 @@ class ActionModule(StateAction):
                 asked=[self.asked(self.variables())], hold=holder(run, hold_s), release=run, pack=pack
             )
         except Exception:
-            # What cannot be applied is told, and the host is free all the same.
+            # Release the host even if its state cannot be applied; the error is reported.
             self.command(["dumbbell-agent", "unlock", f"--run={run}"])
             raise
         return {key: result[key] for key in ("changed", "commands", "diff")}

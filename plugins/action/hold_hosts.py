@@ -1,4 +1,4 @@
-"""Take the host for the playbook that changes it, by the lock that runs take, and give it back."""
+"""Lock the host for a playbook that changes it, with the same lock as runs, or release it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LOCK = "/var/lib/dumbbell/runs/lock.json"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """Arguments: ``what`` (the playbook's name), ``release``, ``hours`` (it is free then, whatever happens).
+    """Arguments: ``what`` (the playbook's name), ``release``, ``hours`` (after which the lock expires).
 
-    Fails with the name of the holder if another has the host. A host without the agent runs nothing, so
-    nobody has it.
+    Fails with the name of the holder if another run has locked the host. A host without the agent has no
+    lock.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Take the host, or give back what this playbook has taken."""
+        """Lock the host, or release this playbook's lock."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec(
             {
@@ -37,7 +37,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         # All tasks of a playbook are children of one process.
         holder = f"{args['what']}-{platform.node()}-{os.getppid()}"
         line = give_back(holder) if args["release"] else take(holder, args["hours"])
-        # In one stream: SSH's own words come by the other.
+        # Standard error has messages of SSH, so the command writes to standard output only.
         done = self._low_level_execute_command(f"{{ {line}; }} 2>&1", sudoable=True)
         if done["rc"]:
             said = " ".join(done["stdout"].split())
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def take(holder: str, hours: int) -> str:
-    """What takes a host that has the agent."""
+    """The shell line that locks a host, if it has the agent."""
     lock = [
         "dumbbell-agent",
         "lock",
@@ -58,7 +58,7 @@ def take(holder: str, hours: int) -> str:
 
 
 def give_back(holder: str) -> str:
-    """What gives it back, also when the playbook has removed the agent."""
+    """The shell line that releases the lock, also if the playbook has removed the agent."""
     unlock = shlex.join(["dumbbell-agent", "unlock", f"--run={holder}"])
     left = f"grep --quiet --no-messages --fixed-strings {shlex.quote(holder)} {LOCK}"
     return f"if {AGENT}; then {unlock}; elif {left}; then rm {LOCK}; fi"

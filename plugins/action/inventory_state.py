@@ -1,4 +1,4 @@
-"""Bring a host to the state of the inventory, whatever a run has left."""
+"""Apply the inventory's state to a host."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dumbbell.execution.host_state import ProvisioningAction
 
 
 class ActionModule(ProvisioningAction):
-    """Argument: ``path`` (whether a router emulates the inventory's). Fails where the host cannot have it."""
+    """Argument: ``path`` (whether routers emulate the inventory's path). Fails if the host cannot have it."""
 
     spec: ClassVar[dict[str, Any]] = {"path": {"type": "bool", "default": True}}
 
     def act(self, path: bool) -> dict[str, Any]:
-        """Apply it and read it back; in check mode say what would be done."""
+        """Apply the state and read it back; in check mode report the changes."""
         without = {} if path else {"path_forward": None, "path_reverse": None}
         result = self.module(asked=[self.asked(self.variables() | without)])
         return {key: result[key] for key in ("changed", "commands", "diff", "state")}

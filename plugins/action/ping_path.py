@@ -7,21 +7,21 @@ from typing import Any
 from dumbbell.execution.action import StepAction
 from dumbbell.plan.calibration import PING_INTERVAL_NS
 
-PING_COUNT = 21  # fewer than the calibration has, which proves the result
-TURN_S = PING_COUNT * PING_INTERVAL_NS / 1e9 + 0.5  # of one sender, with its last reply
+PING_COUNT = 21  # fewer than in the calibration, which checks the result
+TURN_S = PING_COUNT * PING_INTERVAL_NS / 1e9 + 0.5  # time of one sender, including its last reply
 
 
 class ActionModule(StepAction):
-    """Argument: ``planned``. Answers ``said``, the output of ping; nothing where no flow is sent.
+    """Argument: ``planned``. Returns ``said``, the output of ping; nothing for hosts that send no flow.
 
-    Senders measure one after the other, by time: they would lengthen each other's round trips. With
-    `throttle` Ansible may loop until a process has ended; in virtual time that process never gets its turn.
+    Senders measure one after the other, at fixed times, because they would lengthen each other's round trips.
+    With `throttle` Ansible may busy-wait for a process, which in virtual time then never runs.
     """
 
     def step(self) -> dict[str, Any]:
-        """Over an idle path; lost echoes are no trouble as long as some come back.
+        """Ping over the idle path; lost echoes are no error as long as some come back.
 
-        At the pace of the calibration's pings: a host that sleeps longer between two takes longer to answer.
+        The interval is that of the calibration's pings, because a host answers later after a longer sleep.
         """
         senders = [host for host in self.hosts if self.point.peer(host)]
         if self.host not in senders or not self.answers().go_on:

@@ -1,4 +1,4 @@
-"""Plan a scenario for this inventory and make its run directory."""
+"""Plan a scenario for this inventory and create its run directory."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _OTHER = {
 
 class ActionModule(ActionBase):
     """Arguments: ``scenario`` (a file; '' if the user named none), ``results_dir``, ``profile``, ``point``
-    (an id; by default all), ``virtual`` (whether it is to be run in virtual time), ``at_most`` (how much
-    traffic it may take).
+    (an id; by default all), ``virtual`` (whether it will run in virtual time), ``at_most`` (longest
+    duration of traffic).
 
-    Returns what RunDir.facts says of the run and of each point. In check mode it only plans, makes no run
+    Returns RunDir.facts of the run and of each point. In check mode it only plans, creates no run
     directory, and returns only the points' plans.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Plan, then write scenario.yml, plan.json and each agent's part of the plan."""
+        """Plan, and write scenario.yml, plan.json and each agent's part of the plan."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec(
             {
@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
 
 
 def _chosen(planned: Plan, asked: str | None) -> Plan:
-    """All points, or every repetition of the one that was asked for by its id."""
+    """The plan with all points, or with every repetition of the point that has the id ``asked``."""
     if asked is None:
         return planned
     points = [point for point in planned.points if point.id == asked]

@@ -1,4 +1,4 @@
-"""Arm the agent of a point's first phase, unless something went wrong before."""
+"""Arm the agent of a point's first phase, unless an earlier step had an error."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dumbbell.run.directory import read_json
 
 
 class ActionModule(StepAction):
-    """Arguments: ``planned``, ``run`` (directory of the run), ``timeout_s``, ``every`` (a calibration proves
-    no more points than these).
+    """Arguments: ``planned``, ``run`` (directory of the run), ``timeout_s``, ``every`` (largest number of
+    points that share a calibration).
 
-    Answers ``calibrates`` (whether the path is calibrated for this point), ``fingerprint`` of it,
-    ``calibration`` (an earlier one that proves the path), and ``armed``, which
+    Returns ``calibrates`` (whether this point makes a new calibration), its ``fingerprint``,
+    ``calibration`` (the earlier one that is reused), and ``armed``, which
     :class:`dumbbell.execution.answers.Armed` describes, if the host has an agent in that phase.
     """
 
@@ -26,7 +26,7 @@ class ActionModule(StepAction):
     }
 
     def step(self, run: str, timeout_s: int, every: int) -> dict[str, Any]:
-        """Decide for a calibration or against it, as every host does, and arm."""
+        """Decide whether to calibrate, in the same way on every host, and arm."""
         if not self.answers().go_on or self.point.measuring:
             return {"calibrates": False}
         raw = self.point.dir / "raw"

@@ -1,4 +1,4 @@
-"""Ask the agent of a measurement that was under way whether it has gone on without a controller."""
+"""Ask the agent of an interrupted measurement whether it has gone on without a controller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GOES_ON = ("waiting", "running", "done")
 
 
 class ActionModule(StepAction):
-    """Argument: ``planned``. Answers ``goes_on``, and ``trouble`` with what the agent says if it does not."""
+    """Argument: ``planned``. Returns ``goes_on``, and ``state``, the agent's state with its reason."""
 
     def step(self) -> dict[str, Any]:
         """Read its status."""

@@ -1,4 +1,4 @@
-"""See whether a host can do what points ask for, and take it for their run."""
+"""Check whether a host can do what points ask for, and lock it for their run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dumbbell.execution.point import PlannedPoint
 
 
 class ActionModule(StateAction):
-    """Arguments: ``points`` (as plan_run returns them), ``hold`` (id of the run that takes the host; '' to
-    ask only), ``hold_s``.
+    """Arguments: ``points`` (as plan_run returns them), ``hold`` (id of the run that locks the host; '' to
+    check only), ``hold_s``.
 
-    Answers ``boots``, the kernel that the host has to boot first, '' if it runs, and ``kinds`` of all flows
-    that it has an end of. Changes nothing else; what another kernel has shows only when it runs.
+    Returns ``boots``, the kernel that the host must boot first, '' if it is running, and ``kinds`` of all
+    flows with an end on the host. Changes nothing else. Another kernel's features are checked after its boot.
     """
 
     spec: ClassVar[dict[str, Any]] = {
@@ -24,7 +24,7 @@ class ActionModule(StateAction):
     }
 
     def act(self, points: list[dict[str, Any]], hold: str, hold_s: int) -> dict[str, Any]:
-        """Each state that is asked is tried."""
+        """Try each requested state in check mode."""
         variables = self.variables()
         states: dict[str, dict[str, Any]] = {}
         sources: dict[str, None] = {}

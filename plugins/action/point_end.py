@@ -1,4 +1,4 @@
-"""Await the end of a point on a host, and bring home what its agents left."""
+"""Await the end of a point on a host, and fetch its agents' files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _AGAIN_S = 2
 
 class ActionModule(StepAction):
     """Arguments: ``planned``, ``run`` (directory of the run), ``influxdb``, ``end_timeout_s`` (within which
-    an agent ends after its phase), ``answer_timeout_s`` (within which a silent host has to be back).
+    an agent must end after its phase), ``answer_timeout_s`` (how long to wait for a silent host).
 
-    Shows how the measurement is getting on, once for all hosts. An agent is stopped where the point did not
-    come to its end, or was stopped by hand, which ``stopped`` says. Partial results come home, too.
+    Shows the progress of the measurement, once for all hosts. Stops the agent if the point did not finish or
+    was stopped by hand (``stopped`` has the reason). Partial results are fetched too.
     """
 
     spec: ClassVar[dict[str, Any]] = {
@@ -33,7 +33,7 @@ class ActionModule(StepAction):
     def step(
         self, run: str, influxdb: dict[str, Any] | None, end_timeout_s: int, answer_timeout_s: int
     ) -> dict[str, Any]:
-        """Wait on the controller until the measurement should have ended; hosts do not need it."""
+        """Wait on the controller until the measurement's planned end, then fetch."""
         stopped = self._follow(run, influxdb) if self.answers().go_on else ""
         phases = [phase for phase in self.point.phases(self.host) if self._begun(phase)]
         if not phases:
@@ -49,7 +49,7 @@ class ActionModule(StepAction):
                 self._connection.reset()
 
     def _follow(self, run: str, influxdb: dict[str, Any] | None) -> str:
-        """Why the point was stopped by hand, '' if it was not."""
+        """Follow the measurement. Returns why the point was stopped by hand, '' if it was not."""
         times = {
             host: said["t0_unix_ns"]
             for host, said in self.said("run_measuring").items()
@@ -91,7 +91,7 @@ class ActionModule(StepAction):
                 except Trouble as ended:
                     trouble = str(ended)
             try:
-                # Most agents have packed it; one that was killed with its unit has not.
+                # Most agents have packed it already, but not an agent that was killed with its unit.
                 self.command(["dumbbell-agent", "archive", self.point.folder(phase)])
                 archive, home = f"{self.point.folder(phase)}.tgz", self.point.dir / "raw" / self.host / phase
                 fetch(self._connection, self.shell, archive, home)

@@ -1,4 +1,4 @@
-"""Judge a point: complete its run directory, and end the run where it cannot go on."""
+"""Judge a point: complete its run directory, and end the run if it cannot go on."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dumbbell.execution.words import resume
 
 
 class ActionModule(StepAction):
-    """Arguments: ``planned``, ``run`` (directory of the run), ``influxdb``, ``judged`` (or leave that to who
-    collects it later).
+    """Arguments: ``planned``, ``run`` (directory of the run), ``influxdb``, ``judged`` (if false, the point
+    is judged later).
 
-    Answers ``verdict`` and ``stored``, as :func:`dumbbell.execution.judge.judge` returns them. Fails where
+    Returns ``verdict`` and ``stored``, as :func:`dumbbell.execution.judge.judge` does. Fails if
     the run cannot go on: a host no longer answers, or the point was stopped by hand.
     """
 
@@ -26,7 +26,7 @@ class ActionModule(StepAction):
     }
 
     def step(self, run: str, influxdb: dict[str, Any] | None, judged: bool) -> dict[str, Any]:
-        """Judge what came home, with the reasons why the point did not come to its end."""
+        """Judge the fetched results, with the errors of the steps as reasons."""
         answers = self.answers()
         armed: Any = next(iter(self.said("run_armed").values()), {})
         if known := armed.get("calibration"):

@@ -1,4 +1,4 @@
-"""Stop the agents of a measurement that did not go on everywhere."""
+"""Stop the agents of a measurement that did not go on on every host."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dumbbell.execution.action import StepAction
 
 
 class ActionModule(StepAction):
-    """Argument: ``planned``. Sets the fact ``run_lost``, ids of all points that are to be begun again."""
+    """Argument: ``planned``. Sets the fact ``run_lost``: ids of all points that must start again."""
 
     def step(self) -> dict[str, Any]:
-        """Every host decides alike. One that does not answer may have gone on: it is awaited later."""
+        """Decide in the same way on every host. A silent host may have gone on, and is awaited later."""
         answers = self.said("run_asked")
         if all(answer.get("goes_on", True) for answer in answers.values()):
             return {}

@@ -12,10 +12,10 @@ from dumbbell.run.directory import record_state
 
 
 class ActionModule(StepAction):
-    """Arguments: ``planned``, ``phase``, ``armed_by`` (names of the steps that may have armed its agents),
-    ``margin_s`` (for sending t0).
+    """Arguments: ``planned``, ``phase``, ``armed_by`` (names of the steps that may have armed the agents),
+    ``margin_s`` (time to send t0).
 
-    Answers ``t0_unix_ns``, by the controller's clock.
+    Returns ``t0_unix_ns``, by the controller's clock.
     """
 
     spec: ClassVar[dict[str, Any]] = {
@@ -25,7 +25,7 @@ class ActionModule(StepAction):
     }
 
     def step(self, phase: str, armed_by: list[str], margin_s: float) -> dict[str, Any]:
-        """Send it, if every agent is armed. A measurement that went on alone has it."""
+        """Send t0 if every agent is armed. A measurement that went on alone has it already."""
         if not self.answers().go_on:
             return {}
         start = f"{self.point.folder(phase)}/start.json"
@@ -38,7 +38,7 @@ class ActionModule(StepAction):
         agents = next(filter(None, map(self.agents, armed_by)))
         t0_unix_ns = start_unix_ns(agents, round(margin_s * SECOND_NS))
         if self.point.takes_part(self.host, phase):
-            part = shlex.quote(f"{start}.part")  # for the agent to find it whole
+            part = shlex.quote(f"{start}.part")  # renamed when complete
             make = f"install -o dumbbell -g dumbbell -m 0640 /dev/stdin {part}"
             text = json.dumps({"t0_unix_ns": t0_unix_ns}) + "\n"
             self.shell(f"{make} && mv {part} {shlex.quote(start)}", stdin=text.encode())

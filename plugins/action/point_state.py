@@ -1,4 +1,4 @@
-"""Bring a host to its complete state: that of a point, or that of the inventory."""
+"""Apply a point's complete state to a host."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dumbbell.run.directory import read_json, record_state, write_json
 
 
 class ActionModule(StateAction, StepAction):
-    """Arguments: ``planned`` (a point), ``run`` (directory of the run), ``hold_s`` (for which the run has the
-    host), ``trim_us`` (the path's own delay, if it was just measured), ``pack`` (runs that are stored).
+    """Arguments: ``planned`` (a point), ``run`` (directory of the run), ``hold_s`` (duration of its lock
+    of the host), ``trim_us`` (the path's own delay, if it was just measured), ``pack`` (stored runs).
 
-    Writes ``raw/HOST/state.json``. Answers ``trims``, whether the path's own delay is to be measured. A
-    measurement that went on alone only keeps the host.
+    Writes ``raw/HOST/state.json``. Returns ``trims``, whether the path's own delay must be measured. For a
+    measurement that went on alone it only renews the lock.
     """
 
     spec: ClassVar[dict[str, Any]] = {
@@ -27,7 +27,7 @@ class ActionModule(StateAction, StepAction):
     }
 
     def step(self, run: str, hold_s: int, trim_us: int | None, pack: list[str]) -> dict[str, Any]:
-        """Apply it, and write down what was read back."""
+        """Apply the state, and write the state that was read back."""
         point = self.point
         hold = holder(str(point.facts["holder"]), hold_s)
         if point.measuring:

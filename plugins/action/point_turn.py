@@ -11,7 +11,7 @@ from dumbbell.execution.action import StepAction, Trouble
 class ActionModule(StepAction):
     """Arguments: ``planned``, ``end_timeout_s``, ``arm_timeout_s``.
 
-    Answers ``armed``, as :class:`dumbbell.execution.answers.Armed` has it, of the measurement's agent.
+    Returns ``armed``, the fields of :class:`dumbbell.execution.answers.Armed`, of the measurement's agent.
     """
 
     spec: ClassVar[dict[str, Any]] = {
@@ -20,7 +20,7 @@ class ActionModule(StepAction):
     }
 
     def step(self, end_timeout_s: int, arm_timeout_s: int) -> dict[str, Any]:
-        """Wait here until it should have ended, then there until it has."""
+        """Wait on the controller until the calibration's planned end, then on the host until it has ended."""
         if not self.answers().go_on:
             return {}
         if self.point.takes_part(self.host, "calibration"):

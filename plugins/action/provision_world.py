@@ -1,4 +1,4 @@
-"""Provision the hosts that worlds of virtual time begin with."""
+"""Provision the hosts of worlds of virtual time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dumbbell.virtual.runs import SPEC, provision
 
 
 class ActionModule(ActionBase):
-    """Arguments: ``world`` (as ``run_worlds`` takes it, and ``provisioned``, where such hosts are kept),
-    ``checkout``, and ``command``, which runs the playbook that provisions them.
+    """Arguments: ``world`` (as for ``run_worlds``, and ``provisioned``, the directory of provisioned hosts),
+    ``checkout``, and ``command``, which runs the provisioning playbook.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Do it, unless it is done."""
+        """Provision, unless it is done already."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         spec = SPEC | {"command": {"type": "list", "elements": "str", "required": True}}
         _, args = self.validate_argument_spec(spec)

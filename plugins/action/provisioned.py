@@ -1,4 +1,4 @@
-"""Tell whether a host is as its roles left it, made of what they would make it of now; or record it."""
+"""Check whether a host, and the inputs of its roles, are unchanged since the roles ran; or record them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dumbbell.execution.made_of import made_of, variables_of
 
 
 class ActionModule(ProvisioningAction):
-    """Arguments: ``roles`` of the host; ``record`` (what this has answered as ``made_of``: record it).
+    """Arguments: ``roles`` of the host; ``record`` (an earlier ``made_of``, to be recorded).
 
-    Answers ``as_left``, ``differs`` (what is not as it was left) and ``made_of``.
+    Returns ``as_left`` (whether nothing has changed), ``differs`` (what has changed) and ``made_of``.
     """
 
     MODULE = "provisioned"
@@ -40,7 +40,7 @@ class ActionModule(ProvisioningAction):
         return {"made_of": made} | {key: result[key] for key in ("changed", "as_left", "differs")}
 
     def _variables(self, roles: list[Path]) -> dict[str, Any]:
-        """What the roles read: of the inventory, else their defaults."""
+        """Variables that the roles read: the inventory's, else the roles' defaults."""
         known: dict[str, Any] = {}
         for role in roles:
             known |= self._loader.load_from_file(str(role / "defaults/main.yml"), trusted_as_template=True)
@@ -50,15 +50,15 @@ class ActionModule(ProvisioningAction):
         for name in sorted(set[str]().union(*(variables_of(role, known) for role in roles))):
             try:
                 found[name] = templar.template(known[name])
-            except AnsibleError:  # of a variable that this host lacks: its text is all that there is
+            except AnsibleError:  # it refers to a variable that this host lacks: use its text
                 found[name] = str(known[name])
-        # Hosts reach the one that they follow by its address.
+        # Hosts reach the clock server by its address.
         server = self.task_vars["hostvars"].get(found["clock_server"], {})
         return found | {"address of clock_server": server.get("ansible_host")}
 
 
 def _packages(variables: Mapping[str, Any]) -> list[str]:
-    """All that roles install from the host's own sources."""
+    """Packages that roles install from the host's package sources."""
     ptp = ["linuxptp"] if variables["clock_source"] == "ptp" else []
     built = variables.get("modules_sources") and variables["modules_build_method"] == "dkms"
     return [*variables["packages_present"], *ptp, *(["dkms"] if built else [])]

@@ -1,4 +1,4 @@
-"""Go on with a run only if every host can do what it asks for."""
+"""Stop a run unless every host can do what it asks for."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dumbbell.execution.words import do_not_answer, go_on
 
 
 class ActionModule(HostAction):
-    """Arguments: ``run`` (as plan_run returns it), ``resume`` (its directory, if it can go on later).
+    """Arguments: ``run`` (as plan_run returns it), ``resume`` (its directory, if it can be resumed).
 
-    Reads what ``run_checked`` says of each host. If one cannot, every host is given back, and those that
-    cannot fail with their reason; the others end the play with them.
+    Reads ``run_checked`` of each host. If a host cannot run it, every host is released, and the hosts that
+    cannot fail with their reason, which ends the play for all hosts.
     """
 
     spec: ClassVar[dict[str, Any]] = {
@@ -22,7 +22,7 @@ class ActionModule(HostAction):
     }
 
     def act(self, run: dict[str, Any], resume: str) -> dict[str, Any]:
-        """Give back, and fail."""
+        """Release the host, and fail if it cannot run the plan."""
         troubles = {host: trouble_of(answer) for host, answer in self.registered("run_checked").items()}
         if not any(troubles.values()):
             return {}

@@ -1,4 +1,4 @@
-"""Go on only if every host of the play answers."""
+"""Stop unless every host of the play answers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dumbbell.execution.words import do_not_answer, go_on
 
 
 class ActionModule(HostAction):
-    """Arguments: ``resume`` (directory of a run that can go on later; '' for none).
+    """Argument: ``resume`` (directory of a run that can be resumed; '' for none).
 
-    Reads what ``run_answers`` says of each host, and fails with the names of those that do not answer.
+    Reads ``run_answers`` of each host, and fails with the names of those that do not answer.
     """
 
     spec: ClassVar[dict[str, Any]] = {"resume": {"type": "str", "default": ""}}
 
     def act(self, resume: str) -> dict[str, Any]:
-        """Fail in one sentence for all."""
+        """Fail with one message for all hosts."""
         off = [host for host, answer in self.registered("run_answers").items() if answer.get("unreachable")]
         if not off:
             return {}

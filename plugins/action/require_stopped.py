@@ -1,4 +1,4 @@
-"""Say on which hosts a run may go on, because they did not answer when it was stopped."""
+"""Report hosts on which a run may go on, because they did not answer when it was stopped."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _REST = " Where they are on, their agents go on alone to the end of the phase."
 
 
 class ActionModule(HostAction):
-    """Reads what ``run_stopped`` says of each host; fails with what went wrong."""
+    """Reads ``run_stopped`` of each host; fails with the errors."""
 
     def act(self) -> dict[str, Any]:
-        """In one sentence for those that do not answer."""
+        """Fail with one message for all hosts that do not answer, and one for each other error."""
         troubles = {
             host: answer["trouble"]
             for host, answer in self.registered("run_stopped").items()

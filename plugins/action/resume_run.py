@@ -1,4 +1,4 @@
-"""Find what of a run is left to do."""
+"""Find the points of a run that have no result."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dumbbell.run.directory import RunDir
 class ActionModule(ActionBase):
     """Arguments: ``run_dir``, ``lost`` (ids of executions whose agents did not go on).
 
-    Returns what RunDir.facts says of the run and of each point that has no result. A point that was begun and
-    did not get as far as its measurement, or whose agents are lost, gets another attempt; the earlier one is
+    Returns RunDir.facts of the run and of each point without a result. A point that was begun and
+    did not reach its measurement, or whose agents are lost, gets another attempt; the earlier one is
     kept beside it.
     """
 

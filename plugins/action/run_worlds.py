@@ -12,14 +12,14 @@ from dumbbell.virtual.runs import SPEC, run
 
 
 class ActionModule(ActionBase):
-    """Arguments: ``world`` (``dir`` with what it begins with, ``kernel``), ``checkout``, and ``worlds``, as
-    :func:`dumbbell.virtual.runs.run` has them; ``stall_timeout`` (s).
+    """Arguments: ``world`` (``dir`` with its hosts' files, ``kernel``), ``checkout``, and ``worlds``, as for
+    :func:`dumbbell.virtual.runs.run`; ``stall_timeout`` (s).
 
-    Returns ``ended``, of each world what :class:`dumbbell.virtual.world.Ended` has.
+    Returns ``ended``, for each world the fields of :class:`dumbbell.virtual.world.Ended`.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run them, and say now and then how far they are."""
+        """Run the worlds, and report their progress."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         spec = SPEC | {"worlds": {"type": "list", "elements": "dict", "required": True}}
         _, args = self.validate_argument_spec(spec)

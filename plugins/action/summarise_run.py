@@ -1,4 +1,4 @@
-"""Make the pages of a run's points, bring their results together, and list the run among the others."""
+"""Write the pages of a run's points, the summary of the run, and the index of all runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dumbbell.run.directory import RunDir
 
 
 class ActionModule(ActionBase):
-    """Argument: ``run_dir``. Returns ``verdict``; that of a run of one point is the point's."""
+    """Argument: ``run_dir``. Returns ``verdict``; for a run of one point it is the point's."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Judge reused calibrations; write pages of points, results of the run, the index of all runs."""
-        # Ansible loads this file into its own process, which is to stay small for as long as a run lasts.
+        """Judge reused calibrations, then write the pages, the summary and the index."""
+        # Ansible's main process loads this file, and has to stay small during a run.
         from dumbbell.execution.judge import judge_calibrations  # noqa: PLC0415
         from dumbbell.report.notebooks import render_points  # noqa: PLC0415
         from dumbbell.report.pages.index import render_index  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Decide how much of the emulated delay to leave out for the delay that the path has of its own."""
+"""Compute how much to subtract from the emulated delay for the path's own delay."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dumbbell.execution.action import StepAction, Trouble
 
 
 class ActionModule(StepAction):
-    """Arguments: ``planned``, ``run`` (directory of the run), ``max_us`` and ``attempts`` as
-    :class:`dumbbell.execution.own_delay.Asked` has them.
+    """Arguments: ``planned``, ``run`` (directory of the run), ``max_us`` and ``attempts`` as in
+    :class:`dumbbell.execution.own_delay.Asked`.
 
-    Answers ``trim``, what :class:`dumbbell.execution.own_delay.Trim` has: the same on every host.
+    Returns ``trim``, the fields of :class:`dumbbell.execution.own_delay.Trim`, the same on every host.
     """
 
     spec: ClassVar[dict[str, Any]] = {
@@ -24,7 +24,7 @@ class ActionModule(StepAction):
     }
 
     def step(self, run: str, max_us: int, attempts: int) -> dict[str, Any]:
-        """Decide, and write the last decision down for the points after this one."""
+        """Compute the correction, and record the final one for later points."""
         path = self.point.path
         if path is None or not self.answers().go_on:
             return {"trim": {"changed": False, "again": False}}

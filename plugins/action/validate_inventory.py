@@ -1,4 +1,4 @@
-"""Check the inventory of the testbed without asking any host."""
+"""Check the inventory of the testbed without contacting a host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ActionModule(ActionBase):
     """Argument: ``roles_dir``. Fails with every problem, one a line."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Read the variables of every host of the group testbed, templated, and judge them."""
+        """Check the templated variables of every host of the group testbed."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, args = self.validate_argument_spec({"roles_dir": {"type": "path", "required": True}})
         assert task_vars is not None
@@ -32,7 +32,7 @@ class ActionModule(ActionBase):
         return result | {"changed": False}
 
 
-# Secrets are not looked at: a Vault may be closed, and a generated password is made when it is first read.
+# Secrets are not read: a Vault may be locked, and a generated password would be created by the first read.
 _READ = {
     "management_interface",
     "experiment_interfaces",

@@ -1,4 +1,4 @@
-"""Gives a run that Ansible could not bring to its end the verdict `aborted`, with the reason."""
+"""Write the verdict `aborted`, with the reasons, if a run's playbook failed before the run was judged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ description:
 
 
 class CallbackModule(CallbackBase):
-    """Remembers the run that is under way and what failed."""
+    """Remembers the run of this playbook, and its failures."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -33,31 +33,31 @@ class CallbackModule(CallbackBase):
         self.reasons: dict[tuple[str, str], str] = {}
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """Learn which run directory this playbook made."""
-        # A plan alone makes none.
+        """Remember the run directory that this playbook created."""
+        # In check mode none is created.
         if result.task.action in ("plan_run", "resume_run") and (made := result.result.get("run_dir")):
             self.run_dir = Path(made)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        """Remember a reason."""
+        """Remember a failure."""
         if not ignore_errors:
             self._remember(result)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        """Remember a reason."""
+        """Remember a failure."""
         if not result.task.ignore_unreachable:
             self._remember(result)
 
     def _remember(self, result: Any) -> None:
         host, reason = result.host.get_name(), result.result.get("msg", "failed")
-        # The first task that says it is where it went wrong; later ones pass it on.
+        # Keep the first task with this reason; later tasks repeat it.
         self.reasons.setdefault((host, reason), f"{host}: {result.task.get_name()}: {reason}")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        """Write the verdict, if nothing else has."""
+        """Write the verdict, if there is none."""
         if self.run_dir is None or not self.reasons or (self.run_dir / "verdict.json").exists():
             return
         abort(self.run_dir, list(self.reasons.values()))
-        from dumbbell.report.pages.index import render_index  # noqa: PLC0415  only here, because it takes a second
+        from dumbbell.report.pages.index import render_index  # noqa: PLC0415  loading it takes a second
 
         render_index(self.run_dir.parent)

@@ -140,7 +140,7 @@ def test_a_program_whose_threads_wait_for_each_other_goes_on(tmp_path: Path) -> 
     )
     run_dir = (tmp_path / "latest").resolve()
     assert (code, Finished(run_dir, code, said).state) == (0, "passed"), said[-3000:]
-    assert "what computed without a pause was made to wait 1 ms" in unfolded(said)
+    assert "a task that computed without a pause was made to wait 1 ms" in unfolded(said)
     assert pl.read_csv(run_dir / "world" / "time.csv")["turns_ended"][-1] > 0
 
 

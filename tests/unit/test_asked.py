@@ -89,7 +89,7 @@ def test_routes_leave_by_the_interface_of_their_gateway_with_the_scenarios_optio
         {"to": "198.18.2.0/24", "via": "198.18.1.1", "quickack": True, "tcp_usec_ts": False}
     ]
     lost = [{"to": "198.18.2.0/24", "via": "203.0.113.1"}]
-    with pytest.raises(ValueError, match=r"198\.18\.2\.0/24 goes by 203\.0\.113\.1"):
+    with pytest.raises(ValueError, match=r"198\.18\.2\.0/24 has the gateway 203\.0\.113\.1"):
         asked_of(variables(experiment_routes=lost))
 
 

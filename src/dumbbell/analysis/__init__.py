@@ -1,4 +1,4 @@
-"""Pure functions from tidy tables to the numbers and series that TCP people look at.
+"""Pure functions that compute numbers and series of TCP from tidy tables.
 
 Times are ``t_ns``: nanoseconds since the t0 of the phase. Rates are bits per second of payload (goodput).
 """

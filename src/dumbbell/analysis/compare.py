@@ -1,4 +1,4 @@
-"""Two sets of runs side by side: by how much they differ, and what so many repetitions can show."""
+"""Compare two sets of runs: by how much they differ, and which changes the repetitions can show."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALID = ("passed", "failed")  # verdicts of runs whose numbers are results
 
 
 def compare(a: pl.DataFrame, b: pl.DataFrame, *, exact: bool = False) -> pl.DataFrame:
-    """What both have of the same point, metric and subject, in the order of ``a``.
+    """Rows for each point, metric and subject that both sides have, in the order of ``a``.
 
     ``a`` and ``b`` are tables of :func:`dumbbell.metrics.values.values`, of one run or of several; only
     values of valid runs (``passed``, ``failed``) count. ``ratio`` is b's median over a's, ``low`` and
@@ -87,9 +87,9 @@ def _exactly_differ(old: Mapping[int, set[float]], new: Mapping[int, set[float]]
 
 
 def only_one_has(a: pl.DataFrame, b: pl.DataFrame, names: tuple[str, str]) -> list[str]:
-    """Points of valid runs that the other side lacks, to be said beside a comparison.
+    """Points of valid runs that the other side lacks.
 
-    Nothing where one side has no valid run at all, which lacks every point.
+    Empty if one side has no valid run at all, since it lacks every point.
     """
     points = [list(_gathered(table)["point"].unique(maintain_order=True)) for table in (a, b)]
     return [

@@ -1,4 +1,4 @@
-"""One connection as its sender's kernel told of it, from sample to sample.
+"""One connection, from the samples of its sender's kernel.
 
 Every table is by ``flow, stream`` and in order of ``t_ns``; ``dt_ns`` is the time since the sample before.
 """
@@ -13,11 +13,11 @@ KEY = ["flow", "stream"]
 CA_STATES = {0: "Open", 1: "Disorder", 2: "CWR", 3: "Recovery", 4: "Loss"}
 CWR, RECOVERY, LOSS = 2, 3, 4
 INFINITE_SSTHRESH = 2**31 - 1
-# Of TCP_INFO, in segments: the slow-start threshold, null while it is infinite, and what is on the way.
+# From TCP_INFO, in segments: the slow-start threshold, null while it is infinite, and packets in flight.
 SSTHRESH = pl.when(pl.col("snd_ssthresh") < INFINITE_SSTHRESH).then(pl.col("snd_ssthresh"))
 PIPE = pl.col("unacked") - pl.col("sacked") - pl.col("lost") + pl.col("retrans")
 
-# What makes a sender reduce its window, by web100's names, and the counters of eBPF that tell of it.
+# Causes of a window reduction, by web100's names, and the counters of eBPF for them.
 SIGNALS = {
     "SendStall": "signals_send_stall",
     "FastRetran": "fast_retransmits",
@@ -26,7 +26,7 @@ SIGNALS = {
     "DupAcksIn": "dup_acks_in",
 }
 
-# What the functions here take of TCP_INFO, where it is there.
+# Columns of TCP_INFO that the functions here use, if present.
 SAMPLED_FROM = (
     *("flow", "stream", "side", "t_ns", "ca_state", "snd_mss", "snd_cwnd", "snd_ssthresh", "unacked"),
     *("sacked", "lost", "retrans", "srtt_us", "min_rtt_us", "rtt_last_us", "pacing_rate_Bps"),
@@ -36,12 +36,12 @@ SAMPLED_FROM = (
 
 
 def senders(rows: pl.DataFrame) -> pl.DataFrame:
-    """What a table has of the senders of connections that last, in order."""
+    """Rows of the senders of connections with a stream, in order."""
     return rows.filter(pl.col("side") == "sender", pl.col("stream").is_not_null()).sort(*KEY, "t_ns")
 
 
 def samples(tcp_info: pl.DataFrame) -> pl.DataFrame:
-    """What the sender had at each sample and did since the one before.
+    """State of the sender at each sample, and its activity since the previous one.
 
     ``cwnd_bytes, ssthresh_bytes`` (null while infinite)``, pipe_bytes, srtt_ns, min_rtt_ns, pacing_bps,
     delivery_bps, ca_state``, and of the time ``dt_ns`` since the sample before, null at the first:
@@ -83,7 +83,7 @@ def state_shares(tcp_info: pl.DataFrame) -> pl.DataFrame:
 
 
 def signals(tcp_info: pl.DataFrame, tcp_event: pl.DataFrame | None = None) -> pl.DataFrame:
-    """What made each sender reduce its window since the sample before, by web100's names.
+    """Causes of window reductions of each sender since the previous sample, by web100's names.
 
     ``[flow, stream, t_ns, dt_ns, SendStall, FastRetran, Timeouts, CongestionSignals, DupAcksIn,
     SlowStart, OtherReductions, source]``. ``source`` is ``ebpf``, ``trace`` or ``samples``, the best
@@ -134,7 +134,7 @@ def _entries(base: pl.DataFrame, states: pl.DataFrame) -> pl.DataFrame:
         name: (now == state) & (before != state)
         for name, state in (("SendStall", CWR), ("FastRetran", RECOVERY), ("Timeouts", LOSS))
     }
-    # Recovery that follows CWR goes on with the window that CWR has reduced.
+    # Recovery after CWR keeps the window that CWR has reduced.
     signal = entered["SendStall"] | (entered["FastRetran"] & (before != CWR)) | entered["Timeouts"]
     entries = states.sort(*KEY, "t_ns").select(*KEY, "t_ns", **entered, CongestionSignals=signal)
     at = base.select(*KEY, "t_ns", sample_ns=pl.col("t_ns")).sort("t_ns")
@@ -148,7 +148,7 @@ def _entries(base: pl.DataFrame, states: pl.DataFrame) -> pl.DataFrame:
 
 
 def _out_of_order(base: pl.DataFrame, tcp_info: pl.DataFrame) -> pl.DataFrame:
-    """Packets that came to the receiver out of order, at its last sample before each row of ``base``."""
+    """Packets that the receiver got out of order, at its last sample before each row of ``base``."""
     at = base.select(*KEY, "t_ns").sort("t_ns")
     receiving = tcp_info.filter(side="receiver").sort("t_ns")
     if receiving.is_empty() or "rcv_ooopack" not in receiving.columns:

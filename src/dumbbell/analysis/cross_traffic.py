@@ -1,4 +1,4 @@
-"""What cross traffic that comes and goes costs the flows beside it, period by period."""
+"""The effect of on/off cross traffic on the flows beside it, by period."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PERIOD = ["start_ns", "end_ns"]
 
 
 def periods(rates: Iterable[Sequence[tuple[int, int]]], end_ns: int) -> pl.DataFrame:
-    """When all flows of datagrams together are asked for which rate, ``[start_ns, end_ns, asked_bps]``.
+    """Periods by the total requested rate of all UDP flows, ``[start_ns, end_ns, asked_bps]``.
 
     ``rates`` has for each flow the times from which on it is asked for which rate (bit/s), in order, the last
     of them 0 where it ends. From t0 to ``end_ns``, without gaps; neighbours differ in their rate.
@@ -35,7 +35,7 @@ def periods(rates: Iterable[Sequence[tuple[int, int]]], end_ns: int) -> pl.DataF
 def beside(
     counted: pl.DataFrame, udp: pl.DataFrame, spans: pl.DataFrame, datagram_flows: Collection[str]
 ) -> pl.DataFrame:
-    """What flows of datagrams and the flows beside them got in each of :func:`periods`.
+    """Rates of UDP flows and of the flows beside them in each of :func:`periods`.
 
     ``[start_ns, end_ns, asked_bps, udp_bps, received_packets, lost_packets, tcp_bps]``.
 
@@ -59,7 +59,7 @@ def beside(
 
 
 def on_off(found: pl.DataFrame) -> dict[str, float | None]:
-    """What :func:`beside` says of all periods with cross traffic, and of all without.
+    """Means of :func:`beside` over all periods with cross traffic, and over all without.
 
     While it was on ``asked_bps, udp_bps, loss`` (share of datagrams) and ``tcp_on_bps``, while it was off
     ``tcp_off_bps``. Rates are means by time over the periods that have one; None of none.
@@ -82,7 +82,7 @@ def on_off(found: pl.DataFrame) -> dict[str, float | None]:
 
 
 def growth_by_period(grown: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str], count: str) -> pl.DataFrame:
-    """How much counts grew in each period, ``[*by, start_ns, end_ns, count]``.
+    """Growth of counters in each period, ``[*by, start_ns, end_ns, count]``.
 
     ``grown`` has rows ``[*by, t_ns, interval_ns, count]``: growth over the interval that ends at ``t_ns``, of
     which each period gets the share that it overlaps. Those of ``snmp`` are such, with ``delta`` as count.
@@ -101,9 +101,9 @@ def growth_by_period(grown: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]
 
 
 def _bounded(counted: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Counters of datagrams, with what they were when cross traffic began and ceased.
+    """Counters of datagrams, with their values when cross traffic began and stopped.
 
-    A sample seldom falls on that moment; what came between two of them came while it was on.
+    A sample seldom falls on that moment; datagrams between two samples arrived while it was on.
     """
     on = spans.filter(pl.col("asked_bps") > 0)
     starts, ends = on.select(t_ns="start_ns"), on.select(t_ns="end_ns")

@@ -39,7 +39,7 @@ def fairness(rates: pl.DataFrame, spans_ns: dict[str, tuple[int, int]]) -> pl.Da
 
 
 def convergence_ns(shares: pl.DataFrame, *, least: float = 0.9, for_ns: int) -> int | None:
-    """When flows began to share fairly and went on to, by :func:`fairness`.
+    """The time from which flows shared fairly, by :func:`fairness`.
 
     The t_ns of the first of those intervals with a Jain's index of at least ``least`` that lasted for
     ``for_ns``; None if there are none.

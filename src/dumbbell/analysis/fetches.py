@@ -1,4 +1,4 @@
-"""Fetches over HTTP, as both ends report of each."""
+"""Fetches over HTTP, from the reports of both ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dumbbell.analysis.statistics import (
 
 
 def fetches(http_fetch: pl.DataFrame) -> pl.DataFrame:
-    """A row for each fetch that has begun, in order of time, as both ends report of it.
+    """A row for each fetch that has begun, in order of time, from the reports of both ends.
 
     ``[flow, fetch, t_ns, connect_ns, first_byte_ns, completion_ns, cut_ns, received_bytes, error, done]`` are
     the client's; ``[segments, retransmits, timeouts]`` are what the server's kernel has counted for this
@@ -40,7 +40,7 @@ def fetches(http_fetch: pl.DataFrame) -> pl.DataFrame:
 
 
 def fetch_summary(fetched: pl.DataFrame) -> dict[str, float | None]:
-    """Numbers of one flow's :func:`fetches`; times and counts are of those that were done."""
+    """Numbers of one flow's :func:`fetches`; times and counts are of completed ones."""
     done = fetched.filter("done")
     times = {f"completion_p{p}_ns": percentile(done["completion_ns"], p) for p in (50, 95, 99)}
     counts = {
@@ -65,18 +65,18 @@ def fetch_counters(http_fetch: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Latency:
-    """How long a set of fetches took (ns), and what loss has to do with it."""
+    """How long a set of fetches took (ns), and how loss is related to it."""
 
     fetches: int
     percentiles: dict[int, Interval | None]
-    retransmitted: Interval | None  # share of fetches of which a segment was sent again
-    clean: pl.Series  # completion_ns of those of which none was
-    lossy: pl.Series  # of the others
+    retransmitted: Interval | None  # share of fetches with a retransmitted segment
+    clean: pl.Series  # completion_ns of fetches without
+    lossy: pl.Series  # completion_ns of fetches with retransmitted segments
     guess: dict[str, int]  # two standard deviations against retransmits
 
 
 def latency(fetched: pl.DataFrame, percents: tuple[int, ...] = (50, 95, 99)) -> Latency:
-    """Of those of :func:`fetches` that were done; of their loss, where the server told of it.
+    """Latency of completed :func:`fetches`; their loss if the server has reported it.
 
     ``guess`` is how often :func:`beyond_two_sigma` of their times told which fetches had segments sent again.
     """

@@ -40,7 +40,7 @@ Connection = tuple[str, int, str, int]  # address and port of the sender, of the
 
 @dataclass(frozen=True)
 class Budget:
-    """How many segments were sent again, and why, over the same time at both ends and on the way.
+    """Retransmitted segments by cause, over the same time at both ends and on the path.
 
     Each segment that was dropped is sent again, and each that the receiver's PAWS rejected. What it had
     already and got again it reports as a duplicate (D-SACK, RFC 2883).
@@ -53,7 +53,7 @@ class Budget:
 
     @property
     def residual(self) -> float:
-        """Retransmissions that none of these caused; negative if they caused more than there were."""
+        """Retransmissions without one of these causes; negative if the causes exceed the retransmissions."""
         return self.retransmits - self.drops - self.rejects - self.duplicates
 
     @property
@@ -71,7 +71,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Overtaken:
-    """A rejected segment, and the one that overtook it, by where they are in the capture."""
+    """A rejected segment, and the one that overtook it, by their offsets in the capture."""
 
     at: int
     by_at: int
@@ -80,7 +80,7 @@ class Overtaken:
 
 @dataclass(slots=True)
 class _Way:
-    """What is known of one direction of a connection; numbers do not wrap."""
+    """State of one direction of a connection; numbers do not wrap."""
 
     connection: Connection
     opened: int | None  # number of the SYN
@@ -134,7 +134,7 @@ class _Way:
 
 @dataclass
 class Paws:
-    """What receivers behind a capture make of the timestamps that they are sent.
+    """Finds segments that receivers behind a capture reject because of their timestamps.
 
     A receiver takes the timestamp of a segment that begins no later than what it waits for, and rejects data
     with one that is older by more than a tick. Here it gets what was captured, and has what it acknowledges.
@@ -152,27 +152,27 @@ class Paws:
 
     @property
     def segments(self) -> int:
-        """Those with data and timestamps."""
+        """Number of segments with data and timestamps."""
         return sum(way.segments for way in self._all)
 
     @property
     def again(self) -> int:
-        """Segments with nothing beyond what was sent before."""
+        """Number of segments without new data."""
         return sum(way.again for way in self._all)
 
     @property
     def duplicates(self) -> int:
-        """What receivers say that they got twice (D-SACK)."""
+        """Number of segments that receivers report as duplicates (D-SACK)."""
         return sum(way.duplicates for way in self._all)
 
     @property
     def backwards(self) -> int:
-        """Segments with an older timestamp than one before."""
+        """Number of segments with an older timestamp than a previous one."""
         return sum(way.backwards for way in self._all)
 
     @property
     def rejected(self) -> Counter[Connection]:
-        """Segments that were rejected for sure."""
+        """Number of segments that were certainly rejected."""
         rejected: Counter[Connection] = Counter()
         for way in self._all:
             if way.rejected:

@@ -1,4 +1,4 @@
-"""Whether processors kept up."""
+"""Saturation of processors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What senders of TCP Rapid found of their path, p-stream by p-stream."""
+"""Estimates of TCP Rapid's senders, by p-stream."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ AVAILABLE = {
     "rate_bps": pl.Float64,
     "source": pl.String,
 }
-# What is taken of TCP_INFO, where it is there.
+# Columns of TCP_INFO that are used, if present.
 AVAILABLE_FROM = ("flow", "stream", "side", "t_ns", "congestion_control", "bbr_bw_Bps", "bbr_pacing_gain")
 
 
 def available(tcp_info: pl.DataFrame, rapid: pl.DataFrame | None = None) -> pl.DataFrame:
-    """What each sender of Rapid found to be available, and its rate, in order of time.
+    """Available bandwidth that each sender of Rapid estimated, and its rate, in order of time.
 
     ``[flow, stream, t_ns, available_bps, rate_bps, source]``: AB_est, null of a p-stream that gave no
     estimate, and R_avg. Of every p-stream where the trace has the flow (table ``rapid``; ``source`` is

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-# Of a series of intervals, those have a rate of which counters cover at least this share.
+# An interval has a rate if samples cover at least this share of it.
 MIN_COVER = 0.9
 
 STREAM = {"flow": pl.String, "stream": pl.String}
@@ -116,7 +116,7 @@ def over_life(
     streams = counted.group_by(STREAM.keys()).agg(
         first_ns=at.min(), last_ns=at.max(), bytes=pl.col("bytes").sort_by(at).last()
     )
-    # A stream that ended counts until the last of its flow has.
+    # A stream that ended counts until the last stream of its flow has ended.
     until_ns = pl.max_horizontal("end_ns", pl.col("last_ns").max().over("flow"))
     streams = streams.join(lives, on="flow").with_columns(until_ns=until_ns)
     late = streams.filter(pl.col("first_ns") > pl.col("start_ns"))
@@ -176,7 +176,7 @@ def mean_goodput(
 ) -> dict[str, float]:
     """Mean goodput in bits per second over a window, by flow.
 
-    Flows are absent of which samples cover all of the window but more than ``within_ns``.
+    Flows are absent if samples miss more than ``within_ns`` of the window.
     """
     rows = goodput(counted, [start_ns, end_ns], within_ns=within_ns)
     return dict(zip(rows["flow"], rows["goodput_bps"], strict=True))

@@ -1,4 +1,4 @@
-"""Recoveries of a sender from loss: when, how long, and what became of its window."""
+"""Recoveries of a sender from loss: when, how long, and how its window changed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REDUCTIONS = {
 
 
 def ca_states(tcp_info: pl.DataFrame, tcp_event: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Since when each sender was in which state, ``[flow, stream, t_ns, ca_state, source]``.
+    """Changes of each sender's state, ``[flow, stream, t_ns, ca_state, source]``.
 
     Of the trace (``source`` is ``trace``) where it has any state of the flow, else of samples (``samples``),
     which show a state up to an interval late and miss what lies between two of them.

@@ -1,4 +1,4 @@
-"""What a router's queues did."""
+"""Queues of a router."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics of samples: fits, outliers, intervals, and what a number of repetitions can show."""
+"""Statistics of samples: fits, outliers, intervals, and detectable changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def percentile(values: pl.Series, percent: float) -> float | None:
 
 @dataclass(frozen=True)
 class Slope:
-    """A straight line through a growing counter: its growth per unit of x, and how straight it is."""
+    """A straight line through a growing counter: its growth per unit of x, and its correlation."""
 
     slope: float
     intercept: float
@@ -185,7 +185,7 @@ def _bootstrap(
 
 
 def rank_test(new: Sequence[float], old: Sequence[float]) -> float:
-    """p of the two-sided test of Mann and Whitney: how likely two such sets come from the same."""
+    """p of the two-sided Mann-Whitney test: how likely such different sets have the same distribution."""
     return float(scipy.stats.mannwhitneyu(new, old, alternative="two-sided").pvalue)
 
 

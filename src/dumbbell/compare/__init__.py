@@ -1,1 +1,1 @@
-"""Runs and points side by side: numbers, and the settings of their hosts."""
+"""Comparison of runs and points: the settings of their hosts."""

@@ -1,7 +1,7 @@
-"""Settings of hosts that nobody asked for, as agents read them before and after a measurement.
+"""Observed settings of hosts, which agents read before and after a measurement.
 
-A setting is told by a host and a name. Two points that ask the same of what decides a setting must have found
-the same value of it; :data:`DECIDED_BY` says what decides which settings. Everything else is unexplained.
+A setting has a host and a name. If two points request the same of everything that decides a setting, it must
+have the same value at both. :data:`DECIDED_BY` lists what decides which settings. Others are unexplained.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NONE = "none"  # the value of a setting that a host does not have
 EMPTY = '""'
 DEFAULT_CONTROL = "net.ipv4.tcp_congestion_control"
 KERNEL = "kernel release"
-LABELS = 3  # most points that are named for a value
+LABELS = 3  # most points that a message names for a value
 
 
 class Reading(BaseModel):
-    """All settings of a host at one moment, by name; and why others could not be read."""
+    """All settings of a host at one moment, by name; and errors of those that could not be read."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     unix_ns: int
@@ -40,7 +40,7 @@ class Reading(BaseModel):
 
 
 class Observed(BaseModel):
-    """The content of ``observed.json``: read when the agent was armed, and after it had restored the path."""
+    """The content of ``observed.json``: read before the agent was armed, and after the path was restored."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     before: Reading
@@ -48,7 +48,7 @@ class Observed(BaseModel):
 
 
 def read_observed(path: Path) -> Observed:
-    """Read ``observed.json``; ValueError with a sentence if it is missing or not what agents write."""
+    """Read ``observed.json``. Raises ValueError if it is missing or malformed."""
     try:
         return Observed.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -60,7 +60,7 @@ def read_observed(path: Path) -> Observed:
 
 
 class Change(NamedTuple):
-    """A setting that has another value than before; None is that of one that is not there."""
+    """A setting with different values; None means that it does not exist."""
 
     name: str
     before: str | None
@@ -68,22 +68,22 @@ class Change(NamedTuple):
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[Change]:
-    """What differs between two readings, by name."""
+    """Differences between two readings, sorted by name."""
     names = sorted({**before, **after})
     return [Change(n, before.get(n), after.get(n)) for n in names if before.get(n) != after.get(n)]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a point asked for, and what its hosts' settings were while it measured."""
+    """A point, and its hosts' settings during the measurement."""
 
     label: str  # of the point or its side, for people
     point: Point
     settings: Mapping[str, Mapping[str, str]]  # by host
-    trim_us: Mapping[str, int]  # of each router: what was left out of the path's delay
+    trim_us: Mapping[str, int]  # for each router: the path's own delay, which was subtracted
 
     def asked(self, host: str) -> State:
-        """What the plan asks of a host."""
+        """The state that the plan requests of a host."""
         return self.point.hosts[host].state
 
     def emulates(self, host: str) -> bool:
@@ -91,23 +91,23 @@ class Seen:
         return self.point.path is not None and "routers" in self.point.hosts[host].groups
 
     def controls(self, host: str) -> set[str]:
-        """Congestion controls that flows of a host may have: those asked for, and the default."""
+        """Congestion controls that flows of a host may use: the requested ones, and the default."""
         asked = self.asked(host)
         loaded = {module.removeprefix("tcp_") for module in asked.modules}
         return {*asked.congestion_controls, *loaded, self.settings[host].get(DEFAULT_CONTROL, "")}
 
     def qdiscs(self, host: str) -> set[str]:
-        """Kinds of qdiscs that interfaces of a host may have: those asked for, and the default."""
+        """Kinds of qdiscs that interfaces of a host may have: the requested ones, and the default."""
         asked = self.asked(host)
         loaded = {module.removeprefix("sch_") for module in asked.modules}
         return {asked.qdisc or "", *loaded, self.settings[host].get("net.core.default_qdisc", "")}
 
 
 class Unread(NamedTuple):
-    """Settings that may be unread for this reason, and why that says nothing about a measurement."""
+    """Settings that may be unread with this error, and why this does not affect a measurement."""
 
     names: str  # pattern
-    reason: str  # pattern of what the agent says
+    reason: str  # pattern of the agent's error
     why: str
 
 
@@ -125,13 +125,13 @@ def may_be_unread(name: str, reason: str) -> bool:
     return any(re.fullmatch(row.names, name) and re.fullmatch(row.reason, reason) for row in MAY_BE_UNREAD)
 
 
-# --- what is left of other points -----------------------------------------------------------------
+# --- settings that other points left --------------------------------------------------------------
 
 
 class Left(NamedTuple):
-    """Settings that say nothing about a point, because an earlier one left them and they are not used."""
+    """Settings that do not affect a point: an earlier point left them, and this one does not use them."""
 
-    names: str  # pattern; its group is what the point may use
+    names: str  # pattern; its group is the control, qdisc or device that a point may use
     unused: Callable[[Seen, str, str], bool]
     reason: str
 
@@ -166,15 +166,15 @@ def left(seen: Seen, host: str, name: str) -> bool:
     return any(match and row.unused(seen, host, match[1]) for row, match in found)
 
 
-# --- what decides a setting -----------------------------------------------------------------------
+# --- keys of the plan that decide settings --------------------------------------------------------
 
 
 class Decides(NamedTuple):
-    """Something of a plan, or the kernel, and the names of the settings that follow from it."""
+    """A key of a plan, or the kernel, and the names of the settings that it decides."""
 
     what: str  # a key of a host's state in the plan, or "path"
     names: str  # pattern
-    of: Callable[[Seen, str, str], Any]  # what a point asks of a host, as far as it concerns the setting
+    of: Callable[[Seen, str, str], Any]  # the part of a point's request that concerns the setting
 
 
 # Sysctls that the kernel sets with another one.
@@ -185,7 +185,7 @@ SET_BY = {
 
 
 def _sysctls(seen: Seen, host: str, name: str) -> Any:
-    """The setting itself, and those through which the kernel sets it too."""
+    """The requested value of the sysctl, and of others through which the kernel also sets it."""
     asked, family, last = seen.asked(host).sysctls, name.split(".")[1], name.rsplit(".", 1)[-1]
     through = [name, *SET_BY.get(name, ())]
     if ".conf." in name:
@@ -201,7 +201,7 @@ def _module(seen: Seen, host: str, name: str) -> Any:
 
 
 def _path(seen: Seen, host: str, _: str) -> Any:
-    """A router's path. What is left out of its delay was measured, and the idle RTT judges it."""
+    """A router's path, and its own delay, which was measured and is checked by the idle RTT."""
     if not seen.emulates(host) or seen.point.path is None:
         return None
     return seen.point.path.model_dump(), seen.trim_us.get(host)
@@ -223,9 +223,9 @@ DECIDED_BY = (
         r"\S+ (?:feature .*|gso_\S+|gro_\S+)",
         lambda seen, host, _: seen.asked(host).offloads,
     ),
-    # A queue without a limit of its own has the device's.
+    # A queue without its own limit uses the device's txqueuelen.
     Decides("txqueuelen", rf"\S+ txqueuelen|{_QUEUES}", lambda seen, host, _: seen.asked(host).txqueuelen),
-    # The quantum of fq and fq_codel is made of it, and IPv6 keeps one of its own.
+    # The quantum of fq and fq_codel depends on the MTU, and IPv6 has its own MTU.
     Decides(
         "mtu",
         rf"\S+ (?:mtu|gso_\S+|gro_\S+)|net\.ipv6\.conf\.[^.]+\.mtu|{_QUEUES}",
@@ -239,11 +239,11 @@ DECIDED_BY = (
         _path,
     ),
 )
-# Another kernel has other settings and other defaults. Nothing of the site: addresses, rules, services.
+# Another kernel has other settings and defaults, but not of the site: addresses, rules, services.
 BY_KERNEL = (
     r"kernel version|kernel command line|mitigation .*|clock source|module .*|net\..*"
     r"|governor|idle .*|pstate driver|frequency .*|turbo|smt"
-    # What a driver chooses where nobody asks it.
+    # Defaults of a driver.
     r"|\S+ (?:feature .*|private flag .*|driver|driver version|gso_\S+|gro_\S+|coalescing .*|ring .*)"
     r"|\S+ (?:channels .*|pause .*|eee .*|[rt]x queues|[rt]x-\d+ .*|threaded|napi_\S+)|irq affinity .*"
     rf"|{_QUEUES}"
@@ -259,12 +259,12 @@ def _deciders(name: str) -> list[Decides]:
 
 @dataclass(frozen=True)
 class Difference:
-    """A setting of a host that is not the same at all points, and what of the plan explains it."""
+    """A setting of a host that differs between points, and the keys of the plan that explain it."""
 
     host: str
     name: str
-    values: Mapping[str, Sequence[str]]  # labels of the points that have found each value
-    because: tuple[str, ...]  # keys of the plan; empty if nothing explains it
+    values: Mapping[str, Sequence[str]]  # labels of the points with each value
+    because: tuple[str, ...]  # keys of the plan; empty if no key explains it
 
     def __str__(self) -> str:
         return f"{self.host} {self.told}"
@@ -295,9 +295,9 @@ class Difference:
 
 
 def differences(points: Sequence[Seen]) -> list[Difference]:
-    """What is not the same at all points, first what nothing explains; by host and name.
+    """Settings that differ between points, unexplained ones first, then by host and name.
 
-    A host counts at the points that have it.
+    A host is compared between the points that have it.
     """
     found: list[Difference] = []
     for host in dict.fromkeys(host for seen in points for host in seen.settings):
@@ -313,7 +313,7 @@ def differences(points: Sequence[Seen]) -> list[Difference]:
 
 
 def _unlike(settings: Sequence[Mapping[str, str]]) -> list[str]:
-    """Names that have not the same value in all of them."""
+    """Names whose value is not the same in all readings."""
     different = {id(of): of for of in settings}.values()
     values: dict[str, set[str | None]] = {name: set() for of in different for name in of}
     for name, found in values.items():
@@ -323,7 +323,7 @@ def _unlike(settings: Sequence[Mapping[str, str]]) -> list[str]:
 
 def _difference(host: str, name: str, values: Sequence[tuple[Seen, str]]) -> Difference:
     deciders = _deciders(name)
-    asked: dict[str, list[tuple[Seen, str]]] = {}  # points that ask the same of all that decides it
+    asked: dict[str, list[tuple[Seen, str]]] = {}  # points with the same request of all deciding keys
     for seen, value in values:
         asked.setdefault(repr([row.of(seen, host, name) for row in deciders]), []).append((seen, value))
     unlike = [one for group in asked.values() if len({value for _, value in group}) > 1 for one in group]
@@ -340,7 +340,7 @@ def _that_differ(host: str, name: str, deciders: Iterable[Decides], points: Sequ
 
 
 def unexplained(found: Iterable[Difference], accepted: Sequence[str] = ()) -> list[Difference]:
-    """Those that nothing explains and whose name is not accepted; ``accepted`` has names and globs."""
+    """Differences without an explanation whose name is not accepted; ``accepted`` has names and globs."""
     return [
         one
         for one in found
@@ -349,7 +349,7 @@ def unexplained(found: Iterable[Difference], accepted: Sequence[str] = ()) -> li
 
 
 def by_hosts(found: Iterable[Difference]) -> list[str]:
-    """A line for each difference, of all hosts that have the same."""
+    """A line for each difference; hosts with the same difference share a line."""
     hosts: dict[str, list[str]] = {}
     for one in found:
         hosts.setdefault(one.told, []).append(one.host)
@@ -360,7 +360,7 @@ def by_hosts(found: Iterable[Difference]) -> list[str]:
 
 
 def of_the_testbed(seen: Seen, host: str) -> dict[str, str]:
-    """Settings that are the same whenever a point is run; not those of its path, whose delay is measured."""
+    """Settings that are the same in all runs of a point: all but its path's, whose delay is measured."""
     path = next(row for row in DECIDED_BY if row.what == "path")
 
     def of_the_path(name: str) -> bool:
@@ -371,5 +371,5 @@ def of_the_testbed(seen: Seen, host: str) -> dict[str, str]:
 
 
 def digest(settings: Mapping[str, str]) -> str:
-    """The same of the same settings."""
+    """Digest of settings, equal for equal settings."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]

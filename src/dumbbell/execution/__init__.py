@@ -1,15 +1,15 @@
-"""How a controller takes a point through its steps: what it asks of hosts, what follows from their answers.
+"""The steps of a point on the controller: what each step asks of the hosts, and how their answers are used.
 
-Nothing here knows Ansible but :mod:`dumbbell.execution.action`. A step never ends the play: it answers, and
-the steps after it see all answers. The steps of a point, in ``roles/run/tasks/point.yml``:
+Only :mod:`dumbbell.execution.action` uses Ansible. A step never ends the play: it returns an answer, and
+later steps see the answers of all hosts. The steps of a point, in ``roles/run/tasks/point.yml``:
 
 =========  ==========================================================================================
-state      apply the complete state of the host, read it back, put the plans of its agents in place
-arm        arm the agent of the first phase: the calibration, or the measurement if one is known
+state      apply the complete state of the host, read it back, write the plans of its agents
+arm        arm the agent of the first phase: the calibration, or the measurement if a calibration is known
 start      send one t0 to all hosts
 turn       await the end of the calibration and arm the measurement
-start      send one t0 to all hosts, and show how the measurement is getting on
-end        await the end of the agents and bring home what they left
+start      send one t0 to all hosts
+end        show the progress of the measurement, await the end of the agents and fetch their files
 judge      tables, verdict, report
 =========  ==========================================================================================
 """

@@ -1,4 +1,4 @@
-"""What the actions of a run share: commands on the host, and answers in place of failures."""
+"""Base classes of a run's actions: they run commands on the host, and return answers instead of failing."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ansible.plugins.action import ActionBase
 from dumbbell.execution.answers import SILENT, Answer, Answers, Armed
 from dumbbell.execution.point import PlannedPoint
 
-# What the tasks of a point register, in their order; those of own_delay.yml are skipped where it is known.
+# Names that a point's tasks register, in order. The tasks of own_delay.yml are skipped if the delay is known.
 OWN_DELAY = ("run_pinged", "run_trimmed", "run_restated")
 STEPS = ("run_stated", *OWN_DELAY, "run_armed", "run_calibrating", "run_turned", "run_measuring", "run_ended")
 
 
 class Trouble(Exception):
-    """What went wrong on a host, in words for people."""
+    """An error on a host; the message is for people."""
 
 
 class HostAction(ActionBase):  # type: ignore[misc]
-    """An action that answers ``trouble`` ('' if none) in place of a failure, and more of its own.
+    """An action that returns an error as the answer ``trouble`` ('' for none) instead of failing.
 
-    A host that no longer answers has the trouble :data:`~dumbbell.execution.answers.SILENT`; it stays in the
-    play, so that what it has can be brought home when it is back.
+    If a host no longer answers, ``trouble`` is :data:`~dumbbell.execution.answers.SILENT`. The host stays
+    in the play, so that its results can be fetched when it is back.
     """
 
     spec: ClassVar[dict[str, Any]] = {}
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Do what is asked, and answer."""
+        """Run the action, and return its answer."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         assert task_vars is not None
         _, args = self.validate_argument_spec(self.spec)
@@ -52,31 +52,31 @@ class HostAction(ActionBase):  # type: ignore[misc]
         return result | answer
 
     def act(self, **args: Any) -> dict[str, Any]:
-        """What the action does; :class:`Trouble` ends it."""
+        """Do the work of the action and return its answer. Raises :class:`Trouble` on an error."""
         raise NotImplementedError
 
-    # what others answered
+    # answers of other hosts
 
     @property
     def hosts(self) -> Sequence[str]:
-        """All hosts of the play, also those that no longer answer."""
+        """All hosts of the play, including those that no longer answer."""
         hosts: Sequence[str] = self.task_vars["ansible_play_hosts_all"]
         return hosts
 
     def registered(self, name: str) -> dict[str, Answer]:
-        """What tasks have registered under a name, by host."""
+        """The values that hosts have registered under a name, by host."""
         found = {host: self.task_vars["hostvars"][host].get(name) for host in self.hosts}
         return {host: answer for host, answer in found.items() if isinstance(answer, Mapping)}
 
     # on the host
 
     def command(self, argv: Sequence[str], stdin: bytes | None = None) -> str:
-        """Standard output of a command of the host; :class:`Trouble` says why it failed."""
+        """Run a command on the host and return its standard output. Raises :class:`Trouble` if it fails."""
         return self.shell(shlex.join(argv), stdin)
 
     def shell(self, line: str, stdin: bytes | None = None) -> str:
-        """Likewise of a line for its shell. It starts no Python there, which costs more than most steps."""
-        # What fails is told on standard output, too: the other stream may hold only words of SSH.
+        """Run a shell line on the host, without Python, which would cost more than most steps."""
+        # Commands write errors to standard output too, because standard error may have only messages of SSH.
         done = self._low_level_execute_command(f"{{ {line}; }} 2>&1", in_data=stdin, sudoable=True)
         if done["rc"]:
             said = " ".join(done["stdout"].split())
@@ -85,25 +85,25 @@ class HostAction(ActionBase):  # type: ignore[misc]
 
 
 class StepAction(HostAction):
-    """A step of a point: also answers the ``run_id`` of the point, and sees what all hosts have answered."""
+    """A step of a point. It also returns the ``run_id`` of the point, and can read all hosts' answers."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Take the step, and answer."""
+        """Run the step, and return its answer."""
         self.spec = {"planned": {"type": "dict", "required": True}} | self.spec  # type: ignore[misc]
         answer = super().run(tmp, task_vars)
         return answer | {"run_id": self.point.run_id}
 
     def act(self, planned: Mapping[str, Any], **args: Any) -> dict[str, Any]:  # type: ignore[override]
-        """Take the step for a point."""
+        """Run the step for a point."""
         self.point = PlannedPoint(planned)
         return self.step(**args)
 
     def step(self, **args: Any) -> dict[str, Any]:
-        """What the step does; :class:`Trouble` ends it."""
+        """Do the work of the step and return its answer. Raises :class:`Trouble` on an error."""
         raise NotImplementedError
 
     def said(self, step: str) -> dict[str, Answer]:
-        """Answers of all hosts to a step of this point; one that Ansible ended has no ``run_id``."""
+        """All hosts' answers to a step of this point. If Ansible ended the step, an answer has no run_id."""
         return {
             host: answer
             for host, answer in self.registered(step).items()
@@ -111,18 +111,18 @@ class StepAction(HostAction):
         }
 
     def answers(self) -> Answers:
-        """All that hosts have answered for this point."""
+        """All answers of the hosts for this point."""
         trims = any(answer.get("trims") for answer in self.said("run_stated").values())
         steps = STEPS if trims else [step for step in STEPS if step not in OWN_DELAY]
         return Answers(self.hosts, [self.said(step) for step in steps])
 
     def agents(self, step: str) -> list[Armed]:
-        """The agents that a step has armed."""
+        """Return the agents that a step has armed."""
         said = [answer["armed"] for answer in self.said(step).values() if answer.get("armed")]
         return [Armed(**{key: int(value) for key, value in armed.items()}) for armed in said]
 
     def arm(self, phase: str, timeout_s: int) -> dict[str, int]:
-        """Start the agent of a phase and wait until it is armed; what :class:`Armed` has."""
+        """Start the agent of a phase and wait until it is armed. Returns the fields of :class:`Armed`."""
         unit = shlex.quote(self.point.unit(self.host, phase))
         waits = self._await(phase, "armed", timeout_s)
         said = last_json(self.shell(f"systemctl start {unit} && {waits}"))
@@ -136,7 +136,7 @@ class StepAction(HostAction):
         }
 
     def await_end(self, phase: str, timeout_s: int) -> None:
-        """Wait until the agent of a phase has ended; :class:`Trouble` says how, if it is not done."""
+        """Wait until the agent of a phase has ended. Raises :class:`Trouble` if its state is not ``done``."""
         said = last_json(self.shell(self._await(phase, "ended", timeout_s)))
         if said["state"] != "done":
             raise Trouble(in_words(said))
@@ -147,11 +147,11 @@ class StepAction(HostAction):
 
 
 def last_json(said: str) -> dict[str, Any]:
-    """The answer of an agent, which is the last line: others may have warned before."""
+    """Decode an agent's answer: the last line, since other programs may print warnings before it."""
     answer: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
     return answer
 
 
 def in_words(status: Mapping[str, Any]) -> str:
-    """The state of an agent, and why."""
+    """The state of an agent, with the reason."""
     return ": ".join(str(word) for word in (status["state"], status.get("reason")) if word)

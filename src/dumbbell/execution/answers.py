@@ -1,4 +1,4 @@
-"""What hosts answered to the steps of a point, and what follows: whether to go on, when to begin, why not."""
+"""Hosts' answers to the steps of a point, and the decisions from them: whether to go on, when to begin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Answer = Mapping[str, Any]
 
 
 def trouble_of(answer: Answer) -> str:
-    """What a step says went wrong, or what Ansible says of a step that it ended."""
+    """The error of a step, or Ansible's message if Ansible ended the step; '' for none."""
     if answer.get("unreachable"):
         return SILENT
     if answer.get("failed"):
@@ -23,16 +23,16 @@ def trouble_of(answer: Answer) -> str:
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers of every host of the play to the steps of one point so far, in the order of the steps.
+    """Answers of every host of the play to the steps of one point so far.
 
-    ``steps`` has for each step its answers by host; a host that was not asked has none.
+    ``steps`` has the answers of each step, in order, by host. A host without the step has no answer.
     """
 
     hosts: Sequence[str]
     steps: Sequence[Mapping[str, Answer]]
 
     def troubles(self) -> dict[str, str]:
-        """The first thing that went wrong on each host that had trouble: later ones follow from it."""
+        """The first error of each host that had one; later errors follow from it."""
         found: dict[str, str] = {}
         for answers in self.steps:
             for host in self.hosts:
@@ -50,7 +50,7 @@ class Answers:
 
     @property
     def go_on(self) -> bool:
-        """Whether no host had trouble and nobody stopped the point."""
+        """Whether no host had an error and nobody stopped the point."""
         return not self.troubles() and not self.stopped
 
     @property
@@ -59,7 +59,7 @@ class Answers:
         return [host for host, trouble in self.troubles().items() if trouble == SILENT]
 
     def reasons(self) -> list[str]:
-        """Why the point did not come to its end; what not all hosts say, with the hosts that do."""
+        """Why the point did not finish. A reason that not all hosts give names its hosts."""
         said: dict[str, list[str]] = {}
         for host, trouble in self.troubles().items():
             said.setdefault(trouble, []).append(host)
@@ -86,7 +86,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Armed:
-    """An armed agent: its clock when it said so, the controller's then, the time it needs before t0."""
+    """An armed agent: its clock when it answered, the controller's then, the time that it needs before t0."""
 
     now_unix_ns: int
     received_unix_ns: int
@@ -94,15 +94,15 @@ class Armed:
 
     @property
     def behind_ns(self) -> int:
-        """How far its clock is behind the controller's, and how long its answer took."""
+        """How far its clock is behind the controller's, plus the time that its answer took."""
         return self.received_unix_ns - self.now_unix_ns
 
 
 def start_unix_ns(armed: Sequence[Armed], margin_ns: int) -> int:
-    """t0 by the hosts' clocks: a whole second, and as near as the slowest agent allows.
+    """t0 by the hosts' clocks: the first whole second that the slowest agent allows.
 
-    Every host computes it from the same answers. ``margin_ns`` is for sending it. At a whole second: where
-    time is virtual, what the controller did before, some us shorter or longer, then moves nothing.
+    Every host computes it from the same answers. ``margin_ns`` is the time to send it. The whole second keeps
+    t0 the same in virtual time if the controller's earlier work takes some us more or less.
     """
     last = max(agent.received_unix_ns for agent in armed)
     now = max(last - agent.behind_ns for agent in armed)
@@ -111,5 +111,5 @@ def start_unix_ns(armed: Sequence[Armed], margin_ns: int) -> int:
 
 
 def behind_ns(armed: Sequence[Armed]) -> int:
-    """How far the hosts' clock is behind the controller's: by the answer that took the shortest."""
+    """How far the hosts' clock is behind the controller's, from the fastest answer."""
     return min((agent.behind_ns for agent in armed), default=0)

@@ -1,4 +1,4 @@
-"""What an agent left comes home as one archive, and is unpacked there."""
+"""Fetch an agent's files as one archive, and unpack them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PIECE_BYTES = 32 << 20  # in memory at a time, where only root may read the archive
+PIECE_BYTES = 32 << 20  # in memory at a time, if only root may read the archive
 
 
 def fetch(connection: Any, shell: Callable[[str], str], archive: str, home: Path) -> None:
-    """Copy an archive of a host to ``HOME.tgz`` and unpack it into ``home``; OSError if that fails.
+    """Copy an archive of a host to ``HOME.tgz`` and unpack it into ``home``. Raises OSError on failure.
 
-    By SFTP where the account that logs in may read it; else by ``shell``, which runs a line on the host as
-    root, in pieces.
+    Uses SFTP if the login account may read the archive; otherwise ``shell``, which runs a line on the host as
+    root, and copies in pieces.
     """
     local = home.with_suffix(".tgz")
     local.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""What a host is asked to be: the scenario over the inventory, setting by setting.
+"""The requested state of a host: for each setting the scenario's value, else the inventory's.
 
-The result is what the module ``point_state`` takes; it completes it by what the host was as found.
+The module ``point_state`` takes the result, and completes it with the values that were found on the host.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ def asked_of(
     path: Mapping[str, Any] | None = None,
     trim_us: int | None = None,
 ) -> dict[str, Any]:
-    """What one host is asked to be.
+    """The requested state of one host, as the module ``point_state`` takes it.
 
-    ``variables`` are those of the inventory or their defaults, and ``experiment_interfaces`` and
-    ``experiment_routes``; ``state`` is that of the host in a plan, None for what the inventory asks alone;
-    ``path`` the one of the plan: a run has none where its scenario has none. ``trim_us`` is the path's own
-    delay as it was measured. ValueError names an interface that cannot be had.
+    ``variables`` are the inventory's variables or their defaults, including ``experiment_interfaces`` and
+    ``experiment_routes``; ``state`` is the host's state in a plan, None for the inventory's state alone;
+    ``path`` is the plan's path, None if the scenario has none; ``trim_us`` is the measured own delay of the
+    path. Raises ValueError, with the name, if an interface or a route cannot be used.
     """
     of = state or {}
     interfaces = list(variables["experiment_interfaces"].values())
@@ -68,7 +68,7 @@ def asked_of(
 
 
 def _modules(variables: Variables, of: Mapping[str, Any], qdisc: str | None) -> dict[str, Any]:
-    """A qdisc would load its own module, but which build that is would not be read back."""
+    """Modules to load. A qdisc would load its own module, but then its build would not be read back."""
     parameters = {**variables["modules_parameters"]}
     for name, values in of.get("modules", {}).items():
         parameters[name] = {**parameters.get(name, {}), **values}
@@ -77,7 +77,7 @@ def _modules(variables: Variables, of: Mapping[str, Any], qdisc: str | None) -> 
         *of.get("modules", {}),
         *(["sch_rapid"] if qdisc == "rapid" else []),
     ]
-    # Congestion controls are there without being loaded by name.
+    # Congestion controls can be present without being loaded by name.
     names += [name for name in parameters if name.startswith("tcp_")]
     controls = [*variables["modules_congestion_controls"], *of.get("congestion_controls", [])]
     return {
@@ -93,7 +93,7 @@ def _modules(variables: Variables, of: Mapping[str, Any], qdisc: str | None) -> 
 def _path(
     variables: Variables, state: Mapping[str, Any] | None, path: Mapping[str, Any] | None, trim_us: int | None
 ) -> dict[str, Any] | None:
-    """Of a host that joins left and right."""
+    """The path of a host that connects left and right; None for other hosts."""
     devices = {side: of["device"] for side, of in variables["experiment_interfaces"].items()}
     if not devices.keys() >= {"left", "right"}:
         return None
@@ -111,14 +111,14 @@ def _path(
 def _routes(
     routes: Iterable[Mapping[str, Any]], interfaces: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Routes by the device on whose network their gateway is."""
+    """Routes, by the device whose network contains their gateway."""
     found: dict[str, list[dict[str, Any]]] = {each["device"]: [] for each in interfaces}
     for route in routes:
         gateway = ip_address(str(route["via"]))
         on = [each for each in interfaces if gateway in ip_interface(str(each["address"])).network]
         if not on:
             raise ValueError(
-                f"the route to {route['to']} goes by {gateway}, which is on no experiment network"
+                f"the route to {route['to']} has the gateway {gateway}, which is on no experiment network"
             )
         found[on[0]["device"]].append(dict(route))
     return found

@@ -1,8 +1,8 @@
-"""Which calibration proves the path of a point: a new one, or one that an earlier point of the run made.
+"""Which calibration a point uses: a new one, or that of an earlier point of the run.
 
-A calibration holds as long as what it measured has not changed: the path asked for, the queues that the
-router made for it, and what of every host lies under its packets (kernel, interfaces, CPU, boot). That is its
-fingerprint. Settings of TCP are not in it.
+A calibration stays valid while the things that it measured do not change: the requested path, the router's
+queues, and the parts of every host that handle packets (kernel, interfaces, CPU, boot). A digest of these is
+its fingerprint. Settings of TCP are not part of it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dumbbell.run.directory import Execution, RunDir, read_json, write_json
 
 KNOWN = "calibrations.json"  # in the run's directory
 REUSED = "calibration.json"  # in the point's directory
-# Checks of the idle path, by their names.
+# Names of the checks of the idle path.
 OF_PATH = ("idle RTT", "idle RTT, duplicates", "idle RTT, waits", "rate", "rate, arriving")
 
 State = Mapping[str, Any]
 
 
 def fingerprint(plan: Mapping[str, Any], states: Mapping[str, State]) -> str:
-    """Digest of what a calibration measures: SHA-256 as hex."""
+    """Digest of everything that a calibration measures: SHA-256 as hex."""
     calibration = next(phase for phase in plan["phases"] if phase["phase"] == "calibration")
     about = {
         "path": plan["path"],
@@ -42,9 +42,9 @@ def _under_packets(state: State) -> dict[str, Any]:
 
 
 def reusable(run_dir: Path, digest: str, every: int) -> dict[str, Any] | None:
-    """The calibration that proves a path, as :func:`remember` wrote it; None if one is to be made.
+    """The known calibration with a fingerprint, as :func:`remember` wrote it; None if a new one is needed.
 
-    It proves no more points than ``every``.
+    At most ``every`` points share a calibration.
     """
     for known in reversed(_known(run_dir)):
         if known["fingerprint"] == digest:
@@ -54,14 +54,14 @@ def reusable(run_dir: Path, digest: str, every: int) -> dict[str, Any] | None:
 
 
 def remember(run_dir: Path, digest: str, execution: str, point_dir: Path) -> None:
-    """Write down the calibration that an execution has made, for the points after it."""
+    """Record the calibration of an execution for later points."""
     where = os.path.relpath(point_dir, run_dir)
     made = {"fingerprint": digest, "execution": execution, "dir": where, "proves": [execution]}
     write_json(run_dir / KNOWN, [*_known(run_dir), made])
 
 
 def reuse(run_dir: Path, calibration: Mapping[str, Any], execution: str, point_dir: Path) -> None:
-    """Give an execution what an earlier calibration left, and say in its directory which one that is."""
+    """Link the files of an earlier calibration into an execution's directory, and record which one it is."""
     source = run_dir / calibration["dir"]
     for folder in sorted(source.glob("raw/*/calibration")):
         target = point_dir / folder.relative_to(source)
@@ -82,18 +82,18 @@ def reuse(run_dir: Path, calibration: Mapping[str, Any], execution: str, point_d
 
 
 def holds(verdict: Mapping[str, Any]) -> bool | None:
-    """Whether a point's calibration was as asked: all that was checked of the idle path.
+    """Whether all checks of the idle path are ok in a point's verdict.
 
-    None of a point that did not come so far.
+    None if the point did not get that far.
     """
     checks = _checks(verdict)
     return all(check["ok"] for check in checks) if checks else None
 
 
 def disproved(run: RunDir) -> Iterator[tuple[Execution, str]]:
-    """Points that reused a calibration after which the next one of the same path did not hold; and why."""
+    """Points that reused a calibration although the next one of the same path failed, with the reasons."""
     executions = {execution.id: execution for execution in run.executions}
-    held: dict[str, dict[str, Any]] = {}  # the last one of each path, by fingerprint
+    held: dict[str, dict[str, Any]] = {}  # the last good calibration of each path, by fingerprint
     for made in _known(run.dir):
         path, verdict = made["fingerprint"], _verdict(run.dir / made["dir"])
         if holds(verdict):
@@ -118,7 +118,7 @@ def _verdict(point_dir: Path) -> dict[str, Any]:
 
 
 def _checks(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Those of the idle path, and of the agents that measured it."""
+    """The checks of the idle path, and of the agents that measured it."""
 
     def concerns(check: Mapping[str, Any]) -> bool:
         of_agent: bool = check["name"] == "agent" and check["subject"].endswith(" calibration")

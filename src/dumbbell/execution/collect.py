@@ -1,4 +1,4 @@
-"""Complete a run directory: tables, manifest, events, verdict, and every row in InfluxDB."""
+"""Complete a run directory: write tables, manifest, events and verdict, and missing rows into InfluxDB."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from dumbbell.validity.rows import devices
 from dumbbell.validity.verdict import Stored, Verdict, judge
 
 _POLL_S = 0.5
-_DATED = ("run", "unix_ns", "mono_ns")  # of a row, beside its time since t0
-_OCTETS = ("IpExtInOctets", "IpExtOutOctets")  # of all interfaces: what the controller says has a date in it
+_DATED = ("run", "unix_ns", "mono_ns")  # columns that depend on the date; t_ns, the time since t0, does not
+_OCTETS = ("IpExtInOctets", "IpExtOutOctets")  # of all interfaces; the controller's messages contain dates
 
 
 def collect(
     run_dir: Path, influx: InfluxTarget | None, troubles: Sequence[str] = (), wait_s: float = 30
 ) -> Verdict:
-    """Read what came home under ``raw/``; write tables, manifest, events and verdict; return the verdict.
+    """Read the files under ``raw/``; write tables, manifest, events and verdict; return the verdict.
 
-    ``troubles`` is what went wrong on the way to the results: a run with any is invalid, and stays so.
-    Rows that InfluxDB does not have after ``wait_s`` seconds are written to it from the spools. Collecting
-    again gives the same result. OSError or ValueError only if there is no usable ``plan.json``.
+    ``troubles`` are errors of the run; a run with any is invalid, also when it is collected again.
+    Rows that InfluxDB lacks after ``wait_s`` seconds are written to it from the spools. Collecting
+    again gives the same result. Raises OSError or ValueError only if there is no usable ``plan.json``.
     """
     run = Run.open(run_dir)
     before = read_json(run_dir / "verdict.json") or {"checks": []}
@@ -76,7 +76,7 @@ def _of_kinds(run: Run) -> tuple[dict[str, pl.DataFrame], list[str]]:
 
 
 def own_rows(run: Run, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Rows that InfluxDB has under the id of this run: those of a reused calibration are another point's."""
+    """Rows that InfluxDB has under this run's id. Rows of a reused calibration belong to another point."""
     if not (run.dir / REUSED).exists():
         return tables
     return {
@@ -88,7 +88,7 @@ def own_rows(run: Run, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFram
 def _store(
     run: Run, tables: dict[str, pl.DataFrame], target: InfluxTarget, wait_s: float
 ) -> dict[str, Stored]:
-    """Wait until InfluxDB has every row; write the spools to it if it has not by then."""
+    """Wait until InfluxDB has every row; after the timeout write the spools to it."""
     own = own_rows(run, tables)
     spooled = {name: table.height for name, table in own.items() if table.height}
     spooled.setdefault("tcp_info", 0)
@@ -155,7 +155,7 @@ def _manifest(
                         "requested": phase.sampling_interval_ns,
                         "measured": event.get("achieved_interval_ns"),
                         "unit": "ns",
-                        "ok": None,  # nothing is asked of it but the share of missed samples
+                        "ok": None,  # not a check; the share of missed samples is
                     }
                 )
     inventory = json.dumps(
@@ -191,7 +191,7 @@ def _manifest(
 
 
 def _checkout() -> str | None:
-    """The commit that controls, and whether files are other than there; None where it is no git checkout."""
+    """The controller's commit, with ``-dirty`` if files differ from it; None without a git checkout."""
     asked = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"]
     try:
         return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
@@ -200,7 +200,7 @@ def _checkout() -> str | None:
 
 
 def _digests(run: Run, tables: dict[str, pl.DataFrame]) -> dict[str, str]:
-    """Of each table, without dates, and without what the management network has carried."""
+    """Digest of each table, without dates, and without byte counts of the management network."""
     own = {device for host in run.states for device in devices(run, host)}
     of_experiment = {"link": pl.col("dev").is_in(own), "snmp": ~pl.col("name").is_in(_OCTETS)}
     return {
@@ -210,7 +210,7 @@ def _digests(run: Run, tables: dict[str, pl.DataFrame]) -> dict[str, str]:
 
 
 def _digest(table: pl.DataFrame) -> str:
-    """Of all rows but for their date: where no sample of two runs differs it is the same."""
+    """Digest of all rows without their dates: equal if the samples of two runs are equal."""
     found = hashlib.sha256()
     for rows in table.drop(_DATED, strict=False).iter_slices():
         found.update(rows.write_csv().encode())

@@ -1,4 +1,4 @@
-"""Show how a phase is getting on until it should have ended. Agents do not need this: it only looks."""
+"""Show the progress of a phase until its planned end. Agents do not depend on this."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.run.directory import RunDir, record_state
 from dumbbell.run.progress import describe, goodputs, line
 
-STOPPED = "stopped.txt"  # in a point's directory, if it was stopped by hand: why
+STOPPED = "stopped.txt"  # in a point's directory, with the reason, if it was stopped by hand
 _LOOK_S = 5.0
 _DRAW_S = 1.0
-_LOG_S, _LOG_LINES = 10.0, 20  # least time between two lines of a log, and most lines of a phase
-_LINE = "\033[A\r{}\033[K"  # on a terminal, in the place of the line above
+_LOG_S, _LOG_LINES = 10.0, 20  # shortest time between two lines of a log, and most lines of a phase
+_LINE = "\033[A\r{}\033[K"  # on a terminal, replaces the line above
 _QUESTION = "[d]etach and leave the agents at work, [s]top them, or [c]ontinue? Then Enter."
 _LOG_HINT = "Ctrl-C leaves the agents at work: playbooks/resume.yml goes on, playbooks/stop.yml ends them."
 _DETACHED = """\
@@ -32,7 +32,7 @@ The agents go on alone.
   to await and judge them:  ansible-playbook playbooks/resume.yml -e run={0}
   to end them:              ansible-playbook playbooks/stop.yml -e run={0}"""
 
-Looks = Iterator[dict[str, float] | str]  # at the flows' goodputs, or why they are not known
+Looks = Iterator[dict[str, float] | str]  # the flows' goodputs, or why they are not known
 
 
 def follow(
@@ -45,12 +45,12 @@ def follow(
     t0_unix_ns: int,
     influxdb: Mapping[str, Any] | None,
 ) -> str:
-    """Show time and flows of a phase as InfluxDB has them; returns why to stop its agents, '' for no reason.
+    """Show time and flows of a phase from InfluxDB; returns the reason to stop its agents, '' for none.
 
-    ``title``, ``run_id`` and ``run_dir`` are of the point, ``run`` is the directory of the whole run,
-    ``influxdb`` as InfluxTarget or None. t0 is by the controller's clock, which may differ from the one that
-    the testbed follows. On a terminal a line is drawn anew each second, and Ctrl-C asks what to do: to detach
-    ends the playbook, as Ctrl-C does elsewhere.
+    ``title``, ``run_id`` and ``run_dir`` belong to the point, ``run`` is the directory of the whole run,
+    ``influxdb`` has the fields of InfluxTarget, or is None. t0 is by the controller's clock, which may differ
+    from the testbed's. On a terminal a line is drawn again each second, and Ctrl-C asks what to do: detaching
+    ends the playbook, as Ctrl-C does without a terminal.
     """
     planned = RunDir.open(run_dir).executions[0].plan.points[0].phase(phase)  # type: ignore[arg-type]
     screen = _Terminal() if _is_terminal() else _Log(planned.duration_ns / 1e9)
@@ -70,7 +70,7 @@ def follow(
     if answer == "detach":
         Display().display(_DETACHED.format(run))
         os.kill(os.getppid(), signal.SIGINT)
-        # Ansible ends its workers then. One that was sending its result would leave the queue locked.
+        # Ansible now ends its workers. A worker that is sending its result would leave the queue locked.
         signal.pause()
     if answer != "stop":
         return ""
@@ -80,9 +80,9 @@ def follow(
 
 
 def wait_for_end(run_dir: Path, end_unix_ns: int) -> str:
-    """Wait until a phase should have ended, by the controller's clock, while another process follows it.
+    """Wait until the planned end of a phase, by the controller's clock, while another process follows it.
 
-    Returns at once what :func:`follow` says there when the phase is stopped by hand.
+    If the phase is stopped by hand, returns at once with the reason of :func:`follow`.
     """
     while (left_ns := end_unix_ns - time.time_ns()) > 0:
         if (run_dir / STOPPED).exists():
@@ -98,14 +98,14 @@ def _look(influxdb: Mapping[str, Any] | None, run_id: str, waits: bool) -> Itera
         return
     with (
         Influx(InfluxTarget(**influxdb)) as influx,
-        # In the lab, hosts of the run are processes beside this one.
+        # In the lab, the run's hosts are processes on the same machine.
         ThreadPoolExecutor(1, initializer=os.nice, initargs=(19,)) as thread,
     ):
         yield _looks(lambda: thread.submit(goodputs, influx, run_id), waits)
 
 
 def _looks(ask: Callable[[], Future[dict[str, float]]], waits: bool) -> Looks:
-    """Goodputs as last seen, or why they are not known; one that waits gets the answer that is due."""
+    """The latest goodputs, or why they are not known. With ``waits`` each look waits for a pending answer."""
     found: dict[str, float] | str = "no samples yet"
     while True:
         asked_s, answer = time.monotonic(), ask()
@@ -121,7 +121,7 @@ def _looks(ask: Callable[[], Future[dict[str, float]]], waits: bool) -> Looks:
 
 
 class _Log:
-    """A line now and then."""
+    """Lines in a log."""
 
     columns = None
     waits = True
@@ -131,24 +131,24 @@ class _Log:
         Display().display(_LOG_HINT)
 
     def show(self, text: str, left_s: float) -> str:
-        """Show a line for a while, but no longer than this."""
+        """Show a line, and wait for the next one or for ``left_s``, whichever is shorter."""
         Display().display(text)
         time.sleep(min(left_s, self._step_s))
         return ""
 
 
 class _Terminal:
-    """One line, and a question after Ctrl-C, which Ansible sees as a character only while it prompts."""
+    """One line, and a question after Ctrl-C. Ansible sees Ctrl-C as a character only while it prompts."""
 
     waits = False
 
     @property
     def columns(self) -> int | None:
-        """Its width."""
+        """Width of the terminal."""
         return _columns()
 
     def show(self, text: str, left_s: float) -> str:
-        """Show the line for a while, but no longer than this; `detach` or `stop` if that is the answer."""
+        """Show the line for at most ``left_s``. Returns `detach` or `stop` if the user chose it, else ''."""
         try:
             seconds = min(left_s, _DRAW_S)
             Display().prompt_until(_LINE.format(text), private=True, seconds=seconds, complete_input=())
@@ -157,13 +157,13 @@ class _Terminal:
             pass
         try:
             answer = Display().prompt_until(_QUESTION, seconds=left_s)
-        except AnsiblePromptInterrupt:  # and again
+        except AnsiblePromptInterrupt:  # a second Ctrl-C
             return "detach"
         return {b"d": "detach", b"s": "stop"}.get(answer.strip().lower()[:1], "")
 
 
 def _is_terminal() -> bool:
-    """Whether there is a terminal to draw on and to ask at; it then has a line to draw on."""
+    """Whether there is a terminal to draw on and to ask at. Prints an empty line to draw on."""
     try:
         if _columns():
             Display().prompt_until("", private=True, seconds=0)
@@ -174,7 +174,7 @@ def _is_terminal() -> bool:
 
 
 def _columns() -> int | None:
-    """Of the terminal that Ansible writes to, from which its workers are cut off; None if it is none."""
+    """Width of the terminal of Ansible's main process; None without one. Its workers have no terminal."""
     try:
         output = os.open(f"/proc/{os.getppid()}/fd/1", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:

@@ -1,4 +1,4 @@
-"""What the actions share that call the modules ``point_state`` and ``provisioned``."""
+"""Base classes of the actions that call the modules ``point_state`` and ``provisioned``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dumbbell import REPOSITORY
 from dumbbell.execution.action import HostAction, Trouble
 from dumbbell.execution.asked import asked_of
 
-ROLES = ("nic", "sysctl", "modules", "path", "clock")  # whose variables an inventory may set
+ROLES = ("nic", "sysctl", "modules", "path", "clock")  # roles with variables for the inventory
 PROGRAMS = ("iperf3", "chronyc", "ethtool", "tc", "dumbbell-agent")
 
 
@@ -28,7 +28,7 @@ Spec = dict[str, Any]
 
 
 def defaults(roles: Path) -> dict[str, Any]:
-    """Variables that inventories may set and their defaults, which may be templates of Ansible."""
+    """Defaults of the variables that inventories may set; they may be templates of Ansible."""
     found: dict[str, Any] = {}
     for role in ROLES:
         found |= yaml_load((roles / role / "defaults/main.yml").read_bytes()) or {}
@@ -36,7 +36,7 @@ def defaults(roles: Path) -> dict[str, Any]:
 
 
 def specs(roles: Path) -> dict[str, Spec]:
-    """What each role says of its variables, as Ansible's validators take it."""
+    """The argument specs of each role's variables, in the format of Ansible's validators."""
     files = {role: roles / role / "meta/argument_specs.yml" for role in ROLES}
     return {
         role: yaml_load(file.read_bytes())["argument_specs"]["main"]["options"]
@@ -45,12 +45,12 @@ def specs(roles: Path) -> dict[str, Spec]:
 
 
 class StateAction(HostAction):
-    """An action that brings its host to a state, or asks whether it can have it."""
+    """An action that applies a state to its host, or checks whether the host can have it."""
 
     MODULE = "point_state"
 
     def variables(self) -> dict[str, Any]:
-        """What the inventory says of the host, and the defaults of what it does not say."""
+        """The inventory's variables of the host, and the defaults of the others."""
         roles = REPOSITORY / "roles"
         wants = specs(roles)
         said = {name for of in wants.values() for name in of if name in self.task_vars}
@@ -69,7 +69,7 @@ class StateAction(HostAction):
         plan: Mapping[str, Any] | None = None,
         trim_us: int | None = None,
     ) -> dict[str, Any]:
-        """What a point's plan, or the inventory alone, asks of the host."""
+        """The state that a point's plan requests, or the inventory alone."""
         try:
             if plan is None:
                 return asked_of(variables)
@@ -78,7 +78,7 @@ class StateAction(HostAction):
             raise Trouble(str(error)) from None
 
     def module(self, check: bool = False, **arguments: Any) -> dict[str, Any]:
-        """What the module answers; :class:`Trouble` with its reason if it fails."""
+        """Run the module and return its result. Raises :class:`Trouble` with the reason if it fails."""
         before = self._task.check_mode
         self._task.check_mode = before or check
         try:
@@ -96,7 +96,7 @@ class StateAction(HostAction):
         return result
 
     def clock(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """How the host's clock is read."""
+        """Arguments of the module for reading the host's clock."""
         return {
             "server": variables["clock_server"],
             "source": variables["clock_source"],
@@ -108,27 +108,27 @@ class StateAction(HostAction):
 
 
 class ProvisioningAction(StateAction):
-    """One whose trouble ends the play for its host: nobody goes on with a host that is not as asked."""
+    """An action whose error ends the play for its host, because a host in another state must not be used."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Act, and fail by the trouble."""
+        """Run the action, and fail if it returns an error."""
         result = super().run(tmp, task_vars)
         return result | {"failed": bool(result["trouble"]), "msg": result["trouble"]}
 
 
 def text_of(warning: Any) -> str:
-    """A module's warning, which Ansible hands over as a text or as a record of the event."""
+    """The text of a module's warning, which Ansible passes as a text or as a record of the event."""
     event = getattr(warning, "event", None)
     return str(warning if event is None else event.msg)
 
 
 def holder(run: str, seconds: int) -> dict[str, Any]:
-    """Who takes a host, for those who are refused."""
+    """The holder of a host's lock, shown to others who want the host."""
     return {"run": run, "owner": owner(), "seconds": seconds}
 
 
 def owner() -> str:
-    """Who started the playbook, and where."""
+    """The user who started the playbook, and the machine: ``user@machine``."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # an account without a name
@@ -137,12 +137,12 @@ def owner() -> str:
 
 
 def token(point_dir: Path) -> str:
-    """Secret of the ends of atou, the same for all hosts of a point; :func:`forget_token` removes it."""
+    """The secret of atou's ends, the same for all hosts of a point; :func:`forget_token` removes it."""
     file = point_dir / ".token"
-    with NamedTemporaryFile("w", dir=point_dir) as drawn:  # which nobody else can read
+    with NamedTemporaryFile("w", dir=point_dir) as drawn:  # readable by this user only
         drawn.write(secrets.token_hex(32))
         drawn.flush()
-        with suppress(FileExistsError):  # the action of another host was quicker
+        with suppress(FileExistsError):  # the action of another host was faster
             os.link(drawn.name, file)
     return file.read_text()
 

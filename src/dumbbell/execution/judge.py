@@ -1,4 +1,4 @@
-"""Completing a point's run directory: tables, manifest and verdict."""
+"""Complete a point's run directory: tables, manifest and verdict."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from dumbbell.execution import calibrated
 from dumbbell.run.directory import RunDir, abort, read_json, record_state, was_armed, write_json
 
-_REASONS = "reasons.json"  # what had gone wrong when judging was left to others
+_REASONS = "reasons.json"  # errors so far, if the point is judged later
 
 
 def judge(
     run_dir: Path, influxdb: Mapping[str, Any] | None, reasons: Sequence[str], *, judged: bool
 ) -> dict[str, Any]:
-    """Collect and judge; without ``judged`` that is left to who collects it later, with these reasons.
+    """Collect and judge a point. Without ``judged``, only store the reasons; the point is judged later.
 
-    ``influxdb`` as :class:`dumbbell.ingest.influx.InfluxTarget`, or None. Returns ``verdict``, which is
-    `aborted` if the measurement was never begun, else what can be judged; and ``stored``, whether InfluxDB
+    ``influxdb`` has the fields of :class:`dumbbell.ingest.influx.InfluxTarget`, or is None.
+    Returns ``verdict``, which is `aborted` if the measurement never began, and ``stored``, whether InfluxDB
     has every row.
     """
-    # Ansible's own process loads this module, and is to stay small for as long as a run lasts.
+    # Ansible's main process loads this module, and has to stay small during a run.
     from dumbbell.execution.collect import collect  # noqa: PLC0415
     from dumbbell.ingest.influx import InfluxTarget  # noqa: PLC0415
 
@@ -41,7 +41,7 @@ def judge(
 
 
 def judge_calibrations(run: RunDir) -> None:
-    """Make points invalid whose path was not that of the calibration which they reused, by a later one."""
+    """Make points invalid if they reused a calibration and the next one of the same path failed."""
     from dumbbell.facts.check import Check  # noqa: PLC0415
     from dumbbell.validity.verdict import Verdict  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What a provisioning of a host is made of, as digests: roles, and the variables and files that they read."""
+"""Digests of the inputs of a host's provisioning: roles, and the variables and files that they read."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 INVENTORY = "variables of the inventory, or files that they name"
-# Of a machine: 16 MiB and some 40 ms for each guess of a password.
+# Each guess of a password costs 16 MiB and about 40 ms.
 COST = {"n": 2**14, "r": 8, "p": 1}
-# What Ansible says of how it was called, not of the host.
+# Variables that describe how Ansible was called, not the host.
 OF_ANSIBLE = {"hostvars", "vars", "omit", "environment", "playbook_dir", "role_path"}
 
 
 def files_of(role: Path) -> list[Path]:
-    """Files of a role that decide what it does, in their order."""
+    """Sorted files of a role that determine what it does."""
     return [file for file in _files(role) if file.name != "README.md"]
 
 
 def variables_of(role: Path, known: Iterable[str]) -> set[str]:
-    """The known variables that a role's files mention: all that it can read by name."""
+    """The known variables that a role's files mention, and that it can therefore read."""
     words = set[str]().union(*(re.findall(r"\w+", _text(file)) for file in files_of(role)))
     return {
         name
@@ -32,9 +32,9 @@ def variables_of(role: Path, known: Iterable[str]) -> set[str]:
 
 
 def made_of(host: str, roles: Iterable[Path], variables: Mapping[str, Any], checkout: Path) -> dict[str, str]:
-    """Digests by what they are of, for the sentence that says what has changed.
+    """Digests by the names of their inputs, which messages use to say what has changed.
 
-    The same in every checkout. Variables may be secrets, of which a plain digest would let many be tried.
+    They are the same in every checkout. Variables may be secrets, which could be guessed from a plain digest.
     """
     found = {f"role {role.name}": _digest(files_of(role), role) for role in roles}
     said = json.dumps(variables, default=str, sort_keys=True).replace(f"{checkout}/", "")
@@ -66,7 +66,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _named(value: str) -> list[Path]:
-    """The file that a value names, or those of a module's source. Other directories are places to work in."""
+    """The file that a value names, or the files of a module's source. Other directories do not count."""
     if not value.startswith("/") or "\n" in value:
         return []
     path = Path(value)

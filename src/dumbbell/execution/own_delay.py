@@ -1,7 +1,7 @@
-"""How much of the emulated delay to leave out, because hosts, cables and bridges have a delay of their own.
+"""How much of the emulated delay to subtract, because hosts, cables and bridges have their own delay.
 
-The round trip is measured under the path as it was asked; what it is longer is subtracted from the emulated
-delay. That is repeated until the round trip is as asked.
+The round trip is measured over the requested path; the excess is subtracted from the emulated delay. This is
+repeated until the round trip is as requested.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ class Asked:
 
     rtt_ns: int
     jitters: bool
-    tolerance: float  # a share of the round trip
+    tolerance: float  # share of the round trip
     max_us: int  # one way
     attempts: int
 
 
 @dataclass(frozen=True)
 class Trim:
-    """What is known after an attempt."""
+    """The result of an attempt."""
 
-    own_us: float  # the path's own round trip: the least that was found
+    own_us: float  # the path's own round trip: the smallest that was measured
     trim_us: int = 0  # to subtract from the emulated delay, one way
-    attempts: int = 0  # made until now
-    changed: bool = False  # whether the path has to be emulated anew
+    attempts: int = 0  # number of attempts so far
+    changed: bool = False  # whether the path must be emulated again
     again: bool = True  # whether to measure once more
 
 
 def attempt(former: Trim | None, pings: Sequence[str], asked: Asked) -> Trim:
-    """The correction after what pings said under the path with the former one.
+    """The next correction, from the pings over the path with the former correction.
 
-    The least of all attempts counts: what busy hosts add is no delay of the path. A correction that would
-    change the round trip by less than half of its tolerance is not made.
+    The smallest result of all attempts counts, because delays of busy hosts are not the path's. A correction
+    that changes the round trip by less than half of its tolerance is not made.
     """
     former = former or Trim(own_us=2 * asked.max_us)
     own_us = min(former.own_us, _excess_us(pings, asked) + 2 * former.trim_us)
@@ -59,7 +59,7 @@ def attempt(former: Trim | None, pings: Sequence[str], asked: Asked) -> Trim:
 
 
 def _excess_us(pings: Sequence[str], asked: Asked) -> float:
-    """How much longer than asked the quickest round trip is (with jitter, the median); mean over senders."""
+    """Excess of the shortest round trip (with jitter, the median) over the requested; mean over senders."""
     excesses = []
     for said in pings:
         rtts_ms = sorted(float(found) for found in _RTT_MS.findall(said))
@@ -69,13 +69,13 @@ def _excess_us(pings: Sequence[str], asked: Asked) -> float:
 
 
 def remember(run_dir: Path, path: Mapping[str, Any], trim_us: int) -> None:
-    """Write down the correction of a path, as its plan has it, for the points after this one."""
-    with suppress(OSError):  # in virtual time a world has one point, and may not write there
+    """Record the correction of a path, as its plan has it, for later points."""
+    with suppress(OSError):  # in virtual time a world has one point, and cannot write there
         write_json(run_dir / KNOWN, (read_json(run_dir / KNOWN) or {}) | {_digest(path): trim_us})
 
 
 def known_us(run_dir: Path, path: Mapping[str, Any]) -> int | None:
-    """The correction of a path that an earlier point of the run has found."""
+    """The correction of a path that an earlier point of the run has recorded."""
     trim_us: int | None = (read_json(run_dir / KNOWN) or {}).get(_digest(path))
     return trim_us
 

@@ -1,4 +1,4 @@
-"""What the steps of a point need to know of it: :meth:`dumbbell.run.directory.Execution.facts`."""
+"""The facts of a point that its steps use: :meth:`dumbbell.run.directory.Execution.facts`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PhaseName = Literal["calibration", "measurement"]
 
 @dataclass(frozen=True)
 class PlannedPoint:
-    """One execution of a point, as playbooks hold it."""
+    """One execution of a point, as playbooks pass it."""
 
     facts: Mapping[str, Any]
 
     @property
     def run_id(self) -> str:
-        """The id by which hosts know it."""
+        """The id that hosts use for it."""
         return str(self.facts["run_id"])
 
     @property
@@ -35,7 +35,7 @@ class PlannedPoint:
 
     @property
     def path(self) -> Mapping[str, Any] | None:
-        """The path that it asks for."""
+        """The path of its plan; None without one."""
         path: Mapping[str, Any] | None = self.facts["plan"]["path"]
         return path
 
@@ -44,7 +44,7 @@ class PlannedPoint:
         return next(phase for phase in self.facts["plan"]["phases"] if phase["phase"] == name)
 
     def phases(self, host: str) -> list[str]:
-        """Phases in which a host has an agent, in their order."""
+        """Phases in which a host has an agent, in order."""
         return list(self.facts["phases"].get(host, []))
 
     def takes_part(self, host: str, phase: str) -> bool:
@@ -52,20 +52,20 @@ class PlannedPoint:
         return phase in self.phases(host)
 
     def unit(self, host: str, phase: str) -> str:
-        """The agent's unit; eBPF needs one that may do more."""
+        """The agent's systemd unit; with eBPF the one with more privileges."""
         ebpf = self.phase(phase)["hosts"][host]["sample"]["ebpf"]
         return f"dumbbell-agent{'-ebpf' if ebpf else ''}@{self.run_id}-{phase}"
 
     def folder(self, phase: str) -> str:
-        """Where a host keeps a phase."""
+        """Directory of a phase on a host."""
         return f"{RUNS}/{self.run_id}/{phase}"
 
     def peer(self, host: str) -> str:
-        """Where the first flow of a host goes; '' if it sends none."""
+        """Destination address of a host's first flow; '' if it sends none."""
         flows = self.phase("measurement")["flows"]
         return next((str(flow["dst"]) for flow in flows if flow["src_host"] == host), "")
 
     def kinds(self, host: str) -> set[str]:
-        """Kinds of the flows that start or end at a host."""
+        """Kinds of the flows that begin or end at a host."""
         flows = [flow for phase in self.facts["plan"]["phases"] for flow in phase["flows"]]
         return {flow["kind"] for flow in flows if host in (flow["src_host"], flow["dst_host"])}

@@ -1,4 +1,4 @@
-"""Sentences that several actions say."""
+"""Messages that several actions share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def do_not_answer(hosts: Sequence[str], variables: Mapping[str, Any]) -> str:
-    """Which hosts do not answer, and what to do; ``variables`` are those of one of them."""
+    """The message that hosts do not answer, with a remedy; ``variables`` are those of one of the hosts."""
     does = "does" if len(hosts) == 1 else "do"
     remedy = (
         "boot the lab with `make lab`."
@@ -19,19 +19,19 @@ def do_not_answer(hosts: Sequence[str], variables: Mapping[str, Any]) -> str:
 
 
 def resume(run: str) -> str:
-    """The command that goes on with a run."""
+    """The command that resumes a run."""
     return f"ansible-playbook playbooks/resume.yml -e run={run}"
 
 
 def go_on(run: str) -> str:
-    """What to do when hosts answer again; '' where no run is to go on."""
+    """What to do when hosts answer again; '' if there is no run to resume."""
     return f" Then: {resume(run)}" if run else ""
 
 
 def can_run(scenario: str, troubles: Mapping[str, str], boots: Mapping[str, str]) -> str:
-    """Whether hosts can run a scenario; ``troubles`` says why not, '' of one that can.
+    """The message whether hosts can run a scenario; ``troubles`` has the reason of each host, '' if it can.
 
-    ``boots`` has the kernels that hosts would have to boot first.
+    ``boots`` has the kernels that hosts must boot first.
     """
     if any(troubles.values()):
         hosts = "".join(f"\n{host}: {trouble or 'can'}" for host, trouble in troubles.items())

@@ -1,1 +1,1 @@
-"""Files that a run leaves, read into tables: spools, reports of tools, captures; and InfluxDB."""
+"""Read the files of a run into tables: spools, reports of tools, captures; and a client of InfluxDB."""

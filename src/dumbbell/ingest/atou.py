@@ -1,4 +1,4 @@
-"""What atou's sender writes of each segment and ACK, as a table."""
+"""The trace of atou's sender, of each segment and ACK, as a table."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _SENT, _ACKED = 3, 6  # words of a line
 
 
 def parse_trace(text: str) -> pl.DataFrame:
-    """``[t_ns, kind, segment, rtt_ns, snd_cwnd, snd_ssthresh]`` of a trace, in its order.
+    """Read a trace into ``[t_ns, kind, segment, rtt_ns, snd_cwnd, snd_ssthresh]``, in its order.
 
-    ``t_ns`` is since the flow's start, whole microseconds as written. ``kind`` is ``ack``, whose segment is
-    the first one missing, or how a segment was sent (``xmt``), of which the last three are null. The format
-    is in transports/atou/README.md. A last line that was not ended is left out; ValueError where another is
-    none.
+    ``t_ns`` is since the flow's start, in whole microseconds. ``kind`` is ``ack``, whose segment is
+    the first missing one, or how a segment was sent (``xmt``), where the last three are null. The format
+    is in transports/atou/README.md. An incomplete last line is left out. Raises ValueError if another line is
+    malformed.
     """
     words = pl.Series("words", text.split("\n")[:-1], pl.String).str.split(" ").to_frame()
     count = pl.col("words").list.len()

@@ -1,4 +1,4 @@
-"""TCP segments of a capture, as tcpdump writes it, in blocks: one of hours does not fit into memory."""
+"""TCP segments of a capture of tcpdump, in blocks, because a capture of hours does not fit into memory."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ SEGMENTS = {
     "dsack": pl.Boolean,
 }
 
-# Of the file's first four bytes: its byte order, and the nanoseconds of a time's second number.
+# By the file's first four bytes: byte order, and nanoseconds of the unit of fractions of seconds.
 _MAGIC = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
     b"\xa1\xb2\xc3\xd4": (">", 1000),
     b"\x4d\x3c\xb2\xa1": ("<", 1),
     b"\xa1\xb2\x3c\x4d": (">", 1),
 }
-_HEADER, _RECORD, _LONGEST = 24, 16, 1 << 18  # bytes; the last is the most that libpcap keeps of a packet
+_HEADER, _RECORD, _LONGEST = 24, 16, 1 << 18  # bytes; the last is libpcap's largest packet
 _ETHERNET_LINK, _ETHERNET, _VLAN, _TAG = 1, 14, 0x8100, 4  # the tag of IEEE 802.1Q
 _IPV4, _IPV6, _TCP, _TCP_HEADER = 0x0800, 0x86DD, 6, 20
 _MAPPED = 0xFFFF << 32  # an IPv4 address in one of IPv6, RFC 4291
 _TIMESTAMPS, _TIMESTAMPS_BYTES = 8, 10  # the option, RFC 7323
 _SACK, _SACK_ONE, _SACK_TWO = 5, 10, 18  # the option with one block or two, RFC 2018
-_PADDING = bytes(64)  # stands for what is beyond a block's last packet, which is looked at but not used
+_PADDING = bytes(64)  # after a block's last packet: read, but not used
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -50,7 +50,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Capture:
-    """A file of packets as they were on an Ethernet interface."""
+    """A file of packets of an Ethernet interface."""
 
     path: Path
     order: str  # of bytes, as struct has it
@@ -58,7 +58,7 @@ class Capture:
 
     @classmethod
     def open(cls, path: Path) -> Capture:
-        """OSError if there is no such file, ValueError if it is no capture of Ethernet."""
+        """Open a capture. Raises OSError if it cannot be read, ValueError if it is no capture of Ethernet."""
         with path.open("rb") as file:
             header = file.read(_HEADER)
         if len(header) < _HEADER or header[:4] not in _MAGIC:
@@ -71,14 +71,14 @@ class Capture:
         return cls(path, order, tick_ns)
 
     def segments(self, block_bytes: int = BLOCK_BYTES) -> Iterator[pl.DataFrame]:
-        """Segments of TCP in their order, :data:`SEGMENTS`, a frame for each block of the file.
+        """Segments of TCP in order, with the columns of :data:`SEGMENTS`, a frame for each block.
 
-        ``at`` is where the packet's record begins. ``payload_bytes`` is by IP's header, also where the packet
-        was cut; ``tsval`` is null without timestamps, or where they were cut off; with ``dsack`` it tells of
-        data that came twice (RFC 2883). Left out are later
-        fragments, what has extension headers of IPv6 or more than one VLAN tag, and what was cut before the
+        ``at`` is the offset of the packet's record. ``payload_bytes`` is from IP's header, even if a packet
+        was cut. ``tsval`` is null without timestamps, or if they were cut off. ``dsack``: the segment reports
+        data that arrived twice (RFC 2883). Left out are later
+        fragments, packets with extension headers of IPv6 or several VLAN tags, and packets cut before the
         end of TCP's fixed header.
-        ValueError where the file is broken, or ends within a packet.
+        Raises ValueError if the file is damaged, or ends within a packet.
         """
         with self.path.open("rb") as file:
             file.seek(_HEADER)
@@ -86,7 +86,7 @@ class Capture:
                 yield self._segments(begin, block, records)
 
     def _blocks(self, file: BinaryIO, block_bytes: int) -> Iterator[tuple[int, bytes, Numbers]]:
-        """Where a block begins, its bytes, and where in it records begin, all of them whole."""
+        """Offset of a block, its bytes, and the offsets of its records in it; all records are complete."""
         length, begin, left = struct.Struct(f"{self.order}I").unpack_from, file.tell(), b""
         while read := file.read(block_bytes):
             block, at, records = left + read, 0, []
@@ -158,7 +158,7 @@ class Capture:
         return pl.concat(parts).sort("at")
 
     def text(self, at: int) -> str:
-        """The segment whose record is at a place, as ``tcpdump -tt -n -S`` prints it."""
+        """The segment at an offset, in the format of ``tcpdump -tt -n -S``."""
         with self.path.open("rb") as file:
             file.seek(at)
             seconds, fraction, kept, _ = struct.unpack(f"{self.order}4I", file.read(_RECORD))
@@ -189,7 +189,7 @@ class Capture:
 
 
 def _addresses(high: np.ndarray[Any, Any], low: np.ndarray[Any, Any]) -> pl.Series:
-    """Addresses as text, of both halves of each; there are few, and many packets of each."""
+    """Addresses as text, from their halves. Few are distinct, so each is formatted once."""
     halves = pl.DataFrame({"high": high, "low": low})
     known = halves.unique()
     whole = [IPv6Address(high << 64 | low) for high, low in known.iter_rows()]
@@ -198,7 +198,7 @@ def _addresses(high: np.ndarray[Any, Any], low: np.ndarray[Any, Any]) -> pl.Seri
 
 
 class _Told(NamedTuple):
-    """What options say of each header: its timestamp, whether it has one, and of data that came twice."""
+    """From the options of each header: its timestamp, whether it has one, whether it reports duplicates."""
 
     tsval: Numbers
     stamped: Flags
@@ -206,7 +206,7 @@ class _Told(NamedTuple):
 
 
 def _told(data: np.ndarray[Any, Any], begin: Numbers, end: Numbers, ack: Numbers) -> _Told:
-    """Of headers whose options are from ``begin`` to ``end``, and that acknowledge ``ack``."""
+    """Read the options from ``begin`` to ``end`` of headers that acknowledge ``ack``."""
     count = len(begin)
     told = _Told(np.zeros(count, np.int64), np.zeros(count, np.bool_), np.zeros(count, np.bool_))
 
@@ -225,7 +225,7 @@ def _told(data: np.ndarray[Any, Any], begin: Numbers, end: Numbers, ack: Numbers
         found = (kind == _TIMESTAMPS) & (size == _TIMESTAMPS_BYTES) & whole
         told.tsval[rows[found]] = number(at[found] + 2)
         told.stamped[rows[found]] = True
-        # The first block is of data that is acknowledged already, or lies within the second.
+        # D-SACK: the first block is already acknowledged, or lies within the second.
         found = (kind == _SACK) & (size >= _SACK_ONE) & whole
         told.dsack[rows[found]] = before(number(at[found] + 2), ack[rows[found]])
         found &= size >= _SACK_TWO
@@ -237,7 +237,7 @@ def _told(data: np.ndarray[Any, Any], begin: Numbers, end: Numbers, ack: Numbers
 
 
 def _options(options: bytes) -> Iterator[str]:
-    """TCP's options in tcpdump's words."""
+    """TCP's options in tcpdump's format."""
     while options:
         kind, size = options[0], options[1] if len(options) > 1 else 0
         if kind in (0, 1):

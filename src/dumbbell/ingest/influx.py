@@ -1,6 +1,6 @@
-"""A small client of InfluxDB's 1.x interface, ``POST /write`` and ``GET /query``, which 2.x and 3 have kept.
+"""A small client of InfluxDB's 1.x interface, ``POST /write`` and ``GET /query``, which 2.x and 3 offer too.
 
-A bucket of 2.x is a database of its name there.
+A bucket of 2.x is a database with the same name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import httpx
 from dumbbell import REPOSITORY
 
 LINES_PER_REQUEST = 5000
-ROLE = "roles/run/defaults/main.yml"  # its run_influxdb says what an inventory's variables mean
+ROLE = "roles/run/defaults/main.yml"  # its run_influxdb evaluates the inventory's variables
 
 
 class InfluxError(Exception):
@@ -31,9 +31,9 @@ class InfluxError(Exception):
 
 @dataclass(frozen=True)
 class InfluxTarget:
-    """Where the counters of a run are stored, and a token (2.x, 3) or an account (1.x) for it.
+    """The database of a run's samples, with a token (2.x, 3) or an account (1.x).
 
-    ``ca`` is a file with the authority of an https server, if it is none of the system's.
+    ``ca`` is a file with the authority of an https server, if the system does not have it.
     """
 
     url: str
@@ -45,9 +45,9 @@ class InfluxTarget:
 
     @classmethod
     def of_inventory(cls, inventory: Path | str) -> Self:
-        """The InfluxDB that a run with this inventory reads, and its account, as Ansible finds them.
+        """The InfluxDB and account of an inventory, as evaluated by Ansible.
 
-        A path that is not absolute is below the repository. InfluxError if the inventory does not say it.
+        A relative path is below the repository. Raises InfluxError if the inventory names no InfluxDB.
         """
         path = REPOSITORY / inventory
         if not path.exists():
@@ -67,7 +67,7 @@ class InfluxTarget:
         try:
             return cls(**json.loads(done.stdout[done.stdout.index("{") :])["msg"])
         except (ValueError, TypeError, KeyError):
-            # What is printed by a command that succeeds may have the password in it.
+            # The output of a successful command may contain the password.
             said = " ".join((done.stdout if done.returncode else done.stderr).split())
             raise InfluxError(f"{path} does not say where InfluxDB is: {said}") from None
 
@@ -105,7 +105,7 @@ class Influx:
         self._http.close()
 
     def write(self, batches: Iterable[bytes]) -> None:
-        """Write line protocol with times in nanoseconds. Writing a row again changes nothing."""
+        """Write line protocol with times in nanoseconds. Writing a row again does not duplicate it."""
         for body in _requests(batches):
             self._request(
                 "POST",
@@ -116,7 +116,7 @@ class Influx:
             )
 
     def query(self, influxql: str, **parameters: str | float) -> list[dict[str, Any]]:
-        """Rows of an InfluxQL query, tags included; ``$name`` in it stands for a parameter; times in ns."""
+        """Rows of an InfluxQL query, with tags; ``$name`` in the query is a parameter; times in ns."""
         answer = self._request(
             "GET",
             "/query",
@@ -137,7 +137,7 @@ class Influx:
         return rows
 
     def count(self, measurement: str, run: str) -> int:
-        """Rows that a run has stored; every row of the agents carries ``mono_ns``."""
+        """Number of a run's rows; every row of the agents has ``mono_ns``."""
         rows = self.query(f'SELECT count("mono_ns") FROM "{measurement}" WHERE "run" = $run', run=run)
         return int(rows[0]["count"]) if rows else 0
 

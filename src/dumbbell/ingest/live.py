@@ -1,4 +1,4 @@
-"""What InfluxDB has of runs, while they last and after: for looking on. Results are in run directories."""
+"""Read runs from InfluxDB, during and after them, for live views. Results are in run directories."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import polars as pl
 
 from dumbbell.ingest.influx import Influx
 
-MEASUREMENTS = "tcp_info, udp, http_fetch"  # those of which flows have rows
-MOST_STEPS = 300  # of a series: what a figure can show
-LEAST_STEP_NS = 10**9  # two samples at least, of the usual intervals
+MEASUREMENTS = "tcp_info, udp, http_fetch"  # measurements of flows
+MOST_STEPS = 300  # of a series in a figure
+LEAST_STEP_NS = 10**9  # at least two samples at usual intervals
 
 RUNS = {"run": pl.String, "begin_ns": pl.Int64, "end_ns": pl.Int64, "flows": pl.Int64}
 FLOWS = {
@@ -24,9 +24,9 @@ SERIES = {
 
 
 def runs(influx: Influx) -> pl.DataFrame:
-    """Runs of which flows were sampled, the latest first: ``[run, begin_ns, end_ns, flows]``.
+    """Runs with sampled flows, the latest first: ``[run, begin_ns, end_ns, flows]``.
 
-    Times are those of the first and the last row (CLOCK_REALTIME); InfluxError as :class:`Influx`.
+    Times are those of the first and the last row (CLOCK_REALTIME). Raises InfluxError like :class:`Influx`.
     """
     found = []
     for which in ("first", "last"):
@@ -39,10 +39,10 @@ def runs(influx: Influx) -> pl.DataFrame:
 
 
 def flows(influx: Influx, run: str) -> pl.DataFrame:
-    """What was last seen of each connection that sends, flow of datagrams and flow of fetches of a run.
+    """The latest values of each sending connection, UDP flow and flow of fetches of a run.
 
     ``[phase, flow, host, stream, congestion_control, snd_cwnd, srtt_us, total_retrans, received_packets,
-    lost_packets, fetches]``, null where it has no such thing. ``host`` is where it was seen.
+    lost_packets, fetches]``, null if a value does not apply. ``host`` is the host that sampled it.
     """
     rows = influx.query(
         "SELECT last(snd_cwnd) AS snd_cwnd, last(srtt_us) AS srtt_us, last(total_retrans) AS total_retrans, "
@@ -72,7 +72,7 @@ def series(influx: Influx, run: str, since_ns: int, until_ns: int) -> pl.DataFra
     (the sum) and RTTs (the mean) are the last of a step.
     """
     step_ns = max(LEAST_STEP_NS, -(-(until_ns - since_ns) // MOST_STEPS))
-    whole_ns = until_ns - until_ns % step_ns  # counters have not yet grown by all of a step that goes on
+    whole_ns = until_ns - until_ns % step_ns  # without the last step, which is incomplete
     when = f"run = $run AND time >= {since_ns} AND time < {whole_ns}"
     every = f"GROUP BY time({step_ns}ns), flow, stream fill(none)"
     rows = influx.query(

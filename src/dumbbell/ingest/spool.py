@@ -1,7 +1,7 @@
 """The agent's spool: line protocol in batches, each closed by ``# batch=N rows=N crc32=HEX`` over its rows.
 
-Nothing is dropped silently: rows of a batch whose CRC fails, of a torn tail without a closing line, or that
-are not line protocol are left out of the tables, counted, and named in :attr:`Spool.damage`.
+Nothing is dropped silently: rows of a batch with a wrong CRC, of a tail without a closing line, and rows that
+are not line protocol are left out of the tables, counted, and described in :attr:`Spool.damage`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 
 import polars as pl
 
-# Rows are split into columns a chunk at a time: large enough to be fast, small enough for 8 hours of samples.
+# Rows are parsed in chunks: large enough to be fast, small enough for 8 hours of samples.
 _CHUNK_BYTES = 16 * 2**20
 
-# No ^ before it: a pattern that begins with a literal is found by a fast search.
+# Without ^, because a search for a leading literal is faster.
 _TRAILER = re.compile(rb"# batch=(\d+) rows=(\d+) crc32=([0-9a-fA-F]{8})\n")
 
 _NAME = r"(?:[^,= \\]|\\[,= ])+"
@@ -37,10 +37,10 @@ _BOOLEANS = dict.fromkeys(("t", "T", "true", "True", "TRUE"), True) | dict.fromk
 
 @dataclass
 class Spool:
-    """What one spool file holds.
+    """The content of a spool.
 
-    ``tables`` has a frame for each measurement: tags (strings), ``unix_ns``, then fields in their own types.
-    As in InfluxDB a row is its tags and its time: of several the last counts.
+    ``tables`` has a frame for each measurement: tags (strings), ``unix_ns``, then fields with their types.
+    As in InfluxDB tags and time identify a row: of several the last one counts.
     """
 
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
@@ -50,10 +50,10 @@ class Spool:
 
 
 def segments(path: Path) -> list[Path]:
-    """Files of the spool whose first one has the given path, in order; old ones may be compressed.
+    """Files of a spool, in order, by the path of its first file; old ones may be compressed.
 
-    A spool goes on in ``spool-2.lp``, ``spool-3.lp`` when a file is full. Where both forms of a file are
-    there, compressing it was cut short, and the plain one counts.
+    A full file is followed by ``spool-2.lp``, ``spool-3.lp``. If a file exists compressed and uncompressed,
+    its compression was interrupted, and the uncompressed one counts.
     """
     found: dict[int, Path] = {}
     for file in path.parent.glob(f"{path.stem}*.lp*"):
@@ -64,7 +64,7 @@ def segments(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Spool:
-    """Read a spool by its first file. Damage is part of the result; OSError if a file cannot be read."""
+    """Read a spool by its first file. Damage is part of the result. Raises OSError on read errors."""
     spool = Spool()
     parts: dict[str, list[pl.DataFrame]] = {}
     keys: dict[str, set[str]] = {}
@@ -79,12 +79,12 @@ def read(path: Path) -> Spool:
 
 
 def batches(path: Path) -> Iterator[bytes]:
-    """Rows of the batches of a spool whose CRC is right, as they are to be written to InfluxDB again."""
+    """Batches of a spool with a correct CRC, to be written to InfluxDB."""
     return _verified(path, Spool())
 
 
 def _verified(path: Path, spool: Spool) -> Iterator[bytes]:
-    """Batches whose CRC is right, with one file in memory at a time; damage is noted."""
+    """Batches with a correct CRC, one file in memory at a time; records damage."""
     due = None
     for file in segments(path) or [path]:
         content = file.read_bytes()
@@ -92,7 +92,7 @@ def _verified(path: Path, spool: Spool) -> Iterator[bytes]:
 
 
 def _verify(spool: Spool, data: bytes, due: int | None) -> Generator[bytes, None, int | None]:
-    """Batches of one file whose CRC is right; returns the number of the batch that is due next."""
+    """Batches of one file with a correct CRC; returns the number of the next batch."""
     start = 0
     for trailer in _TRAILER.finditer(data):
         number, rows, crc = int(trailer[1]), int(trailer[2]), int(trailer[3], 16)
@@ -134,9 +134,9 @@ Table = tuple[str, list[str], pl.DataFrame]  # measurement, names of its tags, r
 
 
 def _parse(text: str, spool: Spool) -> Iterator[Table]:
-    """Frames of rows of one shape (measurement, tag keys, field keys), which are split by column all at once.
+    """Parse rows of the same shape (measurement, tag keys, field keys) together, by column.
 
-    Escapes, and separators inside strings, make a shape that is not one; such rows are read one by one.
+    Rows with escapes, or with separators inside strings, have no such shape and are parsed one by one.
     """
     lines = pl.DataFrame({"line": text.removesuffix("\n").split("\n")})
     shape = pl.col("line").str.replace(r" -?[0-9]+$", "").str.replace_all(r"=[^,= ]*", "=")
@@ -153,7 +153,7 @@ def _parse(text: str, spool: Spool) -> Iterator[Table]:
 
 
 def _by_column(lines: pl.Series, shape: str) -> Table:
-    """Columns of rows that share a shape such as ``cpu,host= idle=,busy=``."""
+    """Parse rows that share a shape such as ``cpu,host= idle=,busy=``."""
     if not re.fullmatch(r"[^,= \\]+(,[^,= \\]+=)* [^,= \\]+=(,[^,= \\]+=)*", shape):
         raise ValueError("not a shape")
     head, keys = shape.split(" ")
@@ -178,7 +178,7 @@ def _by_column(lines: pl.Series, shape: str) -> Table:
 
 
 def _typed(values: pl.Series) -> pl.Series:
-    """Values of one field in the type that their spelling gives; mixed spellings raise."""
+    """Values of a field, with the type of their notation. Raises ValueError if notations differ."""
     first = values[0]
     if first.startswith('"'):
         if not values.str.contains(r'^"[^"\\]*"$').all():

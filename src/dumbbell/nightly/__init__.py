@@ -1,1 +1,1 @@
-"""Suites that run every night, and what of their results has changed since."""
+"""Suites that run every night, and the changes of their results."""

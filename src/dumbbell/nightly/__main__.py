@@ -1,6 +1,6 @@
 """``python -m dumbbell.nightly suites/nightly.yml --home results/nightly``, in a checkout.
 
-Exits with 0 if all is well, 1 after a regression, 2 if something says nothing about TCP.
+Exits with 0 without regressions, 1 after a regression, 2 if a run says nothing about TCP.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def write(home: Path, told: page.Json) -> Path:
-    """The page of all nights, and JUnit's XML and JSON of the last; the page's path."""
+    """Write the page of all nights, and JUnit's XML and JSON of the last. Returns the page's path."""
     with closing(History(home / "history.sqlite")) as history:
         target = page.render(home, history)
     (home / "junit.xml").write_bytes(page.junit(told))
@@ -64,7 +64,7 @@ def write(home: Path, told: page.Json) -> Path:
 
 
 def publish(told: page.Json, suite: Suite, inventory: Path) -> list[str]:
-    """Annotations and notifications; what went wrong with them, which says nothing about TCP."""
+    """Write annotations and notify. Returns errors, which do not change the exit status."""
     problems = []
     if told["findings"]:
         try:
@@ -77,7 +77,7 @@ def publish(told: page.Json, suite: Suite, inventory: Path) -> list[str]:
 
 
 def acknowledged(path: Path) -> list[Acknowledgement]:
-    """Regressions that are known; ScenarioError with everything that is wrong in the file."""
+    """Read the known regressions. Raises ScenarioError with all errors of the file."""
     tree = read(path)
     problems = list(tree.problems)
     known: list[Acknowledgement] = []

@@ -1,4 +1,4 @@
-"""Points are measured again in the same night, for what they say to be confirmed."""
+"""Measure points again in the same night, to confirm their changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dumbbell.suite import Budget, Entry, Outcome, run_entry
 
 
 class Remeasured:
-    """Measures points again, each once a night, for all of its series, within the budget."""
+    """Measures points again, each once a night for all of its series, within the budget."""
 
     def __init__(
         self, inventory: Path, folder: Path, ran: Iterable[tuple[Outcome, Plan]], budget: Budget
@@ -29,7 +29,7 @@ class Remeasured:
         self._found: dict[str, tuple[pl.DataFrame, str]] = {}
 
     def __call__(self, series: Series) -> list[float]:
-        """Values of a series, measured again tonight; NotMeasured if there are too few."""
+        """Values of a series, measured again tonight. Raises NotMeasured if there are too few."""
         point = series.key.point
         if point not in self._found:
             if series.runs[-1] not in self._ran:
@@ -42,7 +42,7 @@ class Remeasured:
         return found
 
     def _measure(self, entry: Entry, wanted: Plan, point: str) -> tuple[pl.DataFrame, str]:
-        """Numbers of a point, and why there are not more."""
+        """Numbers of a point, and the reason if there are too few."""
         results = self._folder / "again" / point
         own = wanted.model_copy(update={"points": [p for p in wanted.points if p.id == point]})
         times = 1 if self.exact else AGAIN
@@ -57,7 +57,7 @@ class Remeasured:
 
 
 def _valid(results: Path) -> pl.DataFrame:
-    """Numbers of the valid points of all runs that a directory has; those that cannot be read are none."""
+    """Numbers of the valid points of all runs in a directory; unreadable runs are left out."""
     tables = [pl.DataFrame(schema=VALUES)]
     for run in sorted(results.glob("[0-9]*/verdict.json")):
         with suppress(OSError, ValueError, pl.exceptions.PolarsError):

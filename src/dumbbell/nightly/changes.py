@@ -1,8 +1,8 @@
-"""Since when the values of a series are others: change points, and their confirmation.
+"""Change points of series, and their confirmation.
 
 Candidates are those of Apache Otava: E-Divisive (D. S. Matteson and N. A. James, 2014) with Student's t-test
-in windows (M. Fleming et al., "Hunter", 2023). One that is as young as :data:`FRESH` nights is confirmed by
-measuring its point again before anybody is told.
+in windows (M. Fleming et al., "Hunter", 2023). A candidate of the last :data:`FRESH` nights is confirmed by
+measuring its point again before it is reported.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from otava.analysis import compute_change_points
 
 WINDOW = 50  # nights
 P_VALUE = 0.005  # of a candidate
-CONFIRMED_P = 0.003  # of what came before against what came since and was measured again
+CONFIRMED_P = 0.003  # of the values before the change against those that were measured again
 FRESH = 14  # nights
-LEAST_NIGHTS = 6  # before a series can say anything
-AGAIN = 8  # times that a point is measured again
+LEAST_NIGHTS = 6  # a shorter series has no change points
+AGAIN = 8  # number of repeated measurements of a point
 
 
 @dataclass(frozen=True)
 class Change:
-    """The values from ``index`` on against those since the change before; ``effect`` is relative to these."""
+    """A change at ``index``: medians before and after. ``effect`` is relative to ``before``."""
 
     index: int
     before: float
@@ -43,8 +43,8 @@ class Change:
 def changes(values: Sequence[float], least_effect: float, *, exact: bool = False) -> list[Change]:
     """Change points of a series in the order of its nights, of at least this relative effect.
 
-    Nothing of fewer than :data:`LEAST_NIGHTS` values. ``exact`` ones, those of virtual time, have no noise:
-    each that is not the one before is a change.
+    None of fewer than :data:`LEAST_NIGHTS` values. ``exact`` values, from virtual time, have no noise:
+    each value that differs from the previous one is a change.
     """
     if exact:
         indices = [i for i, (a, b) in enumerate(pairwise(values), 1) if a != b]
@@ -61,7 +61,7 @@ def changes(values: Sequence[float], least_effect: float, *, exact: bool = False
 
 
 def fresh(values: Sequence[float], least_effect: float, *, exact: bool = False) -> Change | None:
-    """The last change of a series, if it is young enough to be news."""
+    """The last change of a series, if it is in the last :data:`FRESH` nights."""
     found = changes(values, least_effect, exact=exact)
     return found[-1] if found and found[-1].index >= len(values) - FRESH else None
 
@@ -74,10 +74,10 @@ def confirmed(
     *,
     exact: bool = False,
 ) -> bool:
-    """Whether measuring again shows the same change: its direction, enough effect, and hardly by chance.
+    """Whether repeated measurements show the same change: direction, size, and significance.
 
-    ``again`` alone decides: what had raised the suspicion was chosen for being extreme. Of exact values it is
-    to be the same once more.
+    Only ``again`` counts, because the value that raised the suspicion was chosen for being extreme. An exact
+    value must be the same once more.
     """
     if exact:
         return bool(again) and statistics.median(again) == values[-1]

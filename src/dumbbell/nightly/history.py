@@ -1,4 +1,4 @@
-"""What every night has measured, in one SQLite file: values by night, series and testbed, and alarms."""
+"""The measurements of all nights in one SQLite file: values by night, series and testbed, and alarms."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ CREATE TABLE IF NOT EXISTS alarm (
 );
 """
 _NOT_OF_THE_TESTBED = ("scenario", "seed")
-_SETTINGS = " settings"  # ends the name of a condition: of a host, whose value is a digest
+_SETTINGS = " settings"  # suffix of a condition "HOST settings", whose value is a digest
 
 
 @dataclass(frozen=True)
 class Key:
-    """A series: a point, by its id, what is measured of it, and the testbed, which stays as it is."""
+    """A series: a testbed, a point (by its id), a metric, and the flow or ping that it is of."""
 
     fingerprint: str
     point: str
@@ -51,7 +51,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Series:
-    """The values of a key by night, in their order: medians of the repetitions."""
+    """The values of a key by night, in order: medians of the repetitions."""
 
     key: Key
     scenario: str
@@ -59,14 +59,14 @@ class Series:
     unit: str
     nights: tuple[str, ...]
     medians: tuple[float, ...]
-    runs: tuple[str, ...]  # directory of a run of each night
+    runs: tuple[str, ...]  # for each night the directory of a run
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """A change that was confirmed: ``since`` which night, ``opened`` and ``closed`` in which.
+    """A confirmed change: ``since`` is its first night, ``opened`` and ``closed`` the nights of its report.
 
-    ``how`` it was closed: ``recovered`` if all is as before, ``accepted`` if what is new is to be expected.
+    ``how`` it was closed: ``recovered`` if the old level is back, ``accepted`` if the new level is expected.
     """
 
     key: Key
@@ -79,7 +79,7 @@ class Alarm:
 
 
 class History:
-    """The file, of which one process writes at a time."""
+    """The SQLite file; one process writes at a time."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,13 +87,13 @@ class History:
         self._db.executescript(_SCHEMA)
 
     def close(self) -> None:
-        """Nothing more is asked."""
+        """Close the file."""
         self._db.close()
 
     def record(self, night: str, run_dir: Path) -> list[str]:
-        """Keep the numbers of a run's valid points. What is there of it already is replaced.
+        """Store the numbers of a run's valid points, and replace earlier ones of the same run.
 
-        Returns why those of a point cannot be had; the others are kept.
+        Returns an error for each point whose numbers cannot be read; the others are stored.
         """
         found = conditions(run_dir)
         scenario = found.get("scenario", "-")
@@ -103,16 +103,16 @@ class History:
             try:
                 rows = values(folder).with_columns(run=pl.lit(str(run_dir)))
                 settings = self._settings(folder)
-            except Exception as error:  # one point's files, in whatever state
+            except Exception as error:  # files of a point may be damaged in any way
                 problems.append(f"{folder.name} has no numbers: {type(error).__name__}: {error}")
             else:
                 self.add(night, testbed | settings, scenario, rows)
         return problems
 
     def _settings(self, point_dir: Path) -> dict[str, str]:
-        """Keep the observed settings of a point's hosts, and return their digests, by name of the condition.
+        """Store the observed settings of a point's hosts, and return their digests by name of the condition.
 
-        They are part of the testbed: with another default of a network card nothing is as before.
+        They are part of the testbed: another default of a network card makes results incomparable.
         """
         found = {}
         for seen_there in seen([(Run.open(point_dir), "")]):
@@ -125,7 +125,7 @@ class History:
         return found
 
     def add(self, night: str, testbed: Mapping[str, str], scenario: str, rows: pl.DataFrame) -> None:
-        """Keep valid ones of rows of :func:`values`, measured on a testbed, which is told by name."""
+        """Store the valid rows of :func:`values` of a testbed, which has conditions by name."""
         text = json.dumps(testbed, sort_keys=True)
         fingerprint = hashlib.sha256(text.encode()).hexdigest()[:12]
         columns = ("id", "point", "metric", "subject", "unit", "run", "repetition", "value")
@@ -141,7 +141,7 @@ class History:
             )
 
     def series(self) -> list[Series]:
-        """All of them; nights are in the order of their names, which begin with the date."""
+        """All series; nights are in the order of their names, which begin with the date."""
         columns = "fingerprint, point, metric, subject, scenario, label, unit, night, run, value"
         found: dict[Key, dict[str, list[tuple[float, str]]]] = {}
         about: dict[Key, tuple[str, str, str]] = {}
@@ -161,14 +161,14 @@ class History:
         ]
 
     def testbed(self, fingerprint: str) -> dict[str, str]:
-        """What a testbed was, by name."""
+        """Conditions of a testbed, by name."""
         (text,) = self._db.execute(
             "SELECT conditions FROM testbed WHERE fingerprint = ?", (fingerprint,)
         ).fetchone()
         return dict(json.loads(text))
 
     def differ(self, one: str, other: str) -> list[Change]:
-        """What of two testbeds is not the same, by name; of observed settings each with its host."""
+        """Differences between two testbeds, by name; observed settings with their host."""
         found = []
         for change in changes(self.testbed(one), self.testbed(other)):
             host = change.name.removesuffix(_SETTINGS)
@@ -184,7 +184,7 @@ class History:
         return dict(json.loads(row[0])) if row else {}
 
     def alarms(self) -> list[Alarm]:
-        """All that were ever raised, in the order of the nights that raised them."""
+        """All alarms, in the order of the nights that opened them."""
         rows = self._db.execute(
             "SELECT fingerprint, point, metric, subject, since, opened, before, after, closed, how"
             " FROM alarm ORDER BY opened, since"
@@ -192,7 +192,7 @@ class History:
         return [Alarm(Key(*row[:4]), *row[4:]) for row in rows]
 
     def keep(self, alarm: Alarm) -> None:
-        """Write down an alarm, or what has become of it."""
+        """Store an alarm, or its new state."""
         key = (alarm.key.fingerprint, alarm.key.point, alarm.key.metric, alarm.key.subject)
         with self._db:
             self._db.execute(

@@ -1,4 +1,4 @@
-"""What of the series of a night is not as before, and whom it alarms."""
+"""Find the changes of a night's series, and raise and close alarms."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ State = Literal["new", "open", "acknowledged", "recovered", "not confirmed"]
 
 
 class NotMeasured(Exception):
-    """Why a point was not measured again."""
+    """A point was not measured again; the message says why."""
 
 
 Again = Callable[[Series], Sequence[float]]  # NotMeasured if there are too few values
-Measured = Callable[[], Sequence[float]]  # the same of one series; none if there are too few
+Measured = Callable[[], Sequence[float]]  # the same for one series; empty if there are too few
 
 
 class Acknowledgement(Strict):
-    """A regression that is known: no alarm until it expires."""
+    """A known regression, which is no alarm until it expires."""
 
     point: str
     metric: str
@@ -39,7 +39,7 @@ class Acknowledgement(Strict):
 
 @dataclass(frozen=True)
 class Finding:
-    """A series that is not what it was, or is so again."""
+    """A series that has changed, or has recovered."""
 
     series: Series
     state: State
@@ -69,10 +69,10 @@ def judge(
     *,
     exact: bool = False,
 ) -> Iterator[Finding]:
-    """What of the series of a night is not as before; alarms are raised and closed in the history.
+    """Yield the changes of a night's series; open and close alarms in the history.
 
-    ``again`` measures the point of a series some times more, for what it says to be confirmed. ``exact``
-    values are those of virtual time.
+    ``again`` measures the point of a series again, to confirm a change. ``exact``
+    values are from virtual time, and have no noise.
     """
     alarms: dict[Key, list[Alarm]] = {}
     for alarm in history.alarms():
@@ -84,7 +84,7 @@ def judge(
                 yield from list(
                     _of_series(history, series, known, acknowledged, again, least=least, exact=exact)
                 )
-            except Exception as error:  # whatever it is, the night goes on
+            except Exception as error:  # an error of one series must not end the night
                 last = series.medians[-1]
                 yield Finding(series, "not confirmed", False, night, last, last, told_of(error))
 
@@ -125,7 +125,7 @@ def _of_series(
         if why is None:
             yield _finding(series, alarm, state, why_not)
         else:
-            left.remove(why)  # a change that comes later, beside it, is another
+            left.remove(why)  # a later change needs its own acknowledgement
             yield _finding(series, alarm, "acknowledged", why.reason)
 
 
@@ -138,7 +138,7 @@ def _state(alarm: Alarm, night: str) -> State:
 def _new(
     series: Series, known: Sequence[Alarm], least: float, measured: Measured, *, exact: bool
 ) -> tuple[Alarm | None, bool]:
-    """A change that is news, and whether it was confirmed; beside open alarms only one that is worse."""
+    """A new change, and whether it was confirmed. While alarms are open, only a worse one counts."""
     still = [alarm for alarm in known if alarm.closed is None]
     expected = levelled(settled(series, known), still, exact=exact)
     change = fresh(expected.medians, least, exact=exact)
@@ -155,7 +155,7 @@ def _new(
 
 
 def settled(series: Series, known: Sequence[Alarm]) -> Series:
-    """The nights that say what is to be expected: since the last accepted change, without undone ones."""
+    """The nights with the expected level: since the last accepted change, without recovered regressions."""
     accepted = [alarm.since for alarm in known if alarm.how == "accepted"]
     gaps = [(alarm.since, alarm.closed) for alarm in known if alarm.how == "recovered" and alarm.closed]
     kept = [
@@ -172,9 +172,9 @@ def settled(series: Series, known: Sequence[Alarm]) -> Series:
 
 
 def levelled(series: Series, still: Sequence[Alarm], *, exact: bool) -> Series:
-    """The nights as if they had always been what they are since the open alarms, which is expected now.
+    """The nights, with values before open alarms scaled to the level since the alarms.
 
-    Without the nights before an alarm where they cannot tell: from 0, and of ``exact`` values no noise.
+    Nights before an alarm are dropped if they cannot be scaled (from 0), and if values are ``exact``.
     """
     nights, medians, runs = list(series.nights), list(series.medians), list(series.runs)
     for alarm in still:
@@ -187,12 +187,12 @@ def levelled(series: Series, still: Sequence[Alarm], *, exact: bool) -> Series:
 
 
 def _excess(alarm: Alarm, level: float, value: float) -> float:
-    """How far a value is beyond a level, in the direction of an alarm."""
+    """By how much a value exceeds a level, in the direction of an alarm."""
     return value - level if alarm.after > alarm.before else level - value
 
 
 def _follow(alarm: Alarm, series: Series, least: float, measured: Measured) -> Alarm:
-    """An open alarm, closed if the level before is back, or better."""
+    """Return an open alarm; closed if the level before it, or a better one, is back."""
     last = series.medians[-1]
     if _excess(alarm, (alarm.before + alarm.after) / 2, last) > 0:
         return alarm

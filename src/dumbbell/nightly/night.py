@@ -1,4 +1,4 @@
-"""One night: a suite is run, its numbers are kept, and what has changed is found, confirmed and judged."""
+"""One night: run a suite, store its numbers, and find, confirm and judge changes."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from dumbbell.suite import (
 
 REGRESSION = 1
 _DONE = "night.json"
-_UNDER_WAY = "under_way"  # is there from the beginning of a night to its end
-GOES_ON = timedelta(hours=20)  # a night that was broken off: so long that the next does not begin with it
+_UNDER_WAY = "under_way"  # a file that exists while a night runs
+GOES_ON = timedelta(hours=20)  # age up to which an interrupted night is resumed; less than a day
 
 
 class NightError(Exception):
-    """Why a night cannot begin."""
+    """A night cannot begin; the message says why."""
 
 
 @dataclass(frozen=True)
 class Night:
-    """What a night has found."""
+    """The results of a night."""
 
     id: str
     dir: Path
@@ -53,7 +53,7 @@ class Night:
 
     @property
     def status(self) -> int:
-        """0 if all is well, 1 after a regression or an expectation unmet, 2 if a run says nothing of TCP."""
+        """0 without regressions, 1 after one or a failed expectation, 2 if a run says nothing about TCP."""
         told = [outcome.state for outcome in self.outcomes if outcome.state != NOT_RUN]
         worst = [STATUS.get(state, NO_STATEMENT) for state in told]
         if REGRESSION in worst or any(finding.alarm for finding in self.findings):
@@ -64,15 +64,15 @@ class Night:
 def run_night(
     suite: Suite, inventory: Path, home: Path, acknowledged: Sequence[Acknowledgement] = ()
 ) -> Night:
-    """Run a suite, and judge what it measured by all nights before.
+    """Run a suite, and compare its results with all earlier nights.
 
-    ``home`` has ``history.sqlite`` and a directory for each night. One that was broken off less than
-    :data:`GOES_ON` ago goes on; what is left of an older one is not run.
-    NightError if another is under way; ScenarioError or InventoryError if nothing can be planned.
+    ``home`` has ``history.sqlite`` and a directory for each night. A night that was interrupted less than
+    :data:`GOES_ON` ago is resumed; the remaining runs of older ones are skipped.
+    Raises NightError if another night is running; ScenarioError or InventoryError if planning fails.
     """
     home = home.resolve()  # as run directories are
     with _alone(home):
-        plans = planned(suite, Inventory.read(inventory))  # before there is a night to go on with
+        plans = planned(suite, Inventory.read(inventory))  # before a directory for the night exists
         (home / _UNDER_WAY).touch()
         folder, left = _folders(home, datetime.now(UTC))
         for earlier in left:
@@ -97,7 +97,7 @@ def _end(night: Night) -> None:
 
 
 def _broken_off(suite: Suite, plans: Sequence[Plan], folder: Path) -> Night:
-    """A night that is too old to go on: what became of the runs that it has."""
+    """An interrupted night that is too old to resume, with the states of its runs."""
     outcomes = []
     for entry, wanted in zip(suite.runs, plans, strict=True):
         run = find_run(folder, wanted)
@@ -107,13 +107,13 @@ def _broken_off(suite: Suite, plans: Sequence[Plan], folder: Path) -> Night:
 
 
 def _recorded(history: History, folder: Path, outcome: Outcome) -> Outcome:
-    """Keep the numbers of a run. If they cannot be had that is what became of it."""
+    """Store the numbers of a run. If they cannot be read, the run becomes invalid."""
     run = outcome.run_dir
     if run is None or not any((point / "verdict.json").exists() for point in point_dirs(run)):
         return outcome
     try:
         problems = history.record(folder.name, run)
-    except Exception as error:  # whatever it is, the night goes on
+    except Exception as error:  # an error of one run must not end the night
         problems = [told_of(error)]
     if not problems:
         return outcome
@@ -122,7 +122,7 @@ def _recorded(history: History, folder: Path, outcome: Outcome) -> Outcome:
 
 
 def _folders(home: Path, now: datetime) -> tuple[Path, list[Path]]:
-    """That of the night which was broken off of late, or of a new one; and those too old to go on."""
+    """Directory of the night to resume, or of a new one; and those of nights that are too old to resume."""
     left = [path for path in sorted((home / "nights").glob("[0-9]*Z")) if not (path / _DONE).exists()]
     if left and now - time_of(left[-1].name) < GOES_ON:
         return left[-1], left[:-1]
@@ -143,7 +143,7 @@ def _alone(home: Path) -> Iterator[None]:
 
 
 def summary(night: Night) -> dict[str, Any]:
-    """A night as JSON: what was run, and what was found."""
+    """A night as JSON: its runs and its findings."""
     return {
         "night": night.id,
         "suite": night.suite.name,

@@ -1,4 +1,4 @@
-"""What is said of nights: a page with all of them, JUnit's XML of the last, and its JSON."""
+"""Reports of nights: the page with all of them, JUnit's XML of the last, and the words of a finding."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def render(home: Path, history: History) -> Path:
 
 
 def junit(night: Json) -> bytes:
-    """The last night for systems of continuous integration: a case for each run and each finding."""
+    """The last night for continuous integration: a test case for each run and each finding."""
     suite = ET.Element("testsuite", name=str(night["suite"]), timestamp=str(night["night"]))
     counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
 
@@ -128,7 +128,7 @@ def _together(series: Iterable[Series], alarms: Sequence[Alarm]) -> list[list[Se
 
 
 def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> Row:
-    """The series of each testbed in turn."""
+    """A row: the series of all testbeds as one curve, the smallest visible change, and its changes."""
     last = of[-1]
     marks, notes = [], []
     for before, one in zip((None, *of), of, strict=False):

@@ -1,4 +1,4 @@
-"""Tell of a night beside its page: annotations in InfluxDB, and a program of the user's."""
+"""Report a night to others: annotations in InfluxDB, and the user's program."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dumbbell.ingest.influx import Influx, InfluxTarget
 from dumbbell.nightly.page import sentence
 from dumbbell.run.directory import time_of
 
-ANNOTATION = "annotation"  # measurement, of which a dashboard reads title, text and tags
+ANNOTATION = "annotation"  # measurement; dashboards read its title, text and tags
 NOTIFY_S = 60
 
 
 def annotate(told: Mapping[str, Any], target: InfluxTarget) -> None:
-    """Write each finding where graphs are drawn from, at the night since which it is so; InfluxError."""
+    """Write each finding to InfluxDB, at the night in which its change began. Raises InfluxError."""
     with Influx(target) as influx:
         influx.write([line.encode() for line in rows(told)])
 
@@ -39,7 +39,7 @@ def _tag(value: str) -> str:
 
 
 def notify(program: Sequence[str], text: str) -> str:
-    """Give a night's JSON to a program on its standard input; what went wrong, or ''."""
+    """Run a program with a night's JSON on its standard input. Returns the error, or ''."""
     try:
         done = subprocess.run(
             program, input=text, text=True, capture_output=True, timeout=NOTIFY_S, check=False

@@ -1,1 +1,1 @@
-"""Virtual time: what it cannot have, its worlds, and how playbooks run them."""
+"""Worlds of virtual time, and how playbooks run them."""

@@ -1,4 +1,4 @@
-"""Worlds of virtual time as playbooks ask for them: they say how far they are, and are provisioned once."""
+"""Run worlds for playbooks: report their progress, and provision their hosts once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPEC = {
     "checkout": {"type": "path", "required": True},
     "stall_timeout": {"type": "float", "default": 300},
 }
-KEPT = Path("/run/keep")  # in a world that is provisioned: what is added to its hosts
+KEPT = Path("/run/keep")  # in the provisioning world: files that are added to its hosts
 _SAY_S = 30.0
 _INSTALLED = Path(sysconfig.get_path("purelib"))
 
@@ -38,10 +38,10 @@ def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) 
     Each has ``dir``, ``command``, ``writable`` and may have ``readable`` and ``seed``, as
     :class:`dumbbell.virtual.world.World` has them; ``args`` has what :data:`SPEC` says.
     """
-    # A controller that has to compile what it imports takes other steps than one that finds it compiled.
+    # Compile first: a controller that compiles its imports takes other steps, and samples would differ.
     for folder in (Path(args["checkout"], "src"), Path(args["checkout"], "plugins"), _INSTALLED):
         compileall.compile_dir(folder, quiet=2)
-    second = int(time.time())  # whole: what is done at multiples of the wall clock's then repeats
+    second = int(time.time())  # a whole second, so that actions at multiples of the wall clock repeat
     made = [
         World(
             dir=Path(of["dir"]),
@@ -72,24 +72,24 @@ def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) 
             else "had come to its end before"
         )
         if of.turns_ended:
-            took += f"; what computed without a pause was made to wait 1 ms, {of.turns_ended} times"
+            took += f"; {of.turns_ended} times a task that computed without a pause was made to wait 1 ms"
         say(f"{world.dir.parent.name}: {took}")
     return ended
 
 
 def provision(command: Sequence[str], args: Mapping[str, Any], say: Say) -> tuple[bool, str]:
-    """Have hosts that are provisioned, by a playbook in a world, and keep what it has added to them.
+    """Provision hosts, by a playbook in a world, and keep the files that it has added to them.
 
-    ``command`` runs the playbook, which is told where to leave that by its variable ``keep``.
+    ``command`` runs the playbook; its variable ``keep`` is the directory for these files.
 
-    Of runs that ask at the same time one does it, and the others wait. Answers whether this one did, and why
-    it failed, or ''.
+    If several runs ask at the same time, one provisions and the others wait. Returns whether this one did and
+    why it failed ('' if it did not).
     """
     folder, kept = Path(args["world"]["dir"]), Path(args["world"]["provisioned"])
     with _alone(folder, say):
         if kept.exists():
             return False, ""
-        for left in folder.glob("provisioning.*/"):  # by one that was broken off
+        for left in folder.glob("provisioning.*/"):  # of an interrupted run
             shutil.rmtree(left)
         place = Path(tempfile.mkdtemp(prefix="provisioning.", dir=folder))
         added = place / "added"
@@ -97,7 +97,7 @@ def provision(command: Sequence[str], args: Mapping[str, Any], say: Say) -> tupl
         keeping = [*command, "-e", f"keep={KEPT}"]
         world = {"dir": place / "world", "writable": {KEPT: added}, "command": keeping}
         (ended,) = run([world], args, say)
-        if ended.reason:  # which names the world's console: it stays
+        if ended.reason:  # it names the world's console, so keep the directory
             return True, ended.reason
         for packed in sorted(added.glob("*.tar")):
             packed.with_suffix("").mkdir()
@@ -125,7 +125,7 @@ def _alone(folder: Path, say: Say) -> Iterator[None]:
 
 @contextmanager
 def _in_use(folder: Path) -> Iterator[None]:
-    """Hold a shared lock on a directory, so that no other run removes what worlds begin with there."""
+    """Hold a shared lock on a directory, so that no other run removes the worlds' files in it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)

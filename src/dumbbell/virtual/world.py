@@ -1,7 +1,7 @@
-"""Worlds of virtual time: a kernel whose clock stands while anything in it works, and jumps when all wait.
+"""Worlds of virtual time: a kernel whose clock stops while a program works, and jumps when all wait.
 
-A world is one process of User-Mode Linux, started with ``time-travel=inf-cpu``. Its hosts are containers of
-this one kernel, and their controller works in it too. Points of a run can have a world each, side by side.
+A world is one User-Mode Linux process, started with ``time-travel=inf-cpu``. Its hosts are containers of
+this kernel, and their controller runs in it too. Each point of a run can have its own world, side by side.
 """
 
 from __future__ import annotations
@@ -25,60 +25,60 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-_CORES = Path("/run/lock/dumbbell")  # a file for each, locked by who has it
+_CORES = Path("/run/lock/dumbbell")  # a lock file for each core
 _LOOK_S = 1.0
 _MCONSOLE = struct.Struct("=III512s")  # struct mconsole_request of Linux' arch/um/drivers/mconsole.h
 _MCONSOLE_MAGIC, _MCONSOLE_VERSION = 0xCAFEBABE, 2
 _MCONSOLE_REPLY_S = 5.0
 _RUNNING = re.compile(r"^Pid: [0-9]+, comm: (\S+)", re.MULTILINE)
-_UMID = "kernel"  # directory of its sockets, in its own
-_OWN = Path("/proc/self/cwd")  # its own directory, as its kernel has it
-_PRELOAD = "xstate.so"  # library beside its kernel, roles/lab/files/xstate.c
-_LINKS = "links"  # directory, in its own, of links to those it is given
-_SEED_DIGITS = 31  # what its kernel takes
+_UMID = "kernel"  # directory of its sockets, in the world's directory
+_OWN = Path("/proc/self/cwd")  # the world's directory, as its kernel sees it
+_PRELOAD = "xstate.so"  # library beside the kernel, roles/lab/files/xstate.c
+_LINKS = "links"  # in the world's directory: links to the directories that it gets
+_SEED_DIGITS = 31  # limit of the kernel
 
 
 @dataclass(frozen=True)
 class World:
-    """A world and what is to be done in it.
+    """A world, and the command to run in it.
 
-    ``dir`` is the world's own; with ``writable`` it is all that lasts of what is written there. It gets
-    ``console.log``, and ``time.csv``: how real and virtual time passed, in seconds, and how many turns were
-    ended. Directories are given by the paths at which the world has them. ``command`` is run by the world's
-    controller, in ``checkout``. No other path gets into the world: with one of another length, as in its list
-    of mounts, programs would take other steps.
+    ``dir`` is the world's directory; only this and ``writable`` directories are kept. It gets
+    ``console.log``, and ``time.csv``: real and virtual time, in seconds, and the number of turns that were
+    ended. Keys of ``writable`` and ``readable`` are paths inside the world. ``command`` is run by its
+    controller, in ``checkout``. No other path is visible inside: a path of another length, for example in
+    the list of mounts, would change the steps of programs.
     """
 
     dir: Path
     kernel: Path  # program, with CONFIG_UML_TIME_TRAVEL_SUPPORT
-    init: Path  # what the kernel starts
+    init: Path  # program that the kernel starts
     command: Sequence[str]
     checkout: Path
     writable: Mapping[Path, Path]
-    start_unix_ns: int  # the time at which it begins
+    start_unix_ns: int  # its first time
     readable: Mapping[Path, Path] = field(default_factory=dict)
     seed: str = ""  # of its kernel's random numbers
     memory: str = "4G"
-    turn_s: float = 10  # of CPU time in which a task computes without a system call: its turn is ended
-    stall_s: float = 300  # of CPU time in which none of its own passes and nothing is said: it is ended;
-    # or of real time in which it takes no CPU time
+    turn_s: float = 10  # CPU time after which a task without a system call is preempted
+    stall_s: float = 300  # CPU time without progress of virtual time or console after which it is killed;
+    # also the real time in which it uses no CPU time
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a world. ``reason`` is why it was not brought to its end, or ''."""
+    """The result of a world. ``reason`` is why it did not finish, or ''."""
 
     status: int | None  # of the command
     virtual_s: float
     real_s: float
     reason: str
-    turns_ended: int = 0  # each a millisecond in which other tasks of its hosts waited
+    turns_ended: int = 0  # each delayed its task by a millisecond
 
 
 def run(world: World) -> Ended:
-    """Begin a world once a core is free, and await its end: that of its command, or of its time.
+    """Start a world once a core is free, and wait until its command ends or its time stalls.
 
-    One whose command has already come to a good end is left as it is. OSError if it cannot begin.
+    Does nothing if its command has already succeeded. Raises OSError if the world cannot start.
     """
     if _read(world.dir / "status") == "0":
         return Ended(status=0, virtual_s=virtual_s(world), real_s=0, reason="")
@@ -121,10 +121,10 @@ def run(world: World) -> Ended:
 
 
 def run_all(worlds: Iterable[World], executor: Executor | None = None) -> list[Ended]:
-    """Run worlds side by side, in their order; without an executor as many at once as there are cores.
+    """Run worlds side by side, in order; without an executor as many at once as there are cores.
 
-    Any executor serves that offers this interface and whose machines have the same files, as those of Dask
-    and of submitit for Slurm do.
+    Any executor with this interface can be used if its machines share the files, for example those of Dask
+    and of submitit for Slurm.
     """
     if executor is not None:
         return list(executor.map(run, worlds))
@@ -133,12 +133,12 @@ def run_all(worlds: Iterable[World], executor: Executor | None = None) -> list[E
 
 
 def virtual_s(world: World) -> float:
-    """How much of its time has passed, to a second."""
+    """Virtual time that has passed, in whole seconds."""
     return float(_read(world.dir / "beat") or 0)
 
 
 def _give(world: World) -> None:
-    """Say which directories it gets, by links."""
+    """Link the directories that the world gets, and list them in ``mounts``."""
     links = world.dir / _LINKS
     shutil.rmtree(links, ignore_errors=True)
     links.mkdir()
@@ -153,9 +153,9 @@ def _give(world: World) -> None:
 
 @contextmanager
 def _core() -> Iterator[int]:
-    """A core that no other world of this machine has."""
+    """Lock a CPU core that no other world on this machine uses."""
     _CORES.mkdir(exist_ok=True)
-    # The first one has more of the machine's own work.
+    # The first core does more of the machine's own work.
     cores = sorted(os.sched_getaffinity(0), reverse=True)
     while True:
         for core in cores:
@@ -166,8 +166,8 @@ def _core() -> Iterator[int]:
 
 
 def _on(core: int) -> list[str]:
-    """What begins a command that ends with us, on a core: a world's processes often wake each other."""
-    # Where its memory lies tells how much it has.
+    """Prefix of a command that runs on one core, as its processes often wake each other, and ends with us."""
+    # Without it, addresses in memory would differ between runs.
     memory = ["setarch", "--addr-no-randomize"]
     return ["setpriv", "--pdeathsig", "KILL", *memory, "taskset", "--cpu-list", str(core)]
 
@@ -199,7 +199,7 @@ def _command_line(world: World) -> list[str]:
 
 
 def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
-    """Wait until it ends; the reason to end it before, and how many turns were ended."""
+    """Wait until the world ends. Returns the reason to kill it, or '', and how many turns were ended."""
     console = world.dir / "console.log"
     began = moved = worked = time.monotonic()
     moved_cpu_s, before = 0.0, (0.0, 0)
@@ -212,14 +212,14 @@ def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
             return "", turns.ended
         if turns.look():
             worked = time.monotonic()
-        # Of two tasks of its controller much may be done in no time.
+        # Much work may take no virtual time; console output is progress too.
         if (now := (virtual_s(world), console.stat().st_size)) != before:
             before, moved, moved_cpu_s = now, time.monotonic(), turns.cpu_s
             with times.open("a") as file:
                 file.write(f"{moved - began:.1f},{now[0]:.2f},{turns.ended}\n")
-        # A busy machine gives it little CPU time; a world that waits for ever takes none.
+        # On a busy machine it gets little CPU time; a world that hangs in a wait uses none.
         elif max(turns.cpu_s - moved_cpu_s, time.monotonic() - worked) > world.stall_s:
-            # The path of a socket is short, that of a world is not.
+            # Paths of sockets are limited to 108 bytes; the world's path may be longer.
             mconsole = Path("/proc", str(kernel.pid), "cwd", _UMID, "mconsole")
             running = _running(console, mconsole) or "nothing known"
             stood_s = time.monotonic() - moved
@@ -229,29 +229,29 @@ def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
 
 @dataclass
 class _Turns:
-    """Ends the turn of a task that computes for ``turn_s`` of its own CPU time without a system call.
+    """Preempts a task that computes for ``turn_s`` of its own CPU time without a system call.
 
-    It may wait for another task of its world: Go's background sweeper waits so for a thread that sweeps, and
-    elsewhere a tick would end its turn. Real time does not count, because a machine with other work may give
+    It may busy-wait for another task of its world, as Go's background sweeper does for other sweepers. On
+    hardware a timer tick would preempt it. Real time does not count, because a busy machine may give
     the task little of it.
     """
 
     kernel: int
     turn_s: float
     ended: int = 0
-    cpu_s: float = 0  # that the kernel and all its tasks have had, also those that have ended
+    cpu_s: float = 0  # CPU time of the kernel and all its tasks, including ended ones
     _calls: int = -1
     _since_s: dict[int, float] = field(default_factory=dict)  # CPU time at the last system call, by task
 
     def look(self) -> bool:
-        """Look once at the kernel and its tasks; whether any of them has worked since the last look."""
+        """Check the kernel and its tasks once. Returns whether any has used CPU time since the last look."""
         before_s = self.cpu_s
         with suppress(psutil.Error):
             kernel = psutil.Process(self.kernel)
             times, had = kernel.cpu_times(), {task: _cpu_s(task) for task in kernel.children()}
             ended_s = times.children_user + times.children_system
             self.cpu_s = max(before_s, times.user + times.system + ended_s + sum(had.values()))
-            # The kernel waits for the task that computes, and goes on whenever one calls it.
+            # The kernel waits for the computing task, and continues at each system call.
             calls = kernel.num_ctx_switches().voluntary
             if calls != self._calls:
                 self._calls, self._since_s = calls, {}
@@ -270,7 +270,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def _running(console: Path, mconsole: Path) -> str:
-    """Name of what runs in a world, as its kernel tells on the console when asked; '' if it does not."""
+    """Name of the program that runs in a world, which its kernel prints on request; '' without an answer."""
     before = console.stat().st_size
     command = b"sysrq p"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
@@ -292,7 +292,7 @@ def _running(console: Path, mconsole: Path) -> str:
 
 def _end(kernel: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
-        os.killpg(kernel.pid, signal.SIGKILL)  # whatever of it is left
+        os.killpg(kernel.pid, signal.SIGKILL)  # all its processes
     kernel.wait()
 
 
