@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.module_utils import dumbbell_baseline as baseline
+from ansible.module_utils import dumbbell_restore as restore
 from ansible.module_utils.dumbbell_baseline import Setting
 
 from .part import Command, Host, Ledger, Owned, Part
@@ -28,7 +28,7 @@ def part(device: str, asked: Mapping[str, Any], ledger: Ledger, host: Host) -> P
         return [kind for kind in found[1] if chosen and kind not in (default, *NO_CHOICE)]
 
     def plan(found: Any) -> list[Command]:
-        commands = list(baseline.undo_qdiscs(device, was, found[0]))
+        commands = list(restore.undo_qdiscs(device, was, found[0]))
         if not commands and other(found):  # the kernel chooses again when one that was made is deleted
             root = ["tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "pfifo"]
             commands = [root, ["tc", "qdisc", "del", "dev", device, "root"]]
