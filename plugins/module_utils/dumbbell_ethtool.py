@@ -8,8 +8,23 @@ from typing import Any, NamedTuple, Union
 
 Value = Union[bool, int]  # noqa: UP007  Python 3.9
 
-# Group to the option that shows it, and option that sets it to the group.
-SHOW = {"features": "-k", "rings": "-g", "coalescing": "-c", "pause": "-a", "channels": "-l"}
+
+class Kind(NamedTuple):
+    """The option of ethtool that shows a group of settings, and what one of them is called."""
+
+    show: str
+    one: str
+
+
+# Another group is a line here; the option that sets it is that which shows it, in capitals.
+GROUPS = {
+    "features": Kind("-k", "feature"),
+    "rings": Kind("-g", "ring"),
+    "coalescing": Kind("-c", "coalescing"),
+    "pause": Kind("-a", "pause"),
+    "channels": Kind("-l", "channels"),
+}
+SHOW = {name: group.show for name, group in GROUPS.items()}
 SET = {option.upper(): group for group, option in SHOW.items()}
 
 # ethtool's short names for groups of kernel features (off_flag_def in its source), as -K takes them.

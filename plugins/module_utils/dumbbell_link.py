@@ -17,6 +17,14 @@ DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
 QDISCS = ("pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq", "rapid")
 INGRESS = {"ingress", "clsact"}  # of what comes, whatever the root
 ETH_HLEN = 14  # include/uapi/linux/if_ether.h
+# Numbers that an interface is asked to have, by the words that set them (ip-link(8)), and where `ip -j` has
+# them. Another one is a line here; the unit is the kernel's.
+SIZES = {
+    "mtu": "mtu",  # bytes
+    "txqueuelen": "txqlen",  # packets
+    "gso_max_segs": "gso_max_segs",  # segments
+}
+ABSENT = {"txqueuelen": 0}  # what it is where `ip -j` does not show it
 ROUTE_OPTIONS = ("quickack", "tcp_usec_ts")
 USEC_TS = 1 << 4  # RTAX_FEATURE_TCP_USEC_TS of include/uapi/linux/rtnetlink.h
 USEC_TS_SINCE = (6, 7)  # Linux
@@ -27,9 +35,7 @@ def parse(link: Mapping[str, Any], routes: Sequence[Mapping[str, Any]]) -> State
     return {
         "name": link["ifname"],
         "up": "UP" in link["flags"],
-        "mtu": link["mtu"],
-        "txqueuelen": link.get("txqlen", 0),
-        "gso_max_segs": link.get("gso_max_segs"),
+        **{name: link.get(key, ABSENT.get(name)) for name, key in SIZES.items()},
         "addresses": sorted(f"{info['local']}/{info['prefixlen']}" for info in link.get("addr_info", [])),
         "routes": sorted(
             (
@@ -127,7 +133,7 @@ def plan(asked: State, found: State) -> list[Command]:
     name = found["name"]
     wrong = mismatches(asked, found)
     commands = []
-    for key in ("txqueuelen", "mtu", "gso_max_segs"):
+    for key in sorted(SIZES, key=lambda size: size != "txqueuelen"):  # first: what the kernel makes takes it
         if key in wrong:
             commands.append(["ip", "link", "set", "dev", name, key, str(asked[key])])
     for address in asked.get("addresses", []):

@@ -39,13 +39,3 @@ def is_fixed(name: str) -> bool:
     """Whether a sysctl of the whole kernel can only be read: by hosts that are namespaces of one kernel."""
     file = ROOT / path(name)
     return file.exists() and not file.stat().st_mode & 0o222
-
-
-def mismatches(asked: dict[str, str], found: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Name to (asked, found)."""
-    return {name: (value, found[name]) for name, value in asked.items() if found[name] != value}
-
-
-def plan(asked: dict[str, str], found: dict[str, str]) -> list[list[str]]:
-    """What sysctl(8) would be told; values are written to the files, so the tool itself is not needed."""
-    return [["sysctl", "-w", f"{name}={value}"] for name, (value, _) in mismatches(asked, found).items()]

@@ -119,6 +119,7 @@ from ansible.module_utils.dumbbell_host import (
 from ansible.module_utils.dumbbell_link import (
     QDISCS,
     ROUTE_OPTIONS,
+    SIZES,
     canonical,
     mismatches,
     parse,
@@ -145,9 +146,7 @@ def main():
         argument_spec={
             "name": {"type": "str", "required": True},
             "up": {"type": "bool"},
-            "mtu": {"type": "int"},
-            "txqueuelen": {"type": "int"},
-            "gso_max_segs": {"type": "int"},
+            **{size: {"type": "int"} for size in SIZES},
             "qdisc": {"type": "str", "choices": list(QDISCS)},
             "addresses": {"type": "list", "elements": "str"},
             "routes": {"type": "list", "elements": "dict", "options": route},

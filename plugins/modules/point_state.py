@@ -141,6 +141,7 @@ from ansible.module_utils import dumbbell_clock as clock
 from ansible.module_utils import dumbbell_path as path
 from ansible.module_utils import dumbbell_state as state
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.dumbbell_facts import FACT, boot_id, facts
 from ansible.module_utils.dumbbell_host import (
     call,
     execute,
@@ -156,9 +157,6 @@ from ansible.module_utils.dumbbell_modules import remember
 AGENT = "dumbbell-agent"
 RUNS = Path("/var/lib/dumbbell/runs")
 STORED = "/var/lib/dumbbell/stored"
-FACTS = Path("/run/dumbbell/facts.json")
-FACT = Path("/etc/ansible/facts.d/dumbbell.fact")
-TOOLS = ("/usr/local/bin/dumbbell-agent", "/usr/bin/iperf3", "/sbin/tc", "/sbin/ethtool")
 ROUNDS = 3  # a setting may change others: ip_forward makes the kernel reset how redirects are taken
 
 
@@ -259,30 +257,6 @@ def converge(module, asked, host):
         if not done:
             break
     return [(part, part.read()) for part in parts], changed, before
-
-
-def facts(module):
-    """Versions of tools and hardware; read again after a boot, and when a tool has changed."""
-    if not FACT.exists():
-        return {"versions": {}, "hardware": {}}
-    known = [boot_id(), *(os.stat(tool).st_mtime_ns if os.path.exists(tool) else None for tool in TOOLS)]
-    try:
-        kept = json.loads(FACTS.read_text())
-        if kept["of"] == known:
-            return kept["facts"]
-    except (OSError, ValueError, KeyError):
-        pass
-    told = json.loads(run(module, [str(FACT)]))
-    if not module.check_mode:
-        FACTS.parent.mkdir(mode=0o755, exist_ok=True)
-        part = FACTS.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps({"of": known, "facts": told}))
-        part.replace(FACTS)
-    return told
-
-
-def boot_id():
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def read_clock(module, asked):
@@ -389,7 +363,7 @@ def main():
     result["state"] = {
         "boot_id": boot_id(),
         "kernel": os.uname().release,
-        **facts(module),
+        **facts(lambda: run(module, [str(FACT)]), keep=not module.check_mode),
         "nic": {},
         "path": None,
         **reported,

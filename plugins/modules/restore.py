@@ -51,6 +51,7 @@ import shlex
 
 from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils import dumbbell_provisioned as provisioned
+from ansible.module_utils import dumbbell_restore as back
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import execute
 from ansible.module_utils.dumbbell_link import needs_netlink
@@ -70,9 +71,7 @@ def main():
         return {setting: baseline.read(setting, module.run_command) for setting in settings}
 
     def differing(was, now):
-        return {
-            setting: now[setting] for setting in was if baseline.differs(setting, was[setting], now[setting])
-        }
+        return {setting: now[setting] for setting in was if back.differs(setting, was[setting], now[setting])}
 
     recorded = baseline.load()
     kept = [s for s in recorded if s.kind == "directory" and set(held(s.subject)) - {LOCK}]
@@ -81,7 +80,7 @@ def main():
     was = {setting: value for setting, value in recorded.items() if setting not in kept}
     now = read(was)
     found = differing(was, now)
-    commands = baseline.undo(was, now)
+    commands = back.undo(was, now)
     result = {
         "before": {str(setting): value for setting, value in found.items()},
         "after": {str(setting): was[setting] for setting in found},

@@ -18,6 +18,7 @@ import dumbbell_host as host  # noqa: E402
 import dumbbell_link as link  # noqa: E402
 import dumbbell_modules as modules  # noqa: E402
 import dumbbell_provisioned as provisioned  # noqa: E402
+import dumbbell_restore as restore  # noqa: E402
 import dumbbell_state as state  # noqa: E402
 import dumbbell_sysctl as sysctl  # noqa: E402
 import dumbbell_tc as tc  # noqa: E402
@@ -32,6 +33,7 @@ __all__ = [
     "link",
     "modules",
     "provisioned",
+    "restore",
     "state",
     "sysctl",
     "tc",

@@ -5,11 +5,12 @@ from ipaddress import IPv4Interface, IPv4Network
 from typing import Any, get_args
 
 import pytest
-from conftest_modules import FIXTURES, host, link
+from conftest_modules import FIXTURES, ethtool, host, link
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dumbbell.scenario.hosts import HostState
+from dumbbell.validity import state_document
 
 DUMP = json.loads((FIXTURES / "link" / "iproute2-6.1.json").read_text())
 LEFT = next(each for each in DUMP["addresses"] if each["ifname"] == "left")
@@ -278,3 +279,9 @@ def test_the_session_is_found_in_an_ancestor(monkeypatch: pytest.MonkeyPatch) ->
         host, "_environments", lambda pid: iter([b"A=1\0B=2\0", b"SSH_CONNECTION=a 1 b 2\0C=3"])
     )
     assert host.ssh_connection() == "a 1 b 2"
+
+
+def test_what_hosts_own_of_an_interface_is_what_the_controller_judges() -> None:
+    assert set(link.SIZES) == set(state_document.SIZES)
+    called = {name: kind.one for name, kind in ethtool.GROUPS.items()}
+    assert {**called, "offloads": called.pop("features")} == state_document.GROUPS

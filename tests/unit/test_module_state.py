@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 from conftest_modules import baseline, ethtool, state
+from dumbbell_state import qdisc
+from dumbbell_state.interface import group
+from dumbbell_state.sysctls import part as sysctls_of
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import inventory
@@ -91,7 +94,7 @@ def test_nothing_of_the_run_before_is_left_of_features(runs: list[dict[str, bool
     as_found = dict(host.features)
     ledger = {Setting("features", "vec1"): ethtool.changeable("features", host.group("vec1", "features"))}
     for asked in runs:
-        part = state._group("vec1", "features", asked, ledger, host)
+        part = group("vec1", "features", asked, ledger, host)
         reach(part, host.take)
         assert host.features == as_found | asked
 
@@ -103,7 +106,7 @@ def test_a_feature_that_waits_for_another_is_as_it_was() -> None:
     host.group = lambda device, group: (  # type: ignore[method-assign]
         FEATURES.format(tso="off [requested on]", gso="off", gro="on")
     )
-    part = state._group("vec1", "features", {"gso": False}, ledger, host)
+    part = group("vec1", "features", {"gso": False}, ledger, host)
     assert part.plan(part.read()) == []
 
 
@@ -116,16 +119,16 @@ def test_nothing_of_the_run_before_is_left_of_a_qdisc(runs: list[str | None]) ->
         if asked:
             host.made = [{"kind": asked, "handle": "8002:", "root": True, "options": {}}]
         else:
-            reach(state._as_found_qdisc("vec1", asking(), {Setting("qdisc", "vec1"): was}, host), host.take)
+            reach(qdisc.part("vec1", asking(), {Setting("qdisc", "vec1"): was}, host), host.take)
             assert host.made == was
 
 
 def test_a_qdisc_that_the_kernel_chose_under_another_default_is_chosen_again() -> None:
     """It has no handle, like the one as found, and would stay."""
     host = Simulated()
-    ledger = {Setting("qdisc", "vec1"): [], Setting("sysctl", state.DEFAULT_QDISC): "pfifo_fast"}
+    ledger = {Setting("qdisc", "vec1"): [], Setting("sysctl", qdisc.DEFAULT_QDISC): "pfifo_fast"}
     host.default_qdiscs = lambda device: ["fq"]  # type: ignore[method-assign]
-    part = state._as_found_qdisc("vec1", asking(), ledger, host)
+    part = qdisc.part("vec1", asking(), ledger, host)
     assert part.owned(part.read()) == {"qdisc of vec1": ("pfifo_fast", "fq")}
     assert [command[:3] for command in part.plan(part.read())] == [
         ["tc", "qdisc", "replace"],
@@ -134,7 +137,7 @@ def test_a_qdisc_that_the_kernel_chose_under_another_default_is_chosen_again() -
     for kind in ("pfifo_fast", "mq", "noqueue"):
         host.default_qdiscs = lambda device, kind=kind: [kind]  # type: ignore[method-assign,misc]
         assert part.plan(part.read()) == []
-    part = state._as_found_qdisc("vec1", asking({state.DEFAULT_QDISC: "fq"}), ledger, host)
+    part = qdisc.part("vec1", asking({qdisc.DEFAULT_QDISC: "fq"}), ledger, host)
     host.default_qdiscs = lambda device: ["fq"]  # type: ignore[method-assign]
     assert part.plan(part.read()) == []
 
@@ -153,12 +156,12 @@ def sysctls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_sysctl_that_any_run_has_set_is_owned_from_then_on(sysctls: Path) -> None:
     ledger = {Setting("sysctl", "net.ipv4.tcp_sack"): "1"}
     (sysctls / "tcp_sack").write_text("0\n")  # the run before
-    part = state._sysctls(asking(), ledger)
+    part = sysctls_of(asking(), ledger)
     assert part.plan(part.read()) == [["sysctl", "-w", "net.ipv4.tcp_sack=1"]]
     assert part.owned(part.read()) == {"net.ipv4.tcp_sack": ("1", "0")}
-    part = state._sysctls(asking({"net.ipv4.tcp_sack": 0}), ledger)
+    part = sysctls_of(asking({"net.ipv4.tcp_sack": 0}), ledger)
     assert part.plan(part.read()) == []
-    part = state._sysctls(asking({"net.ipv4.tcp_none": 1}), ledger)
+    part = sysctls_of(asking({"net.ipv4.tcp_none": 1}), ledger)
     with pytest.raises(ValueError, match=r"this kernel has no sysctl net\.ipv4\.tcp_none"):
         part.refuse(part.read(), [])
 
@@ -166,7 +169,7 @@ def test_a_sysctl_that_any_run_has_set_is_owned_from_then_on(sysctls: Path) -> N
 def test_a_sysctl_that_a_module_may_bring_is_not_refused_before_it_is_loaded(sysctls: Path) -> None:
     asked = asking({"net.ipv4.tcp_none": 1})
     asked["modules"]["loaded"] = {"no_such_module": {}}
-    part = state._sysctls(asked, {})
+    part = sysctls_of(asked, {})
     part.refuse(part.read(), [])
     assert part.owned(part.read()) == {"net.ipv4.tcp_none": ("1", None)}  # nor taken for reached
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from conftest_modules import baseline, modules, state
+from dumbbell_state import modules as of_modules
+from dumbbell_state.sysctls import part as sysctls_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,10 +67,10 @@ class Kernel:
         """As the kernel does; what it refuses is an error of the test."""
         if command[0] == "sysctl":
             name, _, value = command[-1].partition("=")
-            if name == state.CONTROL:  # tcp_set_default_congestion_control()
+            if name == of_modules.CONTROL:  # tcp_set_default_congestion_control()
                 assert value in self.words("available")
                 self.put("allowed", list(dict.fromkeys([*self.words("allowed"), value])))
-            elif name == state.ALLOWED:
+            elif name == of_modules.ALLOWED:
                 assert set(value.split()) <= set(self.words("available"))
                 value = " ".join(name for name in self.words("available") if name in value.split())
             (self.sysctls / name.rpartition(".")[2]).write_text(value + "\n")
@@ -101,14 +103,14 @@ class Kernel:
         """What the module point_state does with these parts."""
         asked = {
             "modules": {"loaded": loaded or {}, "controls": list(controls), "allowed": []},
-            "sysctls": {state.CONTROL: default} if default else {},
+            "sysctls": {of_modules.CONTROL: default} if default else {},
         }
         ledger = dict(self.ledger)
         parts = [
-            state._modules(asked, ledger),
-            state._sysctls(asked, ledger),
-            state._allowed(asked, ledger),
-            state._surplus(asked, ledger),
+            of_modules.loaded(asked, ledger),
+            sysctls_of(asked, ledger),
+            of_modules.allowed(asked, ledger),
+            of_modules.surplus(asked, ledger),
         ]
         for part in parts:
             planned = part.plan(part.read())
@@ -120,7 +122,7 @@ class Kernel:
             modules.remember(planned)
         owned = {name: pair for part in parts for name, pair in part.owned(part.read()).items()}
         assert {name: pair for name, pair in owned.items() if pair[0] != pair[1]} == {}
-        assert owned[state.ALLOWED][1] == " ".join(self.words("allowed"))  # as an agent observes it
+        assert owned[of_modules.ALLOWED][1] == " ".join(self.words("allowed"))  # as an agent observes it
         assert [command for part in parts for command in part.plan(part.read())] == []
 
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dumbbell.facts import documents
 from dumbbell.facts.check import Check, faultless
+from dumbbell.facts.documents import faults
+from dumbbell.facts.state_document import GROUPS, SIZES, EmulatedPath, OwnedState, State
 from dumbbell.plan import PlannedPath
 from dumbbell.plan.document import State as HostState
 from dumbbell.run.content import Run, dig
@@ -17,10 +18,6 @@ from dumbbell.validity.files import OBSERVED
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 CPU_LIST = "smp_affinity_list"  # the kernel writes it in a form of its own
 SYSCTL = re.compile(r"(?:net|kernel|vm)\.\S+$")
-OF_INTERFACES = ("mtu", "txqueuelen", "gso_max_segs")
-# Groups of an interface's settings, and what each of them is called among owned settings.
-GROUPS = {"offloads": "feature", "rings": "ring", "coalescing": "coalescing", "pause": "pause",
-          "channels": "channels"}  # fmt: skip
 WAYS = ("forward", "reverse")
 
 
@@ -34,8 +31,8 @@ def checks(run: Run) -> Iterator[Check]:
 
 
 def _faults(run: Run, host: str, state: Any, observed: Any) -> Iterator[str]:
-    point, known = run.point, documents.OwnedState if run.plan.schema_version > 1 else documents.State
-    found = documents.faults(known, state, "state.json")
+    point, known = run.point, OwnedState if run.plan.schema_version > 1 else State
+    found = faults(known, state, "state.json")
     yield from found
     if found:
         return
@@ -67,7 +64,7 @@ def _faults(run: Run, host: str, state: Any, observed: Any) -> Iterator[str]:
 
 def _path(planned: PlannedPath, state: Mapping[str, Any]) -> Iterator[str]:
     path = state["path"]
-    found = documents.faults(documents.EmulatedPath, path, "state.json.path")
+    found = faults(EmulatedPath, path, "state.json.path")
     yield from found
     if found:
         return
@@ -94,7 +91,7 @@ def _owned(state: Mapping[str, Any], asked: HostState) -> Iterator[str]:
     for module, values in asked.modules.items():
         told |= {f"{name} of {module.replace('-', '_')}": value for name, value in values.items()}
     for device, nic in state["nic"].items():
-        told |= {f"{device} {name}": nic[name] for name in OF_INTERFACES}
+        told |= {f"{device} {name}": nic[name] for name in SIZES}
         for group in GROUPS.keys() & nic.keys():
             told |= {f"{device} {GROUPS[group]} {name}": value for name, value in nic[group].items()}
         told |= {f"{device} feature {name}": nic["offloads"].get(name) for name in asked.offloads}

@@ -1,0 +1,170 @@
+"""The commands that return a host to what `dumbbell_baseline` recorded of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils import dumbbell_baseline as baseline
+from ansible.module_utils import dumbbell_ethtool as ethtool
+from ansible.module_utils import dumbbell_link as link
+from ansible.module_utils.dumbbell_baseline import (
+    MODULES,
+    PLACE,
+    UNMAKE,
+    Command,
+    Qdiscs,
+    Setting,
+    Values,
+    copy_of,
+)
+
+# A package may bring back the service that another one replaced. Services stop before their files go. Queue
+# lengths count when a qdisc is made, so links come before qdiscs.
+ORDER = (
+    *("package", "service", "file", "menu", "sysctl", "sysfs"),
+    *("features", "coalescing", "pause", "rings", "channels", "link", "qdisc"),
+    *("directory", "user", "parameters", "module", "modules", "dkms", "tree", "kernel"),
+)
+# modprobe knows how to unload a module only while its file is there.
+MODULE_FILE = re.compile(r"/lib/modules/(?P<release>[^/]+)/.+")
+
+
+def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
+    """Commands that return every setting to what it was."""
+    gone = [subject for (kind, subject), value in was.items() if kind == "link" and value is None]
+    changed = [
+        setting
+        for setting in sorted(was, key=lambda setting: ORDER.index(setting.kind))
+        if differs(setting, was[setting], now[setting])
+        and not (setting.kind == "qdisc" and setting.subject in gone)
+    ]
+    last = [setting for setting in changed if _is_last(setting, was[setting])]
+    first = [setting for setting in changed if setting not in last]
+
+    def undone(settings: list[Setting]) -> list[Command]:
+        return [c for setting in settings for c in _undo(setting, was[setting], now[setting], place)]
+
+    commands = undone(first)
+    files = [Path(setting.subject) for setting in first if setting.kind == "file"]
+    menus = [setting for setting in first if setting.kind == "menu"]
+    if menus or any(baseline.GRUB in file.parents and file.parts[-2:-1] == ("grub.d",) for file in files):
+        commands.append(["update-grub"])
+    services = {
+        setting.subject: value for setting, value in was.items() if setting.kind == "service" and value
+    }
+    if files or any(setting.kind == "package" for setting in first):
+        again = [name for name, value in services.items() if value["active"] == "active"]
+        commands.append(["systemctl", "daemon-reload"])
+        commands += [["systemctl", "restart", name] for name in again]
+    commands += [["ip", "link", "del", "dev", device] for device in gone if now[Setting("link", device)]]
+    # A module may use another: the last that came goes first, whichever that was.
+    loaded = [setting.subject for setting in changed if setting.kind == "module"]
+    loaded += [name for name in now.get(MODULES) or [] if name not in [*was[MODULES], *loaded]]
+    commands += [["modprobe", "-r", "-a", *loaded]] if loaded else []
+    commands += undone(last)
+    found = [MODULE_FILE.match(setting.subject) for setting in last if setting.kind == "file"]
+    releases = dict.fromkeys(match["release"] for match in found if match)
+    return commands + [["depmod", release] for release in releases]
+
+
+def _is_last(setting: Setting, was: Any) -> bool:
+    """Whether it goes when modules are unloaded, of which it may have the files."""
+    if setting.kind == "file":
+        return MODULE_FILE.match(setting.subject) is not None
+    return setting.kind in ("dkms", "tree") or (setting.kind == "package" and was is None)
+
+
+def differs(setting: Setting, was: Any, now: Any) -> bool:
+    """Whether a setting is other than it was.
+
+    Modules that others have unloaded are no difference; a menu is one until it is as its settings have it.
+    """
+    if setting.kind == "modules":
+        return bool(set(now) - set(was))
+    if setting.kind == "module":
+        return was is None and now is not None
+    if setting.kind == "parameters":  # of a module that was not loaded, "module" tells
+        return was is not None and now is not None and was != now
+    if setting.kind == "menu":
+        return now is False
+    if setting.kind in ethtool.SHOW and was is not None and now is not None:
+        # What a driver let nobody change when it was recorded, and does now, is not known as it was.
+        return any(now.get(name) != value for name, value in was.items())
+    return bool(was != now)
+
+
+def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  # noqa: PLR0911
+    kind, subject = setting
+    if kind == "service":
+        return _undo_service(subject, was, now)
+    if kind == "file":
+        return [
+            ["rm", subject]
+            if was is None
+            else ["cp", "--preserve=all", str(copy_of(subject, place)), subject]
+        ]
+    if kind == "package" and was is not None:
+        return [["apt-get", "--yes", "install", subject]]
+    if kind in UNMAKE and was is None:
+        return [[*UNMAKE[kind], subject]]
+    # A menu is made when all its files are back, a kernel is booted by playbooks/restore.yml, and modules go
+    # together; or it was not there, or is not there any more.
+    if kind in ("menu", "kernel", "modules") or was is None or now is None:
+        return []
+    back: dict[str, Callable[[], list[Command]]] = {
+        "link": lambda: list(link.undo(was, now)),
+        "qdisc": lambda: undo_qdiscs(subject, was, now),
+        "sysctl": lambda: [["sysctl", "-w", f"{subject}={was}"]],
+        "sysfs": lambda: [["sh", "-c", f"echo {was} >{subject}"]],
+        "parameters": lambda: [
+            ["modprobe", "--remove", subject],
+            ["modprobe", subject, *(f"{name}={value}" for name, value in was.items())],
+        ],
+    }
+    if kind in back:
+        return back[kind]()
+    found = {name: ethtool.Parameter(value) for name, value in now.items()}
+    asked = {name: value for name, value in was.items() if name in found}
+    return list(ethtool.plan(subject, kind, asked, found))
+
+
+def _undo_service(name: str, was: dict[str, str] | None, now: dict[str, str] | None) -> list[Command]:
+    """Stop what did not run, and enable it as it was. What ran is started again when its files are back."""
+    before, after = was or {"enabled": "disabled", "active": "inactive"}, now or {}
+    commands = []
+    if before["active"] != "active" and after.get("active") == "active":
+        commands.append(["systemctl", "stop", name])
+    if before["enabled"] != after.get("enabled") and before["enabled"] in ("enabled", "disabled"):
+        commands.append(["systemctl", before["enabled"].removesuffix("d"), name])
+    return commands
+
+
+def undo_qdiscs(device: str, was: Qdiscs, now: Qdiscs) -> list[Command]:
+    """Remove what has come, and make again what has gone."""
+    commands: list[Command] = []
+    tc = ["tc", "qdisc"]
+    before, after = (_at(qdiscs, parent="ffff:fff1") for qdiscs in (was, now))
+    if before != after:
+        commands += [[*tc, "del", "dev", device, after["kind"]]] if after else []
+        commands += [[*tc, "add", "dev", device, before["kind"]]] if before else []
+    before, after = (_at(qdiscs, root=True) for qdiscs in (was, now))
+    if before != after:
+        if before and before["kind"] != "noop":
+            made = [*tc, "replace", "dev", device, "root", "handle", before["handle"], before["kind"]]
+            return [*commands, [*made, *_limit(before)]]
+        if after is None:  # a device that was never up had noop: the kernel's default cannot be deleted
+            commands.append([*tc, "replace", "dev", device, "root", "handle", "1:", "pfifo"])
+        commands.append([*tc, "del", "dev", device, "root"])
+    return commands
+
+
+def _at(qdiscs: Qdiscs, **place: Any) -> dict[str, Any] | None:
+    return next((each for each in qdiscs if place.items() <= each.items()), None)
+
+
+def _limit(qdisc: dict[str, Any]) -> list[str]:
+    limit = qdisc["options"].get("limit")
+    return ["limit", str(limit)] if isinstance(limit, int) else []

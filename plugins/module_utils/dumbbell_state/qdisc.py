@@ -1,0 +1,42 @@
+"""The root qdisc of an interface for which nobody asks one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.module_utils import dumbbell_restore as restore
+from ansible.module_utils.dumbbell_baseline import Setting
+
+from .part import Command, Host, Ledger, Owned, Part
+
+DEFAULT_QDISC = "net.core.default_qdisc"
+NO_CHOICE = ("mq", "noqueue", "noop")  # by the kind of the device, whatever the default is
+
+
+def part(device: str, asked: Mapping[str, Any], ledger: Ledger, host: Host) -> Part:
+    """The qdisc that somebody else has chosen, or the kernel's choice under the default asked for."""
+    was = ledger.get(Setting("qdisc", device)) or []
+    default = asked["sysctls"].get(DEFAULT_QDISC) or ledger.get(Setting("sysctl", DEFAULT_QDISC))
+    # What the kernel chose under another default stays when the default is back.
+    chosen = default and not any(qdisc.get("root") and qdisc["kind"] != "noop" for qdisc in was)
+
+    def read() -> Any:
+        return host.own_qdiscs(device), host.default_qdiscs(device)
+
+    def other(found: Any) -> list[str]:
+        return [kind for kind in found[1] if chosen and kind not in (default, *NO_CHOICE)]
+
+    def plan(found: Any) -> list[Command]:
+        commands = list(restore.undo_qdiscs(device, was, found[0]))
+        if not commands and other(found):  # the kernel chooses again when one that was made is deleted
+            root = ["tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "pfifo"]
+            commands = [root, ["tc", "qdisc", "del", "dev", device, "root"]]
+        return commands
+
+    def owned(found: Any) -> Owned:
+        if other(found):
+            return {f"qdisc of {device}": (default, ", ".join(found[1]))}
+        return {f"qdisc of {device}": (was, found[0])}
+
+    return Part(f"qdisc of {device}", read, plan, owned, lambda found: {})
