@@ -9,8 +9,8 @@ from conftest_modules import FIXTURES, ethtool, host, link
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dumbbell.facts import state_document
 from dumbbell.scenario.hosts import HostState
-from dumbbell.validity import state_document
 
 DUMP = json.loads((FIXTURES / "link" / "iproute2-6.1.json").read_text())
 LEFT = next(each for each in DUMP["addresses"] if each["ifname"] == "left")
