@@ -23,11 +23,6 @@ type Message struct {
 	Len uint32
 }
 
-// Send sends messages with sendmmsg and tells how many.
-func Send(fd int, messages []Message) (int, error) {
-	return mmsg(unix.SYS_SENDMMSG, fd, messages, 0)
-}
-
 // Receive waits for the first datagram and takes what else is there.
 func Receive(fd int, messages []Message) (int, error) {
 	return mmsg(unix.SYS_RECVMMSG, fd, messages, unix.MSG_WAITFORONE)
@@ -43,9 +38,14 @@ func mmsg(systemCall uintptr, fd int, messages []Message, flags uintptr) (int, e
 }
 
 // Take takes the datagrams that are there, and fails with EAGAIN if there are
-// none. It cannot wait, so Go's scheduler is not told of it.
+// none.
 func Take(fd int, messages []Message) (int, error) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
+	return mmsgNow(unix.SYS_RECVMMSG, fd, messages)
+}
+
+// mmsgNow does not wait, so Go's scheduler is not told of it.
+func mmsgNow(systemCall uintptr, fd int, messages []Message) (int, error) {
+	n, _, errno := unix.RawSyscall6(systemCall, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(messages))), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0, errno

@@ -239,10 +239,7 @@ func TestFlow(t *testing.T) {
 			}
 			defer sender.Close()
 			if test.noGSO {
-				if err := unix.SetsockoptInt(sender.fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0); err != nil {
-					t.Fatal(err)
-				}
-				sender.gso = false
+				sender.batch.GSO = false
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
@@ -397,10 +394,11 @@ func TestNothingAllocated(t *testing.T) {
 	defer sender.Close()
 	allocations := testing.AllocsPerRun(100, func() {
 		for i := range 8 {
-			header{kindData, 0, sender.sequence + uint64(i), 1}.encode(sender.buffer[i*1472:])
+			header{kindData, 0, sender.sequence + uint64(i), 1}.encode(sender.batch.Place())
+			sender.batch.Add(1472)
 		}
 		sender.sequence += 8
-		if err := sender.sendBatch(8); err != nil {
+		if err := sender.sendBatch(); err != nil {
 			t.Fatal(err)
 		}
 		for i := range receiver.messages {

@@ -98,7 +98,7 @@ type sender struct {
 	peer   peer
 	clock  clock
 	in     *inbox
-	out    *outbox
+	out    *socket.Batch
 	ack    proto.Ack
 	data   proto.Data
 	poll   [1]unix.PollFd
@@ -229,7 +229,7 @@ func (s *sender) transfer(ctx context.Context) error {
 			return err
 		}
 		if s.take() {
-			for s.blocked != 0 && s.out.n > 0 && s.take() { // a train that waits for room is not tried again at each ACK
+			for s.blocked != 0 && s.out.Len() > 0 && s.take() { // a train that waits for room is not tried again at each ACK
 			}
 			continue
 		}
@@ -269,13 +269,13 @@ func (s *sender) pump() error {
 		}
 		if !seg.Drop {
 			s.data.Seg, s.data.Sent, s.data.Resent, s.data.Last = seg.Seg, s.now, seg.Resent, seg.Last
-			s.data.Encode(s.out.place())
-			s.out.add(s.data.Bytes)
-			if s.out.full() {
+			s.data.Encode(s.out.Place())
+			s.out.Add(s.data.Bytes)
+			if s.out.Full() {
 				if err := s.flush(); err != nil {
 					return err
 				}
-				if s.blocked != 0 && s.out.n == 0 {
+				if s.blocked != 0 && s.out.Len() == 0 {
 					return nil
 				}
 			}
@@ -288,7 +288,7 @@ func (s *sender) pump() error {
 		if s.blocked != 0 {
 			return nil
 		}
-		if s.out.n == 0 { // else they leave together
+		if s.out.Len() == 0 { // else they leave together
 			s.now = s.clock.now()
 		}
 	}
@@ -297,15 +297,15 @@ func (s *sender) pump() error {
 // flush sends the train, if there is any. The kernel may refuse it: in precise
 // mode it is then as if it had never been, in bulk mode pump tries it again.
 func (s *sender) flush() error {
-	for attempts := 0; s.out.n > 0 && s.blocked == 0; attempts++ {
-		switch err := s.out.send(); {
+	for attempts := 0; s.out.Len() > 0 && s.blocked == 0; attempts++ {
+		switch err := s.out.Send(); {
 		case err == nil:
 			s.path.Trains++
 		case err == unix.EINTR:
 		case err == unix.EAGAIN || err == unix.ENOBUFS:
 			s.core.Refused()
 			if s.config.Mode == Precise {
-				s.out.clear()
+				s.out.Clear()
 			}
 			s.blocked = unix.POLLIN
 			if err == unix.EAGAIN { // of the socket's own buffer it is told when it has room
@@ -314,7 +314,7 @@ func (s *sender) flush() error {
 		case soft(err) || err == unix.EPERM:
 			s.told(err)
 			if attempts > 0 || err == unix.EPERM { // not of an earlier datagram: there is no way for this one, and it is lost
-				s.out.lose()
+				s.out.Drop()
 			}
 		default:
 			return fmt.Errorf("sending to %v: %w", s.config.To, err)
@@ -439,7 +439,7 @@ func (s *sender) gone() error {
 // count brings up to date what the sockets count.
 func (s *sender) count() {
 	s.path.Drops = uint64(s.in.drops)
-	s.path.GSO = s.config.Mode == Bulk && s.out.most > 1 && !s.out.noGSO
+	s.path.GSO = s.config.Mode == Bulk && s.out.GSO
 }
 
 func (s *sender) tell(at time.Duration, final bool) {
