@@ -135,7 +135,7 @@ func FuzzParse(f *testing.F) {
 // TestKeysFile compares the table that scenarios are checked against with that
 // of this package.
 func TestKeysFile(t *testing.T) {
-	b, err := os.ReadFile("../../../src/dumbbell/model/atou.json")
+	b, err := os.ReadFile("../../../src/dumbbell/scenario/atou.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +144,6 @@ func TestKeysFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(b) != string(want)+"\n" {
-		t.Error("src/dumbbell/model/atou.json is older than the keys: go generate ./transports/atou/config")
+		t.Error("src/dumbbell/scenario/atou.json is older than the keys: go generate ./transports/atou/config")
 	}
 }

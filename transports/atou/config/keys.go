@@ -16,7 +16,7 @@ type Keys struct {
 	Receiver []Key `json:"receiver"`
 }
 
-//go:generate go run ./keys ../../../src/dumbbell/model/atou.json
+//go:generate go run ./keys ../../../src/dumbbell/scenario/atou.json
 
 // AllKeys tells the keys of both ends in the order in which they are printed.
 func AllKeys() Keys {
