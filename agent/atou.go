@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/spool"
 	"dumbbell/transports/atou/config"
 	"dumbbell/transports/atou/record"
@@ -189,11 +189,11 @@ func (r *run) runAtou(ctx context.Context, a Action, rows *spool.Writer) error {
 // relayAtou writes to the spool, as rows of tcp_info, what the sender of a flow
 // tells of itself in the same names and units.
 func (r *run) relayAtou(f *Flow, samples io.Reader, rows *spool.Writer) error {
-	series := sample.NewSeries("tcp_info", r.plan.Tags().With("flow", f.Name, "side", "sender", "stream", "0"))
+	series := row.NewSeries("tcp_info", r.plan.Tags().With("flow", f.Name, "side", "sender", "stream", "0"))
 	lines := bufio.NewScanner(samples)
 	var failure error
 	for lines.Scan() {
-		err := rows.Add(func(rows *sample.Rows) error { return r.relayAtouLine(series, lines.Bytes(), rows) })
+		err := rows.Add(func(rows *row.Rows) error { return r.relayAtouLine(series, lines.Bytes(), rows) })
 		err = errors.Join(err, rows.FlushDue(r.plan.SamplingInterval))
 		if failure == nil && err != nil {
 			failure = fmt.Errorf("sampling %s: %w", f.Name, err)
@@ -208,7 +208,7 @@ func (r *run) relayAtou(f *Flow, samples io.Reader, rows *spool.Writer) error {
 
 // relayAtouLine copies the fields of one line, whose numbers are integers as
 // those of tcp_info. Nothing is written unless all of the line is understood.
-func (r *run) relayAtouLine(series sample.Series, line []byte, rows *sample.Rows) error {
+func (r *run) relayAtouLine(series row.Series, line []byte, rows *row.Rows) error {
 	d := lineprotocol.NewDecoderWithBytes(line)
 	if !d.Next() {
 		return nil // empty, or a comment

@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 )
 
 // buildAtou builds atou and puts it where the agents of these tests find it.
@@ -168,12 +169,12 @@ func TestAtouWithoutToken(t *testing.T) {
 
 // What is no line of integers is no row.
 func TestRelayAtouLine(t *testing.T) {
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &run{clock: clock}
-	series := sample.NewSeries("tcp_info", sample.Tags{"flow": "f"})
+	series := row.NewSeries("tcp_info", row.Tags{"flow": "f"})
 	for line, want := range map[string]string{
 		"atou,host=x snd_cwnd=5i,srtt_us=70i,mono_ns=3i 1700000000000000001\n": `tcp_info,flow=f snd_cwnd=5i,srtt_us=70i,congestion_control="atou",mono_ns=`,
 		"":                        "",
@@ -184,7 +185,7 @@ func TestRelayAtouLine(t *testing.T) {
 		`atou name="reno" 7`:      "name is no integer",
 		"atou,host=x snd_cwnd=5i": "it has no time",
 	} {
-		rows := sample.NewRows(clock)
+		rows := row.NewRows(clock)
 		err := r.relayAtouLine(series, []byte(line), rows)
 		found := string(rows.Bytes())
 		if err != nil {

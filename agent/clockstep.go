@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
 
 	"golang.org/x/sys/unix"
 )
@@ -112,7 +112,7 @@ func readClocks() (clocks, error) {
 		}
 		return time.Duration(ts.Nano())
 	}
-	now, apart := sample.Closest(func() clocks {
+	now, apart := clock.Closest(func() clocks {
 		return clocks{wall: get(unix.CLOCK_REALTIME), mono: get(unix.CLOCK_MONOTONIC), raw: get(unix.CLOCK_MONOTONIC_RAW)}
 	})
 	now.apart = apart

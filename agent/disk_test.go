@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
 
 	"golang.org/x/sys/unix"
 )
@@ -158,7 +158,7 @@ func TestResultCannotBeEncoded(t *testing.T) {
 // TestReserve: it is given up when space or quota is used up, and nothing is half written.
 func TestReserve(t *testing.T) {
 	for _, used := range []error{unix.ENOSPC, unix.EDQUOT} {
-		j, err := OpenJournal(t.TempDir(), version, sample.Clock{})
+		j, err := OpenJournal(t.TempDir(), version, clock.Clock{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/spool"
 	"dumbbell/collectors/tcpinfo"
 	"dumbbell/traffic/http"
@@ -51,7 +51,7 @@ type end struct {
 // A report is the state of one end at a moment, or what became of one fetch.
 type report interface {
 	Time() time.Time
-	AddFields(rows *sample.Rows)
+	AddFields(rows *row.Rows)
 }
 
 // newEnds are the ends that the agent itself can be, by the kind of action.
@@ -223,7 +223,7 @@ func (r *run) runEnd(ctx context.Context, a Action, e *end, rows *spool.Writer) 
 // its first data did, until both channels are closed. It has a goroutine of its
 // own, so that a slow disk delays no data.
 func (r *run) writeReports(e *end, rows *spool.Writer) (failure error) {
-	series := sample.NewSeries(e.measurement, r.plan.Tags().With("flow", e.flow.Name, "side", e.side))
+	series := row.NewSeries(e.measurement, r.plan.Tags().With("flow", e.flow.Name, "side", e.side))
 	started := e.started
 	for reports := e.reports; reports != nil || started != nil; {
 		select {
@@ -239,7 +239,7 @@ func (r *run) writeReports(e *end, rows *spool.Writer) (failure error) {
 				reports = nil
 				continue
 			}
-			err := rows.Add(func(rows *sample.Rows) error {
+			err := rows.Add(func(rows *row.Rows) error {
 				rows.Begin(series)
 				report.AddFields(rows)
 				rows.End(report.Time())

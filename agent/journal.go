@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
 	"dumbbell/collectors/spool"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +20,7 @@ import (
 // A Journal is what a run directory says about the run while it goes on:
 // events.jsonl and status.json.
 type Journal struct {
-	clock  sample.Clock
+	clock  clock.Clock
 	dir    string
 	status Status
 
@@ -58,7 +58,7 @@ type Attributes map[string]any
 
 // OpenJournal opens events.jsonl in a run directory, to append. An event that
 // an agent had half written when it was killed is removed.
-func OpenJournal(dir, version string, clock sample.Clock) (*Journal, error) {
+func OpenJournal(dir, version string, clock clock.Clock) (*Journal, error) {
 	f, err := os.OpenFile(eventsFile(dir), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the events: %w", err)

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 	"dumbbell/traffic/udp"
 )
@@ -194,8 +194,8 @@ func (p *Plan) Flow(name string) *Flow {
 }
 
 // Tags are those of every row of this host's run.
-func (p *Plan) Tags() sample.Tags {
-	tags := sample.Tags{"run": p.RunID, "point": p.Point, "phase": p.Phase, "host": p.Host}
+func (p *Plan) Tags() row.Tags {
+	tags := row.Tags{"run": p.RunID, "point": p.Point, "phase": p.Phase, "host": p.Host}
 	if p.Virtual {
 		tags["timescale"] = "virtual"
 	}

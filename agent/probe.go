@@ -6,8 +6,8 @@ import (
 	"net"
 	"os"
 
+	"dumbbell/collectors/clock"
 	"dumbbell/collectors/ebpf"
-	"dumbbell/collectors/sample"
 	"dumbbell/collectors/trace"
 )
 
@@ -35,7 +35,7 @@ func mainProbe(sources []string) int {
 }
 
 func probeTrace() error {
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/pace"
 	"dumbbell/collectors/spool"
 	"dumbbell/collectors/tcpinfo"
 )
@@ -42,7 +43,7 @@ type run struct {
 	dir     string
 	lock    string // of the host; empty for none
 	plan    *Plan
-	clock   sample.Clock
+	clock   clock.Clock
 	journal *Journal
 	t0      time.Time     // with Go's monotonic reading
 	begun   chan struct{} // closed when t0 is known
@@ -78,7 +79,7 @@ func Run(ctx context.Context, dir, lock, version string) (state string, err erro
 }
 
 func openRun(dir, lock, version string) (*run, error) {
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		return nil, err
 	}
@@ -483,4 +484,4 @@ func (r *run) awaitStart(ctx context.Context) (int64, error) {
 
 // sleepUntil sleeps to a moment of the monotonic clock, or until the context
 // ends, whose error it then returns.
-var sleepUntil = sample.SleepUntil
+var sleepUntil = pace.SleepUntil

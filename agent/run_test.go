@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
 	"dumbbell/collectors/spool"
 	"dumbbell/collectors/trace"
 	"dumbbell/traffic/http"
@@ -127,7 +127,7 @@ func loopbackPlan(t *testing.T) *Plan {
 
 // canTrace tells whether this process may trace the kernel.
 var canTrace = sync.OnceValue(func() bool {
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		return false
 	}

@@ -13,8 +13,11 @@ import (
 	"dumbbell/collectors/cpu"
 	"dumbbell/collectors/ebpf"
 	"dumbbell/collectors/link"
+	"dumbbell/collectors/ntp"
+	"dumbbell/collectors/pace"
 	"dumbbell/collectors/qdisc"
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
+	"dumbbell/collectors/sampling"
 	"dumbbell/collectors/snmp"
 	"dumbbell/collectors/spool"
 	"dumbbell/collectors/tcpinfo"
@@ -55,11 +58,11 @@ type sampler struct {
 	plan    *Plan
 	journal *Journal
 	spool   *spool.Writer
-	sources sample.Sources
+	sources sampling.Sources
 	flows   *tcpinfo.Flows // one of the sources; nil if no flow is sampled
 	ending  []ending       // those of the sources that follow sockets to their end
 	trace   *trace.Source  // one of the sources; nil if nothing is traced
-	self    sample.Series
+	self    row.Series
 
 	counters    *ebpf.Counters // of the flows; nil if there are none
 	connections []connection   // of the flows
@@ -68,7 +71,7 @@ type sampler struct {
 
 // An ending source has a last row of each socket, once the kernel has told its end.
 type ending interface {
-	sample.Finisher
+	sampling.Finisher
 	Open() int // sockets that were sampled and have not ended
 	FinalsLost() int64
 }
@@ -82,9 +85,9 @@ type connection struct {
 	ended  bool          // its end was seen
 }
 
-func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Writer, ends map[string]*end) (*sampler, error) {
+func newSampler(plan *Plan, clk clock.Clock, journal *Journal, spool *spool.Writer, ends map[string]*end) (*sampler, error) {
 	tags := plan.Tags()
-	s := &sampler{plan: plan, journal: journal, spool: spool, self: sample.NewSeries("sampler", tags)}
+	s := &sampler{plan: plan, journal: journal, spool: spool, self: row.NewSeries("sampler", tags)}
 	var flows []tcpinfo.Flow
 	for _, name := range plan.Own().Sample.TCP {
 		f := plan.Flow(name)
@@ -100,7 +103,7 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 			s.ending = append(s.ending, sockets)
 			continue
 		}
-		follow := func(tags sample.Tags, tuple tcpinfo.Tuple) {
+		follow := func(tags row.Tags, tuple tcpinfo.Tuple) {
 			flows = append(flows, tcpinfo.Flow{Tags: tags, Tuple: tuple})
 			s.connections = append(s.connections, connection{series: web100.NewSeries(tags), start: f.Start})
 		}
@@ -140,15 +143,15 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 	for _, c := range []struct {
 		name  string
 		asked bool
-		open  func() (sample.Source, error)
+		open  func() (sampling.Source, error)
 	}{
-		{"qdisc", asked.Qdisc, func() (sample.Source, error) { return qdisc.NewSource(tags) }},
-		{"queues", asked.Queues && !asked.Qdisc, func() (sample.Source, error) { return slow(qdisc.NewSource(tags)) }},
-		{"link", asked.Link, func() (sample.Source, error) { return slow(link.NewSource(tags)) }},
-		{"snmp", asked.SNMP, func() (sample.Source, error) { return slow(snmp.NewSource(tags)) }},
-		{"cpu", asked.CPU, func() (sample.Source, error) { return slow(cpu.NewSource(tags)) }},
-		{"clock", asked.Clock, func() (sample.Source, error) { return clock.NewSource(tags, clock.Chrony), nil }},
-		{"trace", asked.Trace, func() (sample.Source, error) { return s.openTrace(flows, clk) }},
+		{"qdisc", asked.Qdisc, func() (sampling.Source, error) { return qdisc.NewSource(tags) }},
+		{"queues", asked.Queues && !asked.Qdisc, func() (sampling.Source, error) { return slow(qdisc.NewSource(tags)) }},
+		{"link", asked.Link, func() (sampling.Source, error) { return slow(link.NewSource(tags)) }},
+		{"snmp", asked.SNMP, func() (sampling.Source, error) { return slow(snmp.NewSource(tags)) }},
+		{"cpu", asked.CPU, func() (sampling.Source, error) { return slow(cpu.NewSource(tags)) }},
+		{"clock", asked.Clock, func() (sampling.Source, error) { return ntp.NewSource(tags, ntp.Chrony), nil }},
+		{"trace", asked.Trace, func() (sampling.Source, error) { return s.openTrace(flows, clk) }},
 	} {
 		if !c.asked {
 			continue
@@ -173,8 +176,8 @@ func newPortSockets(plan *Plan, f *Flow) (*tcpinfo.Sockets, error) {
 }
 
 // slow samples a source of the whole host once a second.
-func slow[S sample.Source](s S, err error) (sample.Source, error) {
-	return sample.Every(hostInterval, s), err
+func slow[S sampling.Source](s S, err error) (sampling.Source, error) {
+	return sampling.Every(hostInterval, s), err
 }
 
 // observe follows a flow's connection. What eBPF has counted of it is read once,
@@ -200,7 +203,7 @@ func (s *sampler) count(c *connection) {
 }
 
 // openTrace traces flows, and says which events this kernel does not have.
-func (s *sampler) openTrace(flows []tcpinfo.Flow, clk sample.Clock) (sample.Source, error) {
+func (s *sampler) openTrace(flows []tcpinfo.Flow, clk clock.Clock) (sampling.Source, error) {
 	t, err := newTrace(flows, s.plan.Tags(), clk)
 	if err != nil {
 		return nil, err
@@ -242,7 +245,7 @@ func (s *sampler) unavailable(source, name string, reason error) {
 }
 
 // newTrace traces flows by the host's helper, if there is one.
-func newTrace(flows []tcpinfo.Flow, tags sample.Tags, clk sample.Clock) (*trace.Source, error) {
+func newTrace(flows []tcpinfo.Flow, tags row.Tags, clk clock.Clock) (*trace.Source, error) {
 	helper := traceHelper
 	if _, err := os.Stat(helper); errors.Is(err, fs.ErrNotExist) {
 		helper = ""
@@ -285,32 +288,32 @@ func (s *sampler) run(ctx context.Context, t0 time.Time) error {
 		c.StartAt(t0.Add(c.start)) // it waits from when it is up
 	}
 	lead := s.plan.samplingLead()
-	pace, err := sample.NewPace(ctx, t0.Add(-lead), s.plan.SamplingInterval, lead+s.plan.Duration)
+	ticks, err := pace.New(ctx, t0.Add(-lead), s.plan.SamplingInterval, lead+s.plan.Duration)
 	if err != nil {
 		return err
 	}
-	defer pace.Close()
+	defer ticks.Close()
 	var (
 		failure  error // the first; one that lasts would repeat at every tick
 		spoolErr error
 	)
-	tick := func(rows *sample.Rows) error {
+	tick := func(rows *row.Rows) error {
 		err := s.sources.Sample(rows)
 		if now := time.Now(); now.Sub(s.reported) >= reportInterval {
 			s.reported = now
 			rows.Begin(s.self)
-			pace.Report().AddFields(rows)
+			ticks.Report().AddFields(rows)
 			rows.End(now)
 		}
 		return err
 	}
-	for spoolErr == nil && pace.Next() {
+	for spoolErr == nil && ticks.Next() {
 		if err := s.spool.Add(tick); err != nil && failure == nil {
 			failure = fmt.Errorf("sampling: %w", err)
 		}
 		spoolErr = s.spool.FlushDue(s.plan.SamplingInterval)
 	}
-	report := pace.Report()
+	report := ticks.Report()
 	s.journal.Event("sampler", "", Attributes{
 		"sampled": report.Sampled, "ticks": report.Ticks, "missed": report.Missed(),
 		"achieved_interval_ns": report.AchievedInterval.Nanoseconds(), "late_max_ns": report.LateMax.Nanoseconds(),
@@ -352,7 +355,7 @@ func (s *sampler) finish(ctx context.Context) error {
 		}
 		s.journal.Event("trace", "", Attributes{"records": s.trace.Seen(), "lost": s.trace.Lost()})
 	}
-	s.spool.Add(func(rows *sample.Rows) error {
+	s.spool.Add(func(rows *row.Rows) error {
 		for i := range s.connections {
 			c := &s.connections[i]
 			s.count(c)

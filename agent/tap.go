@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
 	"dumbbell/collectors/tcpinfo"
 
 	"github.com/mdlayher/socket"
@@ -69,13 +69,13 @@ func (t *tap) next(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	now := sample.Now()
+	now := clock.Now()
 	messages, err := unix.ParseSocketControlMessage(control[:n])
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading a packet's time: %w", err)
 	}
 	for i := range messages {
-		if left, ok := sample.KernelStamp(&messages[i].Header, messages[i].Data); ok {
+		if left, ok := clock.KernelStamp(&messages[i].Header, messages[i].Data); ok {
 			return now.Add(time.Duration(left - now.UnixNano())), nil // of the monotonic clock, as plans are
 		}
 	}

@@ -1,4 +1,6 @@
-package sample
+// Package clock reads the clocks that rows are stamped with: wall time and
+// CLOCK_MONOTONIC of the same moment, and the kernel's stamps of packets.
+package clock
 
 import (
 	"encoding/binary"
@@ -15,8 +17,8 @@ type Clock struct {
 	originMono time.Duration
 }
 
-// NewClock relates Go's monotonic clock to the kernel's.
-func NewClock() (Clock, error) { return newClock(unix.ClockGettime) }
+// New relates Go's monotonic clock to the kernel's.
+func New() (Clock, error) { return newClock(unix.ClockGettime) }
 
 func newClock(get func(clock int32, ts *unix.Timespec) error) (Clock, error) {
 	var failure error

@@ -17,7 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 	"dumbbell/collectors/trace"
 
@@ -186,7 +187,7 @@ func newPath(t testing.TB, family string) *path {
 		p.sender.do(t, func() error { c, err = OpenFlows([]tcpinfo.Flow{{Tuple: p.tuple}}); return nil })
 		return c, err
 	})
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(t, err)
 	p.events, err = trace.NewSource([]tcpinfo.Flow{{Tuple: p.tuple}}, nil, clock, "")
 	if errors.Is(err, trace.ErrUnavailable) {
@@ -372,9 +373,9 @@ func blackout(t *testing.T, p *path) {
 
 // reductions is how often the sender entered CWR, by the kernel's own trace.
 func (p *path) reductions(t *testing.T) int64 {
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(t, err)
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	check(t, p.events.Finish(rows))
 	return int64(strings.Count(string(rows.Bytes()), "tcp_event,event=ca_state ca_state=2i"))
 }
@@ -469,7 +470,7 @@ func loopback(t testing.TB) (flow tcpinfo.Flow, client, server net.Conn) {
 	check(t, err)
 	t.Cleanup(func() { server.Close() })
 	local, remote := client.LocalAddr().(*net.TCPAddr).AddrPort(), client.RemoteAddr().(*net.TCPAddr).AddrPort()
-	return tcpinfo.Flow{Tags: sample.Tags{"flow": "1"}, Tuple: tcpinfo.Tuple{Local: local, Remote: remote}}, client, server
+	return tcpinfo.Flow{Tags: row.Tags{"flow": "1"}, Tuple: tcpinfo.Tuple{Local: local, Remote: remote}}, client, server
 }
 
 // pingPong exchanges bytes over a connection.
@@ -506,9 +507,9 @@ func TestRows(t *testing.T) {
 	check(t, err)
 	defer flows.Close()
 	flows.Extend(unclosed{counters})
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(t, err)
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	pingPong(t, client, server, 10)
 	check(t, flows.Sample(rows))
 	check(t, server.Close())

@@ -1,4 +1,6 @@
-package sample
+// Package kernel is how collectors ask the kernel: by files of /proc, and for
+// lists over netlink.
+package kernel
 
 import (
 	"errors"

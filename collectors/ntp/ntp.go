@@ -1,6 +1,6 @@
-// Package clock reads how far the clock of this host can be trusted: what the
+// Package ntp reads how far the clock of this host can be trusted: what the
 // kernel says, and what chrony has measured if it runs.
-package clock
+package ntp
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 
 	"github.com/facebook/time/ntp/chrony"
 	"golang.org/x/sys/unix"
@@ -28,7 +28,7 @@ const Chrony = "127.0.0.1:323"
 // A Source writes rows once a second. Chrony is asked by a goroutine, so that
 // its answer is not waited for.
 type Source struct {
-	kernel, chrony sample.Series
+	kernel, chrony row.Series
 	asked          time.Time
 	stop, done     chan struct{}
 
@@ -38,10 +38,10 @@ type Source struct {
 }
 
 // NewSource begins to ask chronyd at an address, if there is one.
-func NewSource(tags sample.Tags, address string) *Source {
+func NewSource(tags row.Tags, address string) *Source {
 	s := &Source{
-		kernel: sample.NewSeries("clock", tags.With("source", "kernel")),
-		chrony: sample.NewSeries("clock", tags.With("source", "chrony")),
+		kernel: row.NewSeries("clock", tags.With("source", "kernel")),
+		chrony: row.NewSeries("clock", tags.With("source", "chrony")),
 		stop:   make(chan struct{}), done: make(chan struct{}),
 	}
 	go func() {
@@ -94,7 +94,7 @@ func Ask(address string) (*chrony.Tracking, error) {
 }
 
 // Sample writes what is new, at most once a second.
-func (s *Source) Sample(rows *sample.Rows) error {
+func (s *Source) Sample(rows *row.Rows) error {
 	now := time.Now()
 	if now.Sub(s.asked) < interval {
 		return nil

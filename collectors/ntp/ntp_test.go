@@ -1,4 +1,4 @@
-package clock
+package ntp
 
 import (
 	"net"
@@ -9,16 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 )
 
-func newRows(t *testing.T) *sample.Rows {
+func newRows(t *testing.T) *row.Rows {
 	t.Helper()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sample.NewRows(clock)
+	return row.NewRows(clock)
 }
 
 // TestWithoutChrony: the kernel's row is there, none is made up.
@@ -31,7 +32,7 @@ func TestWithoutChrony(t *testing.T) {
 	if _, err := Ask(l.LocalAddr().String()); err == nil {
 		t.Error("an answer from nobody")
 	}
-	s := NewSource(sample.Tags{"host": "here"}, l.LocalAddr().String())
+	s := NewSource(row.Tags{"host": "here"}, l.LocalAddr().String())
 	defer s.Close()
 	rows := newRows(t)
 	if err := s.Sample(rows); err != nil {

@@ -1,4 +1,5 @@
-package sample
+// Package pace says when samples are due, and counts those that were missed.
+package pace
 
 import (
 	"context"
@@ -7,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"dumbbell/collectors/row"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,9 +46,9 @@ type Pace struct {
 	intervals *histogram
 }
 
-// NewPace starts a pace. It ends after the duration, whose end itself is no
+// New starts a pace. It ends after the duration, whose end itself is no
 // tick, or with the context; a duration of 0 has no end.
-func NewPace(ctx context.Context, start time.Time, interval, duration time.Duration) (*Pace, error) {
+func New(ctx context.Context, start time.Time, interval, duration time.Duration) (*Pace, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("opening a timer: %w", err)
@@ -113,7 +116,7 @@ func (p *Pace) Report() Report {
 }
 
 // AddFields writes the report to a row.
-func (r Report) AddFields(rows *Rows) {
+func (r Report) AddFields(rows *row.Rows) {
 	rows.Int("ticks", r.Ticks)
 	rows.Int("sampled", r.Sampled)
 	rows.Int("missed", r.Missed())

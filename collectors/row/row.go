@@ -1,15 +1,15 @@
-// Package sample is what all collectors share: rows of InfluxDB line protocol,
-// the clock that stamps them, and the pace at which they are taken.
-package sample
+// Package row writes rows of InfluxDB line protocol.
+package row
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"dumbbell/collectors/clock"
 
 	"github.com/influxdata/line-protocol/v2/lineprotocol"
 )
@@ -68,7 +68,7 @@ func printable(s string) string {
 // is ended; one without fields leaves nothing. Names of fields are letters,
 // digits and "_". It is not safe for concurrent use.
 type Rows struct {
-	clock  Clock
+	clock  clock.Clock
 	buffer []byte
 	start  int // of the row begun last
 	empty  int // length of the row begun last without fields
@@ -76,7 +76,7 @@ type Rows struct {
 }
 
 // NewRows returns an empty buffer whose rows also get the field mono_ns.
-func NewRows(clock Clock) *Rows { return &Rows{clock: clock} }
+func NewRows(clock clock.Clock) *Rows { return &Rows{clock: clock} }
 
 // Begin starts a row.
 func (r *Rows) Begin(s Series) {
@@ -157,70 +157,3 @@ func (r *Rows) Bytes() []byte { return r.buffer }
 
 // Reset forgets the rows and keeps their storage.
 func (r *Rows) Reset() { r.buffer, r.count = r.buffer[:0], 0 }
-
-// A Source writes rows of what one part of the kernel says now.
-type Source interface {
-	// Sample stamps rows with the time at which the kernel was asked. An error
-	// says what is missing from them.
-	Sample(*Rows) error
-	Close() error
-}
-
-// A Finisher is a source that holds back what it is not sure of yet.
-type Finisher interface {
-	// Finish is the last sample: it leaves nothing for a next one.
-	Finish(*Rows) error
-}
-
-// Sources are sampled together.
-type Sources []Source
-
-// Sample samples all and returns the first failure: what fails leaves the rest alone.
-func (all Sources) Sample(rows *Rows) error {
-	var failure error
-	for _, s := range all {
-		if err := s.Sample(rows); err != nil && failure == nil {
-			failure = err
-		}
-	}
-	return failure
-}
-
-// Finish finishes those that hold something back.
-func (all Sources) Finish(rows *Rows) error {
-	var failures []error
-	for _, s := range all {
-		if f, ok := s.(Finisher); ok {
-			failures = append(failures, f.Finish(rows))
-		}
-	}
-	return errors.Join(failures...)
-}
-
-// Close closes all.
-func (all Sources) Close() error {
-	var failures []error
-	for _, s := range all {
-		failures = append(failures, s.Close())
-	}
-	return errors.Join(failures...)
-}
-
-// Every samples a source that changes slowly, or costs much, less often than
-// the others: when an interval has passed since the last time.
-func Every(interval time.Duration, s Source) Source { return &every{Source: s, interval: interval} }
-
-type every struct {
-	Source
-	interval time.Duration
-	last     time.Time
-}
-
-func (e *every) Sample(rows *Rows) error {
-	now := time.Now()
-	if now.Sub(e.last) < e.interval {
-		return nil
-	}
-	e.last = now
-	return e.Source.Sample(rows)
-}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 )
 
 // exactUpTo is how many sockets are asked for one by one: a dump of all costs
@@ -19,7 +19,7 @@ const final = "final"
 // An Extension knows more of sockets, by their cookies, than tcp_info does.
 type Extension interface {
 	// AddFields writes what it knows of a socket to a row.
-	AddFields(cookie uint64, rows *sample.Rows) error
+	AddFields(cookie uint64, rows *row.Rows) error
 	// Forget says that a socket has ended and its last row is written.
 	Forget(cookie uint64) error
 	// Sweep forgets sockets of whose end nothing was heard: those that were not
@@ -30,14 +30,14 @@ type Extension interface {
 
 type nothing struct{}
 
-func (nothing) AddFields(uint64, *sample.Rows) error { return nil }
-func (nothing) Forget(uint64) error                  { return nil }
-func (nothing) Sweep(func(uint64) bool) error        { return nil }
-func (nothing) Close() error                         { return nil }
+func (nothing) AddFields(uint64, *row.Rows) error { return nil }
+func (nothing) Forget(uint64) error               { return nil }
+func (nothing) Sweep(func(uint64) bool) error     { return nil }
+func (nothing) Close() error                      { return nil }
 
 // addAll writes all that is known of a socket to a row: of one that has ended
 // for the last time.
-func addAll(rows *sample.Rows, s *Sample, more Extension, ended bool) error {
+func addAll(rows *row.Rows, s *Sample, more Extension, ended bool) error {
 	s.AddFields(rows)
 	err := more.AddFields(s.Cookie, rows)
 	if ended {
@@ -49,7 +49,7 @@ func addAll(rows *sample.Rows, s *Sample, more Extension, ended bool) error {
 
 // A Flow is a TCP connection known in advance.
 type Flow struct {
-	Tags  sample.Tags
+	Tags  row.Tags
 	Tuple Tuple // as this host sees it
 }
 
@@ -70,12 +70,12 @@ type Flows struct {
 
 	asked   []int   // flows whose sockets are asked for
 	tuples  []Tuple // theirs
-	rows    *sample.Rows
+	rows    *row.Rows
 	failure error
 }
 
 type flow struct {
-	series sample.Series
+	series row.Series
 	tuple  Tuple
 	before uint64  // cookie of the socket that had the tuple before the flow; 0: there was none
 	cookie uint64  // of the flow's socket; 0: it was not seen yet
@@ -87,7 +87,7 @@ type flow struct {
 func NewFlows(flows []Flow) (*Flows, error) {
 	f := &Flows{more: nothing{}, index: make(map[Tuple]int)}
 	for i, next := range flows {
-		f.flows = append(f.flows, flow{series: sample.NewSeries("tcp_info", next.Tags), tuple: next.Tuple})
+		f.flows = append(f.flows, flow{series: row.NewSeries("tcp_info", next.Tags), tuple: next.Tuple})
 		f.index[next.Tuple] = i
 	}
 	var err error
@@ -130,7 +130,7 @@ func (f *Flows) Close() error {
 
 // Sample writes a row for each flow whose socket carries data, and for each
 // that has ended.
-func (f *Flows) Sample(rows *sample.Rows) error {
+func (f *Flows) Sample(rows *row.Rows) error {
 	f.rows, f.failure = rows, nil
 	f.asked, f.tuples = f.asked[:0], f.tuples[:0]
 	for i := range f.flows {
@@ -190,7 +190,7 @@ func (f *Flows) observe(i int, s *Sample, ended bool) {
 }
 
 // takeEnds writes rows of sampled sockets that have ended.
-func (f *Flows) takeEnds(rows *sample.Rows) error {
+func (f *Flows) takeEnds(rows *row.Rows) error {
 	var failures []error
 	for _, s := range f.destroyed.Take() {
 		i := f.index[s.Tuple]
@@ -210,7 +210,7 @@ func (f *Flows) takeEnds(rows *sample.Rows) error {
 	return errors.Join(failures...)
 }
 
-func (f *Flows) writeEnd(rows *sample.Rows, i int, s *Sample) error {
+func (f *Flows) writeEnd(rows *row.Rows, i int, s *Sample) error {
 	flow := &f.flows[i]
 	flow.ended = true
 	f.observe(i, s, true)
@@ -222,7 +222,7 @@ func (f *Flows) writeEnd(rows *sample.Rows, i int, s *Sample) error {
 
 // Finish is the last sample. It writes rows of sockets that have ended, also of
 // those that were too short to be sampled before.
-func (f *Flows) Finish(rows *sample.Rows) error {
+func (f *Flows) Finish(rows *row.Rows) error {
 	failures := []error{f.takeEnds(rows)}
 	for i := range f.flows {
 		flow := &f.flows[i]
@@ -261,7 +261,7 @@ type Sockets struct {
 	destroyed *Destroyed
 	more      Extension
 	filter    Filter
-	tags      sample.Tags
+	tags      row.Tags
 	slotTag   string
 	socket    Sample
 	numbers   map[uint64]int // of slots, by cookie
@@ -270,18 +270,18 @@ type Sockets struct {
 	round     uint64
 	lost      int64 // ends, when they were counted last
 	sweeps    int   // that are to come since then
-	rows      *sample.Rows
+	rows      *row.Rows
 	failure   error
 }
 
 type slot struct {
-	series        sample.Series
+	series        row.Series
 	local, remote string
 	round         uint64 // in which its socket was seen last
 }
 
 // NewSockets opens the connections to the kernel.
-func NewSockets(tags sample.Tags, slotTag string, filter Filter) (*Sockets, error) {
+func NewSockets(tags row.Tags, slotTag string, filter Filter) (*Sockets, error) {
 	s := &Sockets{more: nothing{}, filter: filter, tags: tags, slotTag: slotTag, numbers: make(map[uint64]int)}
 	var err error
 	if s.conn, err = Dial(); err != nil {
@@ -304,7 +304,7 @@ func (s *Sockets) Close() error {
 
 // Sample writes a row for each socket that passes the filter, and for each
 // that has ended.
-func (s *Sockets) Sample(rows *sample.Rows) error {
+func (s *Sockets) Sample(rows *row.Rows) error {
 	s.rows, s.failure = rows, nil
 	s.round++
 	err := s.conn.Dump(s.filter, &s.socket, s.dumped)
@@ -331,7 +331,7 @@ func (s *Sockets) alive(cookie uint64) bool {
 }
 
 // Finish is the last sample: it writes rows of sockets that have ended.
-func (s *Sockets) Finish(rows *sample.Rows) error {
+func (s *Sockets) Finish(rows *row.Rows) error {
 	s.rows, s.failure = rows, nil
 	return s.failed(s.takeEnds())
 }
@@ -386,7 +386,7 @@ func (s *Sockets) assign(socket *Sample) (n int) {
 		s.free = s.free[:last]
 	} else {
 		n = len(s.slots)
-		s.slots = append(s.slots, slot{series: sample.NewSeries("tcp_info", s.tags.With(s.slotTag, strconv.Itoa(n)))})
+		s.slots = append(s.slots, slot{series: row.NewSeries("tcp_info", s.tags.With(s.slotTag, strconv.Itoa(n)))})
 	}
 	s.slots[n].local, s.slots[n].remote = socket.Tuple.Local.String(), socket.Tuple.Remote.String()
 	s.numbers[socket.Cookie] = n

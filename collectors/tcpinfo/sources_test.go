@@ -12,14 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/spool"
 
 	"golang.org/x/sys/unix"
 )
 
 // fieldsOf returns the fields of the rows of a series, in order of time.
-func fieldsOf(t testing.TB, rows *sample.Rows, series string) (all []map[string]string) {
+func fieldsOf(t testing.TB, rows *row.Rows, series string) (all []map[string]string) {
 	t.Helper()
 	for line := range strings.Lines(string(rows.Bytes())) {
 		if !strings.HasPrefix(line, series+" ") {
@@ -40,7 +41,7 @@ func flows(t testing.TB, tuples ...Tuple) *Flows {
 	t.Helper()
 	var list []Flow
 	for i, tuple := range tuples {
-		list = append(list, Flow{Tags: sample.Tags{"flow": fmt.Sprint(i)}, Tuple: tuple})
+		list = append(list, Flow{Tags: row.Tags{"flow": fmt.Sprint(i)}, Tuple: tuple})
 	}
 	f, err := NewFlows(list)
 	check(t, err)
@@ -49,7 +50,7 @@ func flows(t testing.TB, tuples ...Tuple) *Flows {
 }
 
 // finish gathers rows until all that were sampled have ended.
-func finish(t testing.TB, f *Flows, rows *sample.Rows, want int, series string) {
+func finish(t testing.TB, f *Flows, rows *row.Rows, want int, series string) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		check(t, f.Finish(rows))
@@ -147,7 +148,7 @@ func TestManyFlows(t *testing.T) {
 			t.Fatalf("flow %d has %d rows", i, len(got))
 		}
 		check(t, exact.Get(TCP, tuple, &s))
-		want, one := newRows(t), sample.NewSeries("x", nil)
+		want, one := newRows(t), row.NewSeries("x", nil)
 		want.Begin(one)
 		s.AddFields(want)
 		want.End(time.Now())
@@ -216,7 +217,7 @@ func TestSlots(t *testing.T) {
 	check(t, err)
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).AddrPort().Port()
-	s, err := NewSockets(sample.Tags{"host": "here"}, "slot", Filter{Ports: []uint16{port}})
+	s, err := NewSockets(row.Tags{"host": "here"}, "slot", Filter{Ports: []uint16{port}})
 	check(t, err)
 	defer s.Close()
 	rows := newRows(t)
@@ -414,7 +415,7 @@ func TestDestroyedCountsWhatItLost(t *testing.T) {
 func BenchmarkSample(b *testing.B) {
 	client, _, _ := pair(b, "tcp4")
 	f := flows(b, tuple(client))
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(b, err)
 	w, _, err := spool.Open(b.TempDir()+"/spool.lp", clock)
 	check(b, err)

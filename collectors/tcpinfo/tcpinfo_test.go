@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -72,7 +73,7 @@ func reply(t testing.TB, infoLength int) []byte {
 func line(t testing.TB, s *Sample) string {
 	t.Helper()
 	rows := newRows(t)
-	rows.Begin(sample.NewSeries("tcp_info", nil))
+	rows.Begin(row.NewSeries("tcp_info", nil))
 	s.AddFields(rows)
 	rows.End(time.Now())
 	return string(rows.Bytes())
@@ -319,7 +320,7 @@ func BenchmarkDecode(b *testing.B) {
 func BenchmarkAddFields(b *testing.B) {
 	var s Sample
 	check(b, s.decode(reply(b, 280)))
-	rows, series, now := newRows(b), sample.NewSeries("tcp_info", sample.Tags{"run": "run", "flow": "flow1"}), time.Now()
+	rows, series, now := newRows(b), row.NewSeries("tcp_info", row.Tags{"run": "run", "flow": "flow1"}), time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
 		rows.Reset()
@@ -348,11 +349,11 @@ func check(t testing.TB, err error) {
 	}
 }
 
-func newRows(t testing.TB) *sample.Rows {
+func newRows(t testing.TB) *row.Rows {
 	t.Helper()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(t, err)
-	return sample.NewRows(clock)
+	return row.NewRows(clock)
 }
 
 func dial(t testing.TB) *Conn {

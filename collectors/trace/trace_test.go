@@ -17,7 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 
 	"golang.org/x/sys/unix"
@@ -25,9 +26,9 @@ import (
 
 var record = flag.Bool("record", false, "record this machine's formats and a page of its trace into testdata")
 
-func newClock(t testing.TB) sample.Clock {
+func newClock(t testing.TB) clock.Clock {
 	t.Helper()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(t, err)
 	return clock
 }
@@ -40,13 +41,13 @@ func check(t testing.TB, err error) {
 }
 
 // newSource traces, or skips the test where that is not possible.
-func newSource(t *testing.T, clock sample.Clock, tuples ...tcpinfo.Tuple) *Source {
+func newSource(t *testing.T, clock clock.Clock, tuples ...tcpinfo.Tuple) *Source {
 	t.Helper()
 	var flows []tcpinfo.Flow
 	for i, tuple := range tuples {
-		flows = append(flows, tcpinfo.Flow{Tags: sample.Tags{"flow": strconv.Itoa(i)}, Tuple: tuple})
+		flows = append(flows, tcpinfo.Flow{Tags: row.Tags{"flow": strconv.Itoa(i)}, Tuple: tuple})
 	}
-	s, err := NewSource(flows, sample.Tags{"host": "here"}, clock, "")
+	s, err := NewSource(flows, row.Tags{"host": "here"}, clock, "")
 	if errors.Is(err, ErrUnavailable) {
 		t.Skip(err)
 	}
@@ -74,7 +75,7 @@ func reserve(t *testing.T, host string) (*net.TCPAddr, net.Listener) {
 }
 
 // connected traces a connection from one of its ends, or from both.
-func connected(t *testing.T, clock sample.Clock, host string, both bool) (s *Source, client, server net.Conn) {
+func connected(t *testing.T, clock clock.Clock, host string, both bool) (s *Source, client, server net.Conn) {
 	t.Helper()
 	local, listener := reserve(t, host)
 	tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: listener.Addr().(*net.TCPAddr).AddrPort()}
@@ -112,7 +113,7 @@ func TestConnection(t *testing.T) {
 			clock := newClock(t)
 			began := time.Now()
 			s, client, server := connected(t, clock, host, true)
-			rows := sample.NewRows(clock)
+			rows := row.NewRows(clock)
 			other, err := net.Dial("tcp", client.RemoteAddr().String()) // passes the filter of ports
 			check(t, err)
 			check(t, other.Close())
@@ -185,7 +186,7 @@ func TestLosses(t *testing.T) {
 	clock := newClock(t)
 	s, client, server := connected(t, clock, "127.0.0.1", false)
 	transfer(t, client, server, 300_000)
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	check(t, s.Finish(rows))
 	got := string(rows.Bytes())
 	if !strings.Contains(got, "drops,host=here,reason=QDISC_") {
@@ -206,7 +207,7 @@ func TestLostIsCounted(t *testing.T) {
 	for range 1000 {
 		transfer(t, client, server, 1)
 	}
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	check(t, s.Finish(rows))
 	if probes := strings.Count(string(rows.Bytes()), "tcp_probe,"); s.Lost() < 500 || probes == 0 || int64(probes)+s.Lost() < 2000 {
 		t.Errorf("%d probes and %d lost of at least 2000", probes, s.Lost())
@@ -255,7 +256,7 @@ func TestRecord(t *testing.T) {
 			if err != nil || n == 0 {
 				break
 			}
-			s.rows = sample.NewRows(clock)
+			s.rows = row.NewRows(clock)
 			_, err = readPage(page[:n], s.handle)
 			check(t, err)
 			if strings.Count(string(s.rows.Bytes()), "tcp_probe,") > 5 {
@@ -349,11 +350,11 @@ func TestPStreams(t *testing.T) {
 	f, err := parseFormat(text)
 	check(t, err)
 	clock := newClock(t)
-	s := &Source{clock: clock, flows: make(map[tcpinfo.Tuple]*flow), rows: sample.NewRows(clock)}
+	s := &Source{clock: clock, flows: make(map[tcpinfo.Tuple]*flow), rows: row.NewRows(clock)}
 	handle := s.handler("rapid/pstream", f)
 	client, server, another := netip.MustParseAddrPort("10.0.0.1:10001"), netip.MustParseAddrPort("10.0.0.2:5201"), netip.MustParseAddrPort("10.0.0.3:5201")
 	for name, remote := range map[string]netip.AddrPort{"own": server, "another": another} {
-		series := map[string]sample.Series{"rapid/pstream": sample.NewSeries("rapid", sample.Tags{"flow": name})}
+		series := map[string]row.Series{"rapid/pstream": row.NewSeries("rapid", row.Tags{"flow": name})}
 		s.flows[tcpinfo.Tuple{Local: client, Remote: remote}] = &flow{series: series}
 	}
 	record := func(from, to netip.AddrPort) []byte {
@@ -427,9 +428,9 @@ func BenchmarkRecords(b *testing.B) {
 	check(b, err)
 	f, err := parseFormat(text)
 	check(b, err)
-	s := &Source{clock: newClock(b), flows: make(map[tcpinfo.Tuple]*flow), rows: sample.NewRows(newClock(b))}
+	s := &Source{clock: newClock(b), flows: make(map[tcpinfo.Tuple]*flow), rows: row.NewRows(newClock(b))}
 	s.handlers = map[uint16]func(time.Duration, []byte){f.id: s.handler("tcp/tcp_probe", f)}
-	series := map[string]sample.Series{"tcp/tcp_probe": sample.NewSeries("tcp_probe", sample.Tags{"flow": "0"})}
+	series := map[string]row.Series{"tcp/tcp_probe": row.NewSeries("tcp_probe", row.Tags{"flow": "0"})}
 	_, err = readPage(page, func(_ time.Duration, data []byte) {
 		if id, _ := f.integer(data, "common_type"); id == int64(f.id) {
 			s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}] = &flow{series: series}

@@ -15,7 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 	"dumbbell/collectors/trace"
 
@@ -188,7 +189,7 @@ func (b *testbed) flows(n int) (flows []tcpinfo.Flow) {
 		// Tracing knows no namespaces: the ports are those of this test alone.
 		tuple, err := tcpinfo.ParseTuple(fmt.Sprintf("10.9.1.1:%d,10.9.2.1:5001", 10000+(os.Getpid()*8)%20000+i))
 		check(b.t, err)
-		flows = append(flows, tcpinfo.Flow{Tags: sample.Tags{"flow": strconv.Itoa(i)}, Tuple: tuple})
+		flows = append(flows, tcpinfo.Flow{Tags: row.Tags{"flow": strconv.Itoa(i)}, Tuple: tuple})
 	}
 	return flows
 }
@@ -211,7 +212,7 @@ func (b *testbed) dial(flow tcpinfo.Flow) (client net.Conn) {
 // followed samples and traces connections of the sender while something happens to them.
 func (b *testbed) followed(flows []tcpinfo.Flow, happens func()) []*Connection {
 	b.t.Helper()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(b.t, err)
 	connections := make([]*Connection, len(flows))
 	for i := range connections {
@@ -231,7 +232,7 @@ func (b *testbed) followed(flows []tcpinfo.Flow, happens func()) []*Connection {
 	sockets.Observe = func(flow int, s *tcpinfo.Sample, _ bool) { connections[flow].Observe(s) }
 	done := make(chan struct{})
 	go func() { defer close(done); happens() }()
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	for ended := false; !ended; rows.Reset() {
 		select {
 		case <-done:

@@ -14,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 
 	"golang.org/x/sys/unix"
@@ -395,14 +396,14 @@ func TestRefusedConfigs(t *testing.T) {
 // as its client reads.
 func TestSampled(t *testing.T) {
 	t.Parallel()
-	sockets := tcpinfo.NewOwnSockets(sample.Tags{"flow": "web", "side": "sender"})
+	sockets := tcpinfo.NewOwnSockets(row.Tags{"flow": "web", "side": "sender"})
 	f := serve(t, Config{Server: loopback("127.0.0.1"), Bytes: 1 << 30, Sockets: sockets})
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := func() string {
-		rows := sample.NewRows(clock)
+		rows := row.NewRows(clock)
 		if err := sockets.Sample(rows); err != nil {
 			t.Error(err)
 		}
@@ -434,14 +435,14 @@ func TestSampled(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()
 	for want, report := range map[string]interface {
 		Time() time.Time
-		AddFields(*sample.Rows)
+		AddFields(*row.Rows)
 	}{
 		"http_fetch fetch=7i,connect_ns=1i,first_byte_ns=2i,completion_ns=3i,received_bytes=1000i,mono_ns=": Fetched{
 			Number: 7, Begin: begin, Connect: 1, FirstByte: 2, Completion: 3, ReceivedBytes: 1000},
@@ -451,8 +452,8 @@ func TestRows(t *testing.T) {
 		"http_fetch fetch=9i,cut_ns=4i,received_bytes=0i,mono_ns=": Fetched{Number: 9, Begin: begin, Cut: 4},
 		"http_fetch fetch=7i,sent_bytes=1000i,mono_ns=":            Served{Number: 7, Begin: begin, SentBytes: 1000},
 	} {
-		rows := sample.NewRows(clock)
-		rows.Begin(sample.NewSeries("http_fetch", nil))
+		rows := row.NewRows(clock)
+		rows.Begin(row.NewSeries("http_fetch", nil))
 		report.AddFields(rows)
 		rows.End(report.Time())
 		if got := string(rows.Bytes()); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, fmt.Sprintf(" %d\n", begin.UnixNano())) {

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unsafe"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
 
 	"golang.org/x/sys/unix"
 )
@@ -68,7 +68,7 @@ func ParseControl(control []byte) (told Arrived) {
 		if err != nil {
 			break
 		}
-		if stamp, ok := sample.KernelStamp(&h, data); ok {
+		if stamp, ok := clock.KernelStamp(&h, data); ok {
 			told.UnixNs = stamp
 		}
 		switch {

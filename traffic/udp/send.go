@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/traffic/socket"
 
 	"golang.org/x/sys/unix"
@@ -288,7 +288,7 @@ func (s *Sender) sendEnd(ctx context.Context) error {
 func (r SentReport) Time() time.Time { return time.Unix(0, r.UnixNs) }
 
 // AddFields adds the report to a row.
-func (r SentReport) AddFields(rows *sample.Rows) {
+func (r SentReport) AddFields(rows *row.Rows) {
 	addCount(rows, "asked_packets", r.AskedPackets)
 	addCount(rows, "sent_packets", r.SentPackets)
 	addCount(rows, "sent_bytes", r.SentBytes)
@@ -297,6 +297,6 @@ func (r SentReport) AddFields(rows *sample.Rows) {
 	rows.Int("late_max_ns", r.LateMaxNs)
 }
 
-func addCount(rows *sample.Rows, name string, count uint64) {
+func addCount(rows *row.Rows, name string, count uint64) {
 	rows.Int(name, int64(count))
 }
