@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -119,9 +118,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	case args[0] == "probe":
 		return probe(o, stdout)
 	}
-	// Before what it watches, which else keeps it waiting for whole time slices; without the privilege, as it is.
-	syscall.AllThreadsSyscall(syscall.SYS_SETPRIORITY, syscall.PRIO_PROCESS, 0, ^uintptr(19)) // -20
-	runtime.GOMAXPROCS(2)                                                                     // one for the sampler and one for all else; more threads cost wake-ups
+	sampling.Prefer()
 	return o.collect(strings.Split(args[0], ","), stdout, stderr)
 }
 
@@ -130,7 +127,10 @@ func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	out := output(&stream{rows: row.NewRows(clock), to: stdout})
+	var out interface {
+		sampling.Output
+		Close() error
+	} = &stream{rows: row.NewRows(clock), to: stdout}
 	if o.spool != "" {
 		s, torn, err := spool.Open(o.spool, clock)
 		if err != nil {
@@ -153,43 +153,24 @@ func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGPIPE)
 	defer stop()
-	start := time.Now()
-	ticks, err := pace.New(ctx, start, o.interval, o.duration)
-	if err != nil {
-		return err
-	}
-	defer ticks.Close()
-	self := row.NewSeries("sampler", o.tags)
-	reported := time.Now()
 	var failure error
-	tick := func(rows *row.Rows) error {
-		err := sources.Sample(rows)
-		if now := time.Now(); now.Sub(reported) >= time.Second && o.format == "line" {
-			reported = now
-			rows.Begin(self)
-			ticks.Report().AddFields(rows)
-			rows.End(now)
-		}
+	loop := sampling.Loop{Sources: sources, Output: out, Interval: o.interval, Reported: time.Now(), Failed: func(err error) {
+		failure = err
+		fmt.Fprintln(stderr, "dumbbell-collect:", err)
+	}}
+	if o.format == "line" {
+		loop.Self = row.NewSeries("sampler", o.tags)
+	}
+	start := time.Now()
+	if err := loop.Run(ctx, start, o.duration); err != nil {
 		return err
-	}
-	take := func(add func(*row.Rows) error) error {
-		if err := out.Add(add); err != nil && failure == nil {
-			failure = err
-			fmt.Fprintln(stderr, "dumbbell-collect:", err)
-		}
-		return out.FlushDue(o.interval)
-	}
-	for ticks.Next() {
-		if err := take(tick); err != nil {
-			return err
-		}
 	}
 	// The last interval ends with the duration, or with the signal.
 	pace.SleepUntil(ctx, start.Add(o.duration))
-	if err := errors.Join(take(tick), take(sources.Finish)); err != nil {
+	if err := errors.Join(loop.Sample(), loop.Add(sources.Finish)); err != nil {
 		return err
 	}
-	r := ticks.Report()
+	r := loop.Report()
 	fmt.Fprintf(stderr, "%d of %d samples taken, %d missed, every %v, at most %v late\n",
 		r.Sampled, r.Ticks, r.Missed(), r.AchievedInterval, r.LateMax.Round(time.Microsecond))
 	for _, s := range sources {
@@ -346,13 +327,6 @@ func probe(o options, stdout io.Writer) error {
 		fmt.Fprintf(stdout, "%-20s %-13s %s\n", v.Name, grade, way.How)
 	}
 	return nil
-}
-
-// An output takes rows: the standard output, or a spool.
-type output interface {
-	Add(func(*row.Rows) error) error
-	FlushDue(next time.Duration) error
-	Close() error
 }
 
 // A stream writes rows as they come, for Telegraf at once.
