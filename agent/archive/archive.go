@@ -1,4 +1,5 @@
-package main
+// Package archive packs a run directory into one file beside it, which a controller fetches.
+package archive
 
 import (
 	"archive/tar"
@@ -8,14 +9,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 
+	"dumbbell/agent/journal"
 	"dumbbell/collectors/spool"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,24 +27,30 @@ import (
 // and all that follows would be at another moment.
 const wholeBytes = 1 << 20
 
-// archiveFile is the archive of a run directory, beside it.
-func archiveFile(dir string) string { return filepath.Clean(dir) + ".tgz" }
+// File is the archive of a run directory, beside it.
+func File(dir string) string { return filepath.Clean(dir) + ".tgz" }
 
-// Archive packs a run directory for who fetches it, unless that is done. It
+// Exists reports whether a run directory has been packed.
+func Exists(dir string) bool {
+	_, err := os.Stat(File(dir))
+	return err == nil
+}
+
+// Make packs a run directory for who fetches it, unless that is done. It
 // waits for others who are at work there, but not for ever.
-func Archive(dir string) error {
-	if err := archive(dir); err != nil {
+func Make(dir string) error {
+	if err := pack(dir); err != nil {
 		return fmt.Errorf("packing %s: %w", dir, err)
 	}
 	return nil
 }
 
-func archive(dir string) error {
+func pack(dir string) error {
 	owner, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
-	events, err := holdEvents(dir)
+	events, err := journal.Lock(dir)
 	if err != nil {
 		return err
 	}
@@ -50,34 +59,33 @@ func archive(dir string) error {
 	if err != nil {
 		return err
 	}
-	path := archiveFile(dir)
+	path := File(dir)
 	if made, err := os.Stat(path); err == nil && !made.ModTime().Before(newest) {
 		return nil
 	}
-	out, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	out, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o640))
 	if err != nil {
 		return err
 	}
-	defer os.Remove(out.Name())
+	defer out.Cleanup()
 	err = writeArchive(&patient{Writer: out}, dir)
 	if err == nil && isVirtual(dir) {
-		err = padToWhole(out)
+		err = padToWhole(out.File)
 	}
 	if err == nil && os.Geteuid() == 0 {
 		of := owner.Sys().(*syscall.Stat_t)
 		err = out.Chown(int(of.Uid), int(of.Gid))
 	}
-	if err = errors.Join(err, out.Chmod(0o640), out.Sync(), out.Close()); err != nil {
-		return err
+	if err == nil { // so that a file that changes from now on is newer
+		err = os.Chtimes(out.Name(), newest, newest)
 	}
-	// So that a file that changes from now on is newer.
-	if err := os.Chtimes(out.Name(), newest, newest); err != nil {
-		return err
+	if err == nil {
+		err = out.CloseAtomicallyReplace()
 	}
-	if err := os.Rename(out.Name(), path); err != nil {
-		return err
+	if err == nil {
+		err = spool.Sync(filepath.Dir(path))
 	}
-	return spool.Sync(filepath.Dir(path))
+	return err
 }
 
 // newestFile is when something in a directory changed last.
@@ -180,25 +188,7 @@ type patient struct {
 func (p *patient) Write(b []byte) (int, error) {
 	if now := time.Now(); now.Sub(p.asked) > 5*time.Second {
 		p.asked = now
-		askForTime(time.Minute)
+		daemon.SdNotify(false, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", time.Minute.Microseconds()))
 	}
 	return p.Writer.Write(b)
-}
-
-// askForTime tells systemd, if it has started this process, that there is more to do.
-func askForTime(more time.Duration) {
-	socket, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET"))
-	if err != nil {
-		return
-	}
-	defer socket.Close()
-	fmt.Fprintf(socket, "EXTEND_TIMEOUT_USEC=%d", more.Microseconds())
-}
-
-func mainArchive(dir string) int {
-	if err := Archive(dir); err != nil {
-		fmt.Fprintf(os.Stderr, "dumbbell-agent archive: %v\n", err)
-		return 1
-	}
-	return 0
 }

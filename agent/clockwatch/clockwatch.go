@@ -1,4 +1,5 @@
-package main
+// Package clockwatch finds the steps of the wall clock while a phase runs.
+package clockwatch
 
 import (
 	"context"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"dumbbell/agent/journal"
 	"dumbbell/collectors/sample"
 
 	"golang.org/x/sys/unix"
@@ -25,9 +27,9 @@ const (
 	clockStepEvents = 20
 )
 
-// watchClock records every step of the wall clock while a phase runs. The kernel
-// tells of one at once, since the clock may be set back before the next look.
-func (r *run) watchClock(ctx context.Context) error {
+// Watch records every step of the wall clock until a time. The kernel tells of
+// one at once, since the clock may be set back before the next look.
+func Watch(ctx context.Context, log *journal.Journal, end time.Time) error {
 	alarm, err := openClockAlarm()
 	if err != nil {
 		return err
@@ -38,7 +40,7 @@ func (r *run) watchClock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for end, now := r.t0.Add(r.plan.Duration), time.Now(); now.Before(end) && ctx.Err() == nil; now = time.Now() {
+	for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = time.Now() {
 		if err := awaitClockSet(alarm, now.Add(min(clockLook, end.Sub(now)))); err != nil {
 			return err
 		}
@@ -47,10 +49,10 @@ func (r *run) watchClock(ctx context.Context) error {
 			return err
 		}
 		if step != 0 && watch.steps <= clockStepEvents {
-			r.journal.Event("clock_step", "", Attributes{"step_ns": step.Nanoseconds()})
+			log.Event("clock_step", "", journal.Attributes{"step_ns": step.Nanoseconds()})
 		}
 	}
-	r.journal.Event("clock_watched", "", Attributes{
+	log.Event("clock_watched", "", journal.Attributes{
 		"steps": watch.steps, "largest_step_ns": watch.largest.Nanoseconds(), "drift_ns": watch.drift().Nanoseconds()})
 	return nil
 }

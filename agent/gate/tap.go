@@ -1,4 +1,4 @@
-package main
+package gate
 
 import (
 	"context"
@@ -16,23 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tap hears the packets of one connection that carry data out of this host,
+// A Tap hears the packets of one connection that carry data out of this host,
 // each with the time at which the kernel gave it to a device. Asking for
 // TCP_INFO over and over does not tell that time: on a busy host an answer can
 // be tens of milliseconds late.
-type tap struct {
+type Tap struct {
 	conn *socket.Conn
 }
 
-// A payloadByte is a byte of a datagram, by its place, and the value that it must have.
-type payloadByte struct {
-	at    uint32
-	value byte
+// A PayloadByte is a byte of a datagram, by its place, and the value that it must have.
+type PayloadByte struct {
+	At    uint32
+	Value byte
 }
 
-// openTap opens a tap for packets with more than the given bytes of payload
+// OpenTap opens a tap for packets with more than the given bytes of payload
 // and, of datagrams, with these in it. It needs CAP_NET_RAW.
-func openTap(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, with ...payloadByte) (_ *tap, err error) {
+func OpenTap(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, with ...PayloadByte) (_ *Tap, err error) {
 	// Of no protocol, it hears nothing before it has its filter.
 	conn, err := socket.Socket(unix.AF_PACKET, unix.SOCK_DGRAM, 0, "packet", nil)
 	if err != nil {
@@ -57,13 +57,14 @@ func openTap(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, with 
 	if err := conn.Bind(&unix.SockaddrLinklayer{Protocol: all}); err != nil {
 		return nil, err
 	}
-	return &tap{conn}, nil
+	return &Tap{conn}, nil
 }
 
-func (t *tap) close() error { return t.conn.Close() }
+// Close ends it.
+func (t *Tap) Close() error { return t.conn.Close() }
 
-// next waits for a packet, and tells when it left.
-func (t *tap) next(ctx context.Context) (time.Time, error) {
+// Next waits for a packet, and tells when it left.
+func (t *Tap) Next(ctx context.Context) (time.Time, error) {
 	control := make([]byte, unix.CmsgSpace(16))
 	_, n, _, _, err := t.conn.Recvmsg(ctx, make([]byte, 1), control, 0)
 	if err != nil {
@@ -85,7 +86,7 @@ func (t *tap) next(ctx context.Context) (time.Time, error) {
 // dataLeaving is a filter of packets that leave this host on one connection
 // with more than the given bytes of payload and, of datagrams, with these in
 // it. Addresses are not compared: the ports of a flow are its own.
-func dataLeaving(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, with []payloadByte) []bpf.Instruction {
+func dataLeaving(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, with []PayloadByte) []bpf.Instruction {
 	const (
 		ipv6Header = 40
 		udpHeader  = 8
@@ -118,8 +119,8 @@ func dataLeaving(protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, w
 	require(uint32(tuple.Local.Port())<<16 | uint32(tuple.Remote.Port()))
 	if protocol == tcpinfo.UDP {
 		for _, b := range with {
-			load(bpf.LoadIndirect{Off: udpHeader + b.at, Size: 1})
-			require(uint32(b.value))
+			load(bpf.LoadIndirect{Off: udpHeader + b.At, Size: 1})
+			require(uint32(b.Value))
 		}
 		load(bpf.LoadConstant{Dst: bpf.RegA, Val: udpHeader})
 	} else {

@@ -1,4 +1,4 @@
-package main
+package gate
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func needTap(t *testing.T, protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, with ...payloadByte) *tap {
+func needTap(t *testing.T, protocol tcpinfo.Protocol, tuple tcpinfo.Tuple, moreThan int, with ...PayloadByte) *Tap {
 	t.Helper()
-	heard, err := openTap(protocol, tuple, moreThan, with...)
+	heard, err := OpenTap(protocol, tuple, moreThan, with...)
 	if errors.Is(err, unix.EPERM) {
 		t.Skip("needs CAP_NET_RAW")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { heard.close() })
+	t.Cleanup(func() { heard.Close() })
 	return heard
 }
 
@@ -80,10 +80,10 @@ func TestTapHearsDataOfItsConnectionAlone(t *testing.T) {
 			t.Parallel()
 			client, server := pair(t, "tcp", address)
 			other, _ := pair(t, "tcp", address)
-			heard := needTap(t, tcpinfo.TCP, tupleOf(client), cookieBytes)
+			heard := needTap(t, tcpinfo.TCP, tupleOf(client), 37)
 
-			write(t, client, cookieBytes) // not more than was asked for
-			write(t, server, 5000)        // of the other way, and what acknowledges it
+			write(t, client, 37)   // not more than was asked for
+			write(t, server, 5000) // of the other way, and what acknowledges it
 			write(t, other, 5000)
 			if _, err := client.Read(make([]byte, 5000)); err != nil {
 				t.Fatal(err)
@@ -92,7 +92,7 @@ func TestTapHearsDataOfItsConnectionAlone(t *testing.T) {
 			write(t, client, 5000)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			left, err := heard.next(ctx)
+			left, err := heard.Next(ctx)
 			after := time.Now()
 			if err != nil || left.Before(before) || left.After(after) {
 				t.Errorf("data left %v after it was written, within %v: %v", left.Sub(before), after.Sub(before), err)
@@ -113,7 +113,7 @@ func TestTapTellsWhenAPacketLeftHoweverLateItIsAsked(t *testing.T) {
 		}
 		arrived := time.Now()
 		time.Sleep(50 * time.Millisecond) // as on a host that is busy
-		left, err := heard.next(t.Context())
+		left, err := heard.Next(t.Context())
 		if err == nil && !left.After(arrived) {
 			return
 		}
@@ -126,11 +126,11 @@ func TestTapTellsWhenAPacketLeftHoweverLateItIsAsked(t *testing.T) {
 func TestTapHearsDatagrams(t *testing.T) {
 	t.Parallel()
 	client := datagrams(t)
-	heard := needTap(t, tcpinfo.UDP, tupleOf(client), greetingBytes)
-	write(t, client, greetingBytes)
+	heard := needTap(t, tcpinfo.UDP, tupleOf(client), 4)
+	write(t, client, 4)
 	before := time.Now()
-	write(t, client, greetingBytes+1)
-	if left, err := heard.next(t.Context()); err != nil || left.Before(before) {
+	write(t, client, 4+1)
+	if left, err := heard.Next(t.Context()); err != nil || left.Before(before) {
 		t.Errorf("a datagram left %v after it was sent: %v", left.Sub(before), err)
 	}
 }
@@ -139,7 +139,7 @@ func TestTapHearsDatagrams(t *testing.T) {
 func TestTapHearsDataOfAtou(t *testing.T) {
 	t.Parallel()
 	client := datagrams(t)
-	heard := needTap(t, tcpinfo.UDP, tupleOf(client), config.HeaderBytes-1, payloadByte{proto.TypeAt, byte(proto.TypeData)})
+	heard := needTap(t, tcpinfo.UDP, tupleOf(client), config.HeaderBytes-1, PayloadByte{proto.TypeAt, byte(proto.TypeData)})
 	datagram := make([]byte, 1000)
 	for _, kind := range []proto.Type{proto.TypeHello, proto.TypeOpen, proto.TypeFin} {
 		proto.PutPrefix(datagram, kind, proto.ID{})
@@ -152,7 +152,7 @@ func TestTapHearsDataOfAtou(t *testing.T) {
 	if _, err := client.Write(datagram); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := heard.next(t.Context()); err != nil || left.Before(before) {
+	if left, err := heard.Next(t.Context()); err != nil || left.Before(before) {
 		t.Errorf("data left %v after it was sent: %v", left.Sub(before), err)
 	}
 }
@@ -160,11 +160,11 @@ func TestTapHearsDataOfAtou(t *testing.T) {
 func TestTapGivesUpAtItsTime(t *testing.T) {
 	t.Parallel()
 	client, _ := pair(t, "tcp", "127.0.0.1:0")
-	heard := needTap(t, tcpinfo.TCP, tupleOf(client), cookieBytes)
-	write(t, client, cookieBytes)
+	heard := needTap(t, tcpinfo.TCP, tupleOf(client), 37)
+	write(t, client, 37)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if left, err := heard.next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if left, err := heard.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("heard something at %v, error %v", left, err)
 	}
 }

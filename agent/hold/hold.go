@@ -1,9 +1,10 @@
-package main
+// Package hold keeps what belongs to others while a run uses it: whose the host
+// is, and what undoes the changes of its path.
+package hold
 
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,52 +14,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockMargin is how long after the end of a phase its run still has the host,
+// Margin is how long after the end of a phase its run still has the host,
 // so that the next phase of the run can be armed.
-const lockMargin = 5 * time.Minute
+const Margin = 5 * time.Minute
 
-// A Hold is the content of a host's lock file: which run has the host, and
+// A Host is the content of a host's lock file: which run has the host, and
 // until when. It ends by itself, and with the boot in which it was taken, since
 // a reboot undoes the state that the run gave the host.
-type Hold struct {
+type Host struct {
 	RunID       string `json:"run_id"`
 	Owner       string `json:"owner"`
 	UntilUnixNs int64  `json:"until_unix_ns"`
 	BootID      string `json:"boot_id"`
 }
 
-// takeHost takes the host for a run until a time, or keeps it longer. It is
+// Take takes the host for a run until a time, or keeps it longer. It is
 // refused while another run has it, and the error says which and until when.
-func takeHost(path string, hold Hold) error {
-	return withHold(path, func(now Hold) (Hold, error) {
-		if hold.BootID = bootID(); now.valid() && now.RunID != hold.RunID {
+func Take(path string, host Host) error {
+	return change(path, func(now Host) (Host, error) {
+		if host.BootID = bootID(); now.valid() && now.RunID != host.RunID {
 			return now, fmt.Errorf("the host belongs to run %s of %s until %s (dumbbell-agent unlock --run %s gives it back)",
 				now.RunID, now.Owner, time.Unix(0, now.UntilUnixNs).UTC().Format(time.RFC3339), now.RunID)
 		}
-		if now.valid() && hold.Owner == "" {
-			hold.Owner = now.Owner
+		if now.valid() && host.Owner == "" {
+			host.Owner = now.Owner
 		}
-		return hold, nil
+		return host, nil
 	})
 }
 
-// releaseHost gives the host back, if the run still has it.
-func releaseHost(path, runID string) error {
-	return withHold(path, func(now Hold) (Hold, error) {
+// Release gives the host back, if the run still has it.
+func Release(path, runID string) error {
+	return change(path, func(now Host) (Host, error) {
 		if now.RunID == runID {
-			return Hold{}, nil
+			return Host{}, nil
 		}
 		return now, nil
 	})
 }
 
-func (h Hold) valid() bool {
+func (h Host) valid() bool {
 	return h.RunID != "" && time.Now().UnixNano() < h.UntilUnixNs && h.BootID == bootID()
 }
 
-// withHold changes the lock file while no other process does. A file that
+// change changes the lock file while no other process does. A file that
 // cannot be understood holds nothing: it was cut short by a crash.
-func withHold(path string, change func(Hold) (Hold, error)) error {
+func change(path string, to func(Host) (Host, error)) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("opening the host's lock: %w", err)
@@ -67,14 +68,14 @@ func withHold(path string, change func(Hold) (Hold, error)) error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("locking %s: %w", path, err)
 	}
-	var hold Hold
-	if json.NewDecoder(f).Decode(&hold) != nil {
-		hold = Hold{}
+	var host Host
+	if json.NewDecoder(f).Decode(&host) != nil {
+		host = Host{}
 	}
-	if hold, err = change(hold); err != nil {
+	if host, err = to(host); err != nil {
 		return err
 	}
-	b, err := json.Marshal(hold)
+	b, err := json.Marshal(host)
 	if err != nil {
 		return err
 	}
@@ -101,38 +102,4 @@ func ownedLikeDirectory(f *os.File, path string) error {
 func bootID() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
-}
-
-// defaultLock is the lock of a host that a controller uses.
-const defaultLock = "/var/lib/dumbbell/runs/lock.json"
-
-func mainLock(args []string) int {
-	var (
-		flags = newFlags("lock")
-		path  = flags.String("file", defaultLock, "`path` of the host's lock")
-		runID = flags.String("run", "", "`id` of the run that takes the host, or keeps it")
-		owner = flags.String("owner", "", "`who` runs it, for those who are refused")
-		hold  = flags.Duration("for", 15*time.Minute, "`time` after which the host is free again")
-	)
-	if !parseFlags(flags, args, "run", "owner") {
-		return 2
-	}
-	return lockResult(flags, takeHost(*path, Hold{RunID: *runID, Owner: *owner, UntilUnixNs: time.Now().Add(*hold).UnixNano()}))
-}
-
-func mainUnlock(args []string) int {
-	flags := newFlags("unlock")
-	path := flags.String("file", defaultLock, "`path` of the host's lock")
-	runID := flags.String("run", "", "`id` of the run that gives the host back")
-	if !parseFlags(flags, args, "run") {
-		return 2
-	}
-	return lockResult(flags, releaseHost(*path, *runID))
-}
-
-func lockResult(flags *flag.FlagSet, err error) int {
-	if err != nil {
-		return failed(flags, err)
-	}
-	return 0
 }

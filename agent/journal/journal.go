@@ -1,4 +1,6 @@
-package main
+// Package journal writes what a run directory says about the run while it goes
+// on: events.jsonl and status.json. Whoever writes there has the events locked.
+package journal
 
 import (
 	"bytes"
@@ -20,9 +22,10 @@ import (
 // A Journal is what a run directory says about the run while it goes on:
 // events.jsonl and status.json.
 type Journal struct {
-	clock  sample.Clock
-	dir    string
-	status Status
+	Status Status // what State writes beside the state
+
+	clock sample.Clock
+	dir   string
 
 	mu     sync.Mutex
 	events *os.File
@@ -39,14 +42,14 @@ type Status struct {
 	Iperf3  string `json:"iperf3"`  // what iperf3 says of its version; empty if the plan does without
 }
 
-// alive reports whether this is the status of an agent that has not ended.
-func (s Status) alive() bool {
+// Alive reports whether this is the status of an agent that has not ended.
+func (s Status) Alive() bool {
 	return s.State == "armed" || s.State == "waiting" || s.State == "running"
 }
 
-// readStatus reads the status that an agent left in a run directory; empty if
+// ReadStatus reads the status that an agent left in a run directory; empty if
 // there is none.
-func readStatus(dir string) (s Status) {
+func ReadStatus(dir string) (s Status) {
 	if b, err := os.ReadFile(filepath.Join(dir, "status.json")); err != nil || json.Unmarshal(b, &s) != nil {
 		return Status{}
 	}
@@ -56,9 +59,9 @@ func readStatus(dir string) (s Status) {
 // Attributes are the keys of an event beside its time, name and flow.
 type Attributes map[string]any
 
-// OpenJournal opens events.jsonl in a run directory, to append. An event that
+// Open opens events.jsonl in a run directory, to append. An event that
 // an agent had half written when it was killed is removed.
-func OpenJournal(dir, version string, clock sample.Clock) (*Journal, error) {
+func Open(dir, version string, clock sample.Clock) (*Journal, error) {
 	f, err := os.OpenFile(eventsFile(dir), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the events: %w", err)
@@ -69,7 +72,7 @@ func OpenJournal(dir, version string, clock sample.Clock) (*Journal, error) {
 	if err := endInLine(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the events: %w", err), f.Close())
 	}
-	j := &Journal{clock: clock, dir: dir, events: f, status: Status{Version: version}}
+	j := &Journal{clock: clock, dir: dir, events: f, Status: Status{Version: version}}
 	if err := os.WriteFile(j.reserve(), make([]byte, reserveBytes), 0o644); err != nil {
 		return nil, errors.Join(fmt.Errorf("reserving space for the status: %w", err), f.Close())
 	}
@@ -95,9 +98,9 @@ const reserveBytes = 128 << 10
 
 func (j *Journal) reserve() string { return filepath.Join(j.dir, "reserve") }
 
-// withReserve repeats a write that found the disk or the quota used up, once
+// WithReserve repeats a write that found the disk or the quota used up, once
 // the reserve is given up.
-func (j *Journal) withReserve(write func() error) error {
+func (j *Journal) WithReserve(write func() error) error {
 	err := write()
 	if (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) && os.Remove(j.reserve()) == nil {
 		err = write()
@@ -130,7 +133,7 @@ func (j *Journal) EventAt(t time.Time, event, flow string, attributes Attributes
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err == nil {
-		err = j.withReserve(func() error { return j.append(append(line, '\n')) })
+		err = j.WithReserve(func() error { return j.append(append(line, '\n')) })
 	}
 	if err != nil && j.err == nil {
 		j.err = fmt.Errorf("writing event %s: %w", event, err)
@@ -164,14 +167,14 @@ func (j *Journal) Err() error {
 func (j *Journal) State(state, reason string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.status.State, j.status.Reason, j.status.UnixNs = state, reason, time.Now().UnixNano()
-	b, err := json.Marshal(j.status)
+	j.Status.State, j.Status.Reason, j.Status.UnixNs = state, reason, time.Now().UnixNano()
+	b, err := json.Marshal(j.Status)
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	path := filepath.Join(j.dir, "status.json")
-	err = j.withReserve(func() error { return os.WriteFile(path+".tmp", append(b, '\n'), 0o644) })
-	ended := !j.status.alive()
+	err = j.WithReserve(func() error { return os.WriteFile(path+".tmp", append(b, '\n'), 0o644) })
+	ended := !j.Status.Alive()
 	if err == nil && ended {
 		err = spool.Sync(path + ".tmp")
 	}

@@ -1,4 +1,4 @@
-package main
+package kind
 
 import (
 	"bufio"
@@ -16,36 +16,52 @@ import (
 	"strings"
 	"time"
 
+	"dumbbell/agent/gate"
+	"dumbbell/agent/phase"
+	"dumbbell/agent/plan"
 	"dumbbell/collectors/sample"
-	"dumbbell/collectors/spool"
+	"dumbbell/collectors/tcpinfo"
 	"dumbbell/transports/atou/config"
+	"dumbbell/transports/atou/proto"
 	"dumbbell/transports/atou/record"
 
 	"github.com/influxdata/line-protocol/v2/lineprotocol"
 )
 
-// Atou is what a flow of atou has beside what all have: what its ends are
-// asked, as lines of their configurations.
-type Atou struct {
-	Sender   map[string]string `json:"sender,omitempty"`
-	Receiver map[string]string `json:"receiver,omitempty"`
-	Mode     string            `json:"mode,omitempty"`  // precise or bulk
-	Trace    bool              `json:"trace,omitempty"` // of each segment and each ACK
+// Transfers of atou, a TCP over UDP: a program at each end.
+
+func init() {
+	addKind(Kind{
+		Name: "atou", Program: "atou", Protocol: tcpinfo.UDP, Sampling: BySender, Check: checkAtou, End: removeToken,
+		Foreign: func(f *plan.Flow, require plan.Require) {
+			require(f.Sender == nil && f.Receiver == nil && f.Mode == "" && !f.Trace, "", "sender, receiver, mode and trace belong to a flow of atou")
+		},
+	})
+	addTask(Task{Kind: "atou_serve", Role: Server, Serves: true, Prepare: writeAtou, Command: atouServe, Run: runAtouServer})
+	addTask(Task{Kind: "atou_send", Role: Client, Lead: clientLead, Ahead: LaunchLead, Prepare: writeAtou, Command: atouSend, Run: runAtou})
 }
 
-// empty tells a flow that is not of atou.
-func (a Atou) empty() bool { return a.Sender == nil && a.Receiver == nil && a.Mode == "" && !a.Trace }
+func checkAtou(f *plan.Flow, require plan.Require) {
+	requireOneStream(f, require, "a flow of atou")
+	require(f.CongestionControl == nil, ".congestion_control", "a UDP flow has none")
+	require(f.Mode == "precise" || f.Mode == "bulk", ".mode", "%q is neither precise nor bulk", f.Mode)
+	sender, err := atouSender(f)
+	require(err == nil, ".sender", "%v", err)
+	receiver, err := atouReceiver(f)
+	require(err == nil, ".receiver", "%v", err)
+	require(err != nil || !sender.SACK || receiver.SACK, ".receiver", "sack 1 of the sender needs sack 1 of the receiver, which has sack 0")
+}
 
 // atouDrain is how long a receiver stays after the end of the phase: a sender
 // asks it for its report for 5 s, or longer if its RTTs are, but no longer than
 // all processes have.
-const atouDrain = gracePeriod - time.Second
+const atouDrain = phase.GracePeriod - time.Second
 
 // atouSamples is the file in which the sender of atou finds the pipe for its samples.
 const atouSamples = "/proc/self/fd/3"
 
 // atouSender is the whole configuration of the flow's sender.
-func (f *Flow) atouSender() (config.Sender, error) {
+func atouSender(f *plan.Flow) (config.Sender, error) {
 	debug := record.DebugBadAcks // all events
 	if f.Trace {
 		debug = record.DebugTrace
@@ -63,7 +79,7 @@ func (f *Flow) atouSender() (config.Sender, error) {
 }
 
 // atouReceiver is that of its receiver.
-func (f *Flow) atouReceiver() (config.Receiver, error) {
+func atouReceiver(f *plan.Flow) (config.Receiver, error) {
 	text, err := configuration(f.Receiver, map[string]string{"port": strconv.Itoa(int(f.ServerPort))})
 	if err != nil {
 		return config.Receiver{}, err
@@ -88,113 +104,115 @@ func configuration(asked, planned map[string]string) (io.Reader, error) {
 }
 
 // atouFile is the name of a file that one end of a flow leaves.
-func (f *Flow) atouFile(what string) string { return "atou-" + f.Name + "-" + what }
+func atouFile(f *plan.Flow, what string) string { return "atou-" + f.Name + "-" + what }
 
-// atouToken is the secret that both ends share: of the whole run, above its phases, so that it stays on the host.
-func atouToken(dir string) string { return filepath.Join(dir, "..", "atou.token") }
+// TokenFile is the secret that both ends share: of the whole run, above its
+// phases, so that it stays on the host.
+func TokenFile(dir string) string { return filepath.Join(dir, "..", "atou.token") }
 
-// atouCommand is the command of one end, and the file its output goes to. It
-// is started in its run directory.
-func atouCommand(p *Plan, a Action, t0 time.Time) (args []string, output string) {
+func atouServe(p *plan.Plan, a plan.Action, _ time.Time) phase.Command {
 	f := p.Flow(a.Flow)
-	if a.Kind == "atou_serve" {
-		return []string{"atou", "serve", "--token-file", atouToken("."), "--listen", f.Dst.String(), f.atouFile("receiver.conf")},
-			f.atouFile("receiver.json")
+	return phase.Command{
+		Args:   []string{"atou", "serve", "--token-file", TokenFile("."), "--listen", f.Dst.String(), atouFile(f, "receiver.conf")},
+		Output: atouFile(f, "receiver.json"),
 	}
-	args = []string{"atou", "send", "--token-file", atouToken("."), "--mode", f.Mode, "--bind", f.Tuple(0).Local.String(),
-		"--events", f.atouFile("events.txt"), "--samples", atouSamples, "--interval", p.SamplingInterval.String(), "--json", f.atouFile("sender.json"),
+}
+
+func atouSend(p *plan.Plan, a plan.Action, t0 time.Time) phase.Command {
+	f := p.Flow(a.Flow)
+	args := []string{"atou", "send", "--token-file", TokenFile("."), "--mode", f.Mode, "--bind", f.Tuple(0).Local.String(),
+		"--events", atouFile(f, "events.txt"), "--samples", atouSamples, "--interval", p.SamplingInterval.String(), "--json", atouFile(f, "sender.json"),
 		"--start", strconv.FormatInt(t0.Add(a.At).UnixNano(), 10)}
 	if f.Trace {
-		args = append(args, "--trace", f.atouFile("trace.txt"))
+		args = append(args, "--trace", atouFile(f, "trace.txt"))
 	}
-	return append(args, f.atouFile("sender.conf")), f.atouFile("summary.txt")
+	return phase.Command{Args: append(args, atouFile(f, "sender.conf")), Output: atouFile(f, "summary.txt")}
 }
 
 // writeAtou writes the configuration of one end, with all keys, and looks for
 // the token: what is wrong with them is said before the host is armed.
-func (r *run) writeAtou(a Action) error {
-	f := r.plan.Flow(a.Flow)
+func writeAtou(_ context.Context, r *phase.Run, a plan.Action) error {
+	f := r.Plan.Flow(a.Flow)
 	var text []byte
-	name := f.atouFile("receiver.conf")
+	name := atouFile(f, "receiver.conf")
 	if a.Kind == "atou_serve" {
-		c, err := f.atouReceiver()
+		c, err := atouReceiver(f)
 		if err != nil {
 			return err
 		}
 		text, _ = c.AppendText(nil)
 	} else {
-		name = f.atouFile("sender.conf")
-		c, err := f.atouSender()
+		name = atouFile(f, "sender.conf")
+		c, err := atouSender(f)
 		if err != nil {
 			return err
 		}
 		text, _ = c.AppendText(nil)
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, name), text, 0o640); err != nil {
+	if err := os.WriteFile(filepath.Join(r.Dir, name), text, 0o640); err != nil {
 		return fmt.Errorf("writing the configuration of %s: %w", a, err)
 	}
-	if _, err := os.Stat(atouToken(r.dir)); err != nil {
+	if _, err := os.Stat(TokenFile(r.Dir)); err != nil {
 		return fmt.Errorf("%s needs the token of its run: %w", a, err)
 	}
 	return nil
 }
 
-// forgetToken removes the token of a run from this host once the flows that
-// need it are over: no phase with such flows follows.
-func (r *run) forgetToken() error {
-	if slices.ContainsFunc(r.plan.Flows, func(f Flow) bool { return f.Kind == "atou" }) {
-		return removeToken(r.dir)
-	}
-	return nil
-}
-
+// removeToken removes the token of a run from this host: no phase with such flows follows.
 func removeToken(dir string) error {
-	if err := os.Remove(atouToken(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(TokenFile(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the token of a run: %w", err)
 	}
 	return nil
 }
 
+func runAtouServer(ctx context.Context, r *phase.Run, a plan.Action, started func()) error {
+	_, err := runUntil(ctx, r, a, r.Plan.Duration+atouDrain, started)
+	return err
+}
+
 // runAtou runs the sender of a flow, which opens it ahead of its planned start,
 // and then waits for that on its own.
-func (r *run) runAtou(ctx context.Context, a Action, rows *spool.Writer) error {
-	flow, planned := r.plan.Flow(a.Flow), r.t0.Add(a.At)
-	p, err := r.newProcess(ctx, a)
+func runAtou(ctx context.Context, r *phase.Run, a plan.Action, _ func()) error {
+	flow, planned := r.Plan.Flow(a.Flow), r.T0.Add(a.At)
+	p, err := NewProcess(ctx, r, a)
 	if err != nil {
 		return err
 	}
-	defer p.close()
+	defer p.Close()
 	samples, into, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("preparing %s: %w", a, err)
 	}
 	defer samples.Close()
 	defer into.Close()
-	p.cmd.ExtraFiles = []*os.File{into}
-	if sleepUntil(ctx, r.connectAt(flow)) != nil {
+	p.Cmd.ExtraFiles = []*os.File{into}
+	if sample.SleepUntil(ctx, connectAt(r, flow)) != nil {
 		return nil
 	}
-	if err := p.start(); err != nil {
+	if err := p.Start(); err != nil {
 		return err
 	}
 	into.Close() // so that the samples end with the process
 	sampled := make(chan error, 1)
-	go func() { sampled <- r.relayAtou(flow, samples, rows) }()
-	if sleepUntil(ctx, planned.Add(-tapLead)) == nil {
-		r.listenForData(ctx, nil, flow, planned)()
+	go func() { sampled <- relayAtou(r, flow, samples) }()
+	if sample.SleepUntil(ctx, planned.Add(-tapLead)) == nil {
+		listenForData(ctx, r, nil, flow, planned, greeting{ // it may be opened while the tap listens
+			bytes: config.HeaderBytes - 1, with: []gate.PayloadByte{{At: proto.TypeAt, Value: byte(proto.TypeData)}},
+		})()
 	}
-	return errors.Join(p.wait(), <-sampled)
+	return errors.Join(p.Wait(), <-sampled)
 }
 
 // relayAtou writes to the spool, as rows of tcp_info, what the sender of a flow
 // tells of itself in the same names and units.
-func (r *run) relayAtou(f *Flow, samples io.Reader, rows *spool.Writer) error {
-	series := sample.NewSeries("tcp_info", r.plan.Tags().With("flow", f.Name, "side", "sender", "stream", "0"))
+func relayAtou(r *phase.Run, f *plan.Flow, samples io.Reader) error {
+	series := sample.NewSeries("tcp_info", r.Plan.Tags().With("flow", f.Name, "side", "sender", "stream", "0"))
 	lines := bufio.NewScanner(samples)
 	var failure error
 	for lines.Scan() {
-		err := rows.Add(func(rows *sample.Rows) error { return r.relayAtouLine(series, lines.Bytes(), rows) })
-		err = errors.Join(err, rows.FlushDue(r.plan.SamplingInterval))
+		err := r.Rows.Add(func(rows *sample.Rows) error { return relayAtouLine(r, series, lines.Bytes(), rows) })
+		err = errors.Join(err, r.Rows.FlushDue(r.Plan.SamplingInterval))
 		if failure == nil && err != nil {
 			failure = fmt.Errorf("sampling %s: %w", f.Name, err)
 		}
@@ -208,7 +226,7 @@ func (r *run) relayAtou(f *Flow, samples io.Reader, rows *spool.Writer) error {
 
 // relayAtouLine copies the fields of one line, whose numbers are integers as
 // those of tcp_info. Nothing is written unless all of the line is understood.
-func (r *run) relayAtouLine(series sample.Series, line []byte, rows *sample.Rows) error {
+func relayAtouLine(r *phase.Run, series sample.Series, line []byte, rows *sample.Rows) error {
 	d := lineprotocol.NewDecoderWithBytes(line)
 	if !d.Next() {
 		return nil // empty, or a comment
@@ -262,6 +280,6 @@ func (r *run) relayAtouLine(series sample.Series, line []byte, rows *sample.Rows
 	if final {
 		rows.Bool("final", true)
 	}
-	rows.End(r.clock.At(at.UnixNano()))
+	rows.End(r.Clock.At(at.UnixNano()))
 	return nil
 }

@@ -1,122 +1,85 @@
-package main
+package kind
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
+
+	"dumbbell/agent/journal"
+	"dumbbell/agent/phase"
+	"dumbbell/agent/plan"
+	"dumbbell/collectors/qdisc"
+	"dumbbell/collectors/sample"
 )
 
 const (
 	// pathLead is how long before its time tc is started: it reads its commands
 	// from a pipe, so that starting a process makes no change late.
 	pathLead = time.Second
-
-	restoreTimeout = 10 * time.Second
 )
 
-// tcWord is a word of a tc command that needs no quoting in a batch.
-var tcWord = regexp.MustCompile(`^[^\s"'#\\]+$`)
-
-func batchable(commands [][]string) bool {
-	for _, words := range commands {
-		if len(words) == 0 || slices.ContainsFunc(words, func(word string) bool { return !tcWord.MatchString(word) }) {
-			return false
-		}
-	}
-	return true
-}
-
-// batch is the input of "tc -batch -".
-func batch(commands [][]string) string {
-	var b strings.Builder
-	for _, words := range commands {
-		b.WriteString(strings.Join(words, " ") + "\n")
-	}
-	return b.String()
+func init() {
+	addTask(Task{
+		Kind: "path", Lead: pathLead,
+		Check: func(a plan.Action, require plan.Require) {
+			require(a.Flow == "" && len(a.Argv) == 0 && !a.Dst.IsValid(), "", "a change of the path has a name and commands alone")
+			require(plan.Name.MatchString(a.Name) && a.Name != "restore", ".name", "%q is not a name of letters, digits, _ . and -, or is restore", a.Name)
+			require(len(a.Commands) > 0, ".commands", "missing")
+			require(plan.Batchable(a.Commands), ".commands", "a word is empty, or has blanks, quotes or #")
+		},
+		Command: func(_ *plan.Plan, a plan.Action, _ time.Time) phase.Command {
+			return phase.Command{Args: []string{"tc", "-batch", "-"}, Output: "path-" + a.Name + ".txt", Urgent: true}
+		},
+		Run: runPath,
+	})
 }
 
 // runPath changes the path at the planned time by a prepared batch of tc
 // commands, records when it began and ended, and samples what the kernel has
 // then. The first command that fails ends the batch and makes the run failed.
-func (r *run) runPath(ctx context.Context, a Action, samples *sampler) error {
-	p, err := r.newProcess(ctx, a)
+func runPath(ctx context.Context, r *phase.Run, a plan.Action, _ func()) error {
+	p, err := NewProcess(ctx, r, a)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	stdin, err := p.cmd.StdinPipe()
+	defer p.Close()
+	stdin, err := p.Cmd.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("preparing %s: %w", a, err)
 	}
-	planned := r.t0.Add(a.At)
-	if sleepUntil(ctx, planned.Add(-pathLead)) != nil {
+	planned := r.T0.Add(a.At)
+	if sample.SleepUntil(ctx, planned.Add(-pathLead)) != nil {
 		return nil
 	}
-	if err := p.start(); err != nil {
+	if err := p.Start(); err != nil {
 		return err
 	}
-	if sleepUntil(ctx, planned) != nil {
-		return p.wait()
+	if sample.SleepUntil(ctx, planned) != nil {
+		return p.Wait()
 	}
 	begun := time.Now()
-	_, err = stdin.Write([]byte(batch(a.Commands)))
-	err = errors.Join(err, stdin.Close(), p.wait())
-	attributes := Attributes{"name": a.Name, "planned_unix_ns": planned.UnixNano(), "error_ns": begun.Sub(planned).Nanoseconds(),
+	_, err = stdin.Write([]byte(plan.Batch(a.Commands)))
+	err = errors.Join(err, stdin.Close(), p.Wait())
+	attributes := journal.Attributes{"name": a.Name, "planned_unix_ns": planned.UnixNano(), "error_ns": begun.Sub(planned).Nanoseconds(),
 		"took_ns": time.Since(begun).Nanoseconds(), "ok": err == nil}
 	if err != nil {
 		attributes["reason"] = err.Error()
 	}
-	r.journal.EventAt(begun, "path_changed", "", attributes)
-	return errors.Join(err, samples.readBack())
+	r.Journal.EventAt(begun, "path_changed", "", attributes)
+	return errors.Join(err, readBack(r))
 }
 
-// undoFile has the commands that undo what a phase changes in the path. It is
-// there from before the first change until the path is as it was.
-const undoFile = "path-undo.tc"
-
-// prepareUndo writes the commands that undo all changes.
-func (r *run) prepareUndo() error {
-	restore := r.plan.Own().Restore
-	if len(restore) == 0 {
+// readBack samples the queues beside the ticks, the next of which may be long
+// in coming.
+func readBack(r *phase.Run) error {
+	if !r.Plan.Own().Sample.Qdisc {
 		return nil
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, undoFile), []byte(batch(restore)), 0o644); err != nil {
-		return fmt.Errorf("preparing to restore the path: %w", err)
-	}
-	return nil
-}
-
-// restorePath undoes what the phase changed in the path, also if it was
-// aborted, and also in place of an agent that was killed.
-func (r *run) restorePath() error {
-	path := filepath.Join(r.dir, undoFile)
-	undo, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	source, err := qdisc.NewSource(r.Plan.Tags())
 	if err != nil {
-		return fmt.Errorf("restoring the path: %w", err)
+		return err
 	}
-	defer undo.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
-	defer cancel()
-	tc := exec.CommandContext(ctx, "tc", "-force", "-batch", "-") // the other direction, too, when one fails
-	tc.Stdin = undo
-	said, err := tc.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("restoring the path: %w: %s", err, bytes.TrimSpace(said))
-	} else {
-		err = os.Remove(path)
-	}
-	r.journal.Event("path_restored", "", Attributes{"ok": err == nil})
-	return err
+	defer source.Close()
+	return r.Rows.Add(source.Sample)
 }

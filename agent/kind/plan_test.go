@@ -1,4 +1,4 @@
-package main
+package kind
 
 import (
 	"encoding/json"
@@ -64,7 +64,7 @@ const examplePlan = `{
 `
 
 func TestCommandLines(t *testing.T) {
-	plan, err := ParsePlan([]byte(examplePlan))
+	p, err := ParsePlan([]byte(examplePlan))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,20 +78,20 @@ func TestCommandLines(t *testing.T) {
 		8: "atou send --token-file ../atou.token --mode precise --bind 198.18.1.11:40108 --events atou-almost-events.txt --samples /proc/self/fd/3 --interval 100ms " +
 			"--json atou-almost-sender.json --start 1002000000000 --trace atou-almost-trace.txt atou-almost-sender.conf > atou-almost-summary.txt",
 	} {
-		args, output := commandLine(plan, plan.Hosts["sender1"].Actions[i], time.Unix(1000, 0))
-		if got := strings.Join(args, " ") + " > " + output; got != want {
+		command := TaskOf(p.Hosts["sender1"].Actions[i]).Command(p, p.Hosts["sender1"].Actions[i], time.Unix(1000, 0))
+		if got := strings.Join(command.Args, " ") + " > " + command.Output; got != want {
 			t.Errorf("action %d is %s\nwant %s", i, got, want)
 		}
 	}
-	args, output := commandLine(plan, plan.Hosts["receiver1"].Actions[0], time.Time{})
-	if got := strings.Join(args, " ") + " > " + output; got != "iperf3 -s -1 -B 198.18.2.11 -p 5201 -J > iperf3-flow1-server.json" {
+	command := TaskOf(p.Hosts["receiver1"].Actions[0]).Command(p, p.Hosts["receiver1"].Actions[0], time.Time{})
+	if got := strings.Join(command.Args, " ") + " > " + command.Output; got != "iperf3 -s -1 -B 198.18.2.11 -p 5201 -J > iperf3-flow1-server.json" {
 		t.Errorf("server is %s", got)
 	}
-	args, output = commandLine(plan, plan.Hosts["receiver1"].Actions[4], time.Time{})
-	if got := strings.Join(args, " ") + " > " + output; got != "atou serve --token-file ../atou.token --listen 198.18.2.11 atou-almost-receiver.conf > atou-almost-receiver.json" {
+	command = TaskOf(p.Hosts["receiver1"].Actions[4]).Command(p, p.Hosts["receiver1"].Actions[4], time.Time{})
+	if got := strings.Join(command.Args, " ") + " > " + command.Output; got != "atou serve --token-file ../atou.token --listen 198.18.2.11 atou-almost-receiver.conf > atou-almost-receiver.json" {
 		t.Errorf("server is %s", got)
 	}
-	if got := plan.Flow("flow1").Tuple(1).String(); got != "198.18.1.11:40002->198.18.2.11:5201" {
+	if got := p.Flow("flow1").Tuple(1).String(); got != "198.18.1.11:40002->198.18.2.11:5201" {
 		t.Errorf("tuple of the second stream is %s", got)
 	}
 }
@@ -175,24 +175,23 @@ func FuzzParsePlan(f *testing.F) {
 	f.Add([]byte(`{"flows": null, "hosts": {"": {}}}`))
 	f.Add([]byte(``))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		plan, err := ParsePlan(b)
+		p, err := ParsePlan(b)
 		if err != nil {
 			return
 		}
-		for _, a := range plan.Own().Actions { // whatever is accepted can be executed
-			switch _, own := newEnds[a.Kind]; {
-			case own:
-				if f := plan.Flow(a.Flow); f.Kind == "udp" && f.schedule().Check() != nil {
-					t.Error(f.schedule().Check())
+		for _, a := range p.Own().Actions { // whatever is accepted can be executed
+			switch task := TaskOf(a); {
+			case task.Open != nil:
+				if f := p.Flow(a.Flow); f.Kind == "udp" && schedule(f).Check() != nil {
+					t.Error(schedule(f).Check())
 				}
-			case a.Kind == "tcp_ping", a.Kind == "tcp_listen":
-			default:
-				if args, output := commandLine(plan, a, time.Time{}); len(args) == 0 || args[0] == "" || strings.Contains(output, "/") {
-					t.Errorf("%q > %s", args, output)
+			case task.Command != nil:
+				if command := TaskOf(a).Command(p, a, time.Time{}); len(command.Args) == 0 || command.Args[0] == "" || strings.Contains(command.Output, "/") {
+					t.Errorf("%q > %s", command.Args, command.Output)
 				}
 			}
 		}
-		again, err := json.Marshal(plan)
+		again, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,15 +201,17 @@ func FuzzParsePlan(f *testing.F) {
 	})
 }
 
-// InfluxDB keeps some names to itself, and refuses rows that have a tag of one of them.
-func TestNoTagHasANameOfInfluxDBsOwn(t *testing.T) {
-	tags := (&Plan{RunID: "r", Point: "p", Phase: "measurement", Host: "h", Virtual: true}).Tags()
-	if tags["timescale"] != "virtual" {
-		t.Errorf("rows do not tell that their time is virtual: %v", tags)
-	}
-	for _, name := range []string{"time", "_field", "_measurement"} {
-		if value, taken := tags[name]; taken {
-			t.Errorf("tag %s=%s is InfluxDB's own", name, value)
+func TestPathErrors(t *testing.T) {
+	for _, c := range []struct{ commands, want string }{
+		{`[]`, "commands: missing"},
+		{`[["qdisc", ""]]`, "a word is empty"},
+		{`[["qdisc", "show\nqdisc del"]]`, "a word is empty, or has blanks"},
+		{`[[]]`, "a word is empty"},
+	} {
+		p := strings.Replace(examplePlan, `{"at_ns": 0, "kind": "ping"`,
+			`{"at_ns": 7, "kind": "path", "name": "outage", "commands": `+c.commands+`}, {"at_ns": 0, "kind": "ping"`, 1)
+		if _, err := ParsePlan([]byte(p)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.commands, err, c.want)
 		}
 	}
 }

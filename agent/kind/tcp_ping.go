@@ -1,4 +1,4 @@
-package main
+package kind
 
 import (
 	"context"
@@ -12,14 +12,26 @@ import (
 	"sync"
 	"time"
 
+	"dumbbell/agent/phase"
+	"dumbbell/agent/plan"
+	"dumbbell/collectors/sample"
+	"dumbbell/traffic/guard"
+
 	"golang.org/x/sys/unix"
 )
+
+func init() {
+	addTask(Task{Kind: "tcp_ping", Check: checkPing, Run: runTCPPing})
+	addTask(Task{Kind: "tcp_listen", Serves: true, Check: checkPing, Run: runTCPListen, Port: func(a plan.Action) guard.Port {
+		return guard.Port{Local: netip.AddrPortFrom(a.Dst, a.DstPort), Peer: a.Src}
+	}})
+}
 
 // tcpPingTimeout is how long a connection is awaited.
 const tcpPingTimeout = 3 * time.Second
 
-// tcpPings is what a tcp_ping leaves in the run directory.
-type tcpPings struct {
+// TCPPings is what a tcp_ping leaves in the run directory.
+type TCPPings struct {
 	Sent int     `json:"sent"`
 	RTTs []int64 `json:"rtts_ns"` // of those that were answered
 }
@@ -27,16 +39,16 @@ type tcpPings struct {
 // runTCPPing measures the round-trip time of TCP to a port: what the two
 // kernels need for the first half of the handshake, whatever the programs at
 // both ends wait for.
-func (r *run) runTCPPing(ctx context.Context, a Action) error {
+func runTCPPing(ctx context.Context, r *phase.Run, a plan.Action, _ func()) error {
 	var (
 		all      sync.WaitGroup
 		rtts     = make([]time.Duration, a.Count)
 		failures = make([]error, a.Count)
-		found    = tcpPings{RTTs: []int64{}}
+		found    = TCPPings{RTTs: []int64{}}
 	)
 	for ; found.Sent < a.Count; found.Sent++ {
 		i := found.Sent
-		if sleepUntil(ctx, r.t0.Add(a.At+time.Duration(i)*a.Interval)) != nil {
+		if sample.SleepUntil(ctx, r.T0.Add(a.At+time.Duration(i)*a.Interval)) != nil {
 			break
 		}
 		all.Go(func() { rtts[i], failures[i] = tcpPing(ctx, netip.AddrPortFrom(a.Dst, a.DstPort)) })
@@ -49,7 +61,7 @@ func (r *run) runTCPPing(ctx context.Context, a Action) error {
 	}
 	b, err := json.Marshal(found)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(r.dir, "tcp-ping-"+a.Name+".json"), append(b, '\n'), 0o644)
+		err = os.WriteFile(filepath.Join(r.Dir, "tcp-ping-"+a.Name+".json"), append(b, '\n'), 0o644)
 	}
 	if err == nil && len(found.RTTs) == 0 && ctx.Err() == nil {
 		err = fmt.Errorf("no answer: %w", failures[0])
@@ -84,10 +96,10 @@ func tcpPing(ctx context.Context, to netip.AddrPort) (time.Duration, error) {
 }
 
 // runTCPListen answers a tcp_ping to a port of this host until the phase ends.
-func (r *run) runTCPListen(ctx context.Context, a Action, started func()) error {
-	ctx, cancel := r.until(ctx, r.plan.Duration)
+func runTCPListen(ctx context.Context, r *phase.Run, a plan.Action, started func()) error {
+	ctx, cancel := r.Until(ctx, r.Plan.Duration)
 	defer cancel()
-	port, _ := r.plan.port(a)
+	port, _ := Port(r.Plan, a)
 	listen := net.ListenConfig{Control: port.Control}
 	listen.SetMultipathTCP(false) // it takes no filter
 	listener, err := listen.Listen(ctx, "tcp", port.Local.String())

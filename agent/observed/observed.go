@@ -1,4 +1,5 @@
-package main
+// Package observed keeps what of the host could influence TCP, before and after a measurement.
+package observed
 
 import (
 	"encoding/json"
@@ -8,37 +9,40 @@ import (
 	"os"
 	"path/filepath"
 
+	"dumbbell/agent/journal"
 	"dumbbell/collectors/observe"
+
+	"github.com/google/renameio/v2"
 )
 
 // measurement is the phase whose results count.
 const measurement = "measurement"
 
-// observedFile has what of the host could influence TCP.
-const observedFile = "observed.json"
+// File has what of the host could influence TCP.
+const File = "observed.json"
 
-// Observed is observedFile: the host before it said that it is armed, and when
+// Readings is File: the host before it said that it is armed, and when
 // the phase was over and its path restored.
-type Observed struct {
+type Readings struct {
 	Before *observe.Reading `json:"before"`
 	After  *observe.Reading `json:"after"`
 }
 
-// observeBefore begins the file, if this is a measurement.
-func (r *run) observeBefore() error {
-	if r.plan.Phase != measurement {
+// Before begins the file in a run directory, if the phase is a measurement.
+func Before(dir, phase string, journal *journal.Journal) error {
+	if phase != measurement {
 		return nil
 	}
-	return r.writeObserved(Observed{Before: observe.Read()})
+	return Write(dir, journal, Readings{Before: observe.Read()})
 }
 
-// observeAfter completes the file, if it was begun and is not complete.
-func (r *run) observeAfter() error {
-	b, err := os.ReadFile(filepath.Join(r.dir, observedFile))
+// After completes the file, if it was begun and is not complete.
+func After(dir string, journal *journal.Journal) error {
+	b, err := os.ReadFile(filepath.Join(dir, File))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var observed Observed
+	var observed Readings
 	if err == nil {
 		err = json.Unmarshal(b, &observed)
 	}
@@ -49,40 +53,20 @@ func (r *run) observeAfter() error {
 		return nil
 	}
 	observed.After = observe.Read()
-	return r.writeObserved(observed)
+	return Write(dir, journal, observed)
 }
 
-func (r *run) writeObserved(observed Observed) error {
+// Write replaces the file. What is half written is removed: the room for it is
+// wanted for the status.
+func Write(dir string, journal *journal.Journal, observed Readings) error {
 	b, err := json.Marshal(observed)
-	path := filepath.Join(r.dir, observedFile)
 	if err == nil {
-		err = r.journal.withReserve(func() error { return os.WriteFile(path+".tmp", append(b, '\n'), 0o644) })
-	}
-	if err == nil {
-		err = os.Rename(path+".tmp", path)
+		err = journal.WithReserve(func() error {
+			return renameio.WriteFile(filepath.Join(dir, File), append(b, '\n'), 0o644, renameio.WithTempDir(dir))
+		})
 	}
 	if err != nil {
-		os.Remove(path + ".tmp") // what there is room for is wanted for the status
 		return fmt.Errorf("writing what was observed of the host: %w", err)
 	}
 	return nil
-}
-
-// mainObserve prints what the host has now, or what is left out of that.
-func mainObserve(args []string) int {
-	flags := newFlags("observe")
-	volatile := flags.Bool("volatile", false, "print what is left out, with the reasons, and read nothing")
-	if !parseFlags(flags, args) {
-		return 2
-	}
-	var found any = observe.LeftOut
-	if !*volatile {
-		found = observe.Read()
-	}
-	out := json.NewEncoder(os.Stdout)
-	out.SetIndent("", "  ")
-	if err := out.Encode(found); err != nil {
-		return failed(flags, err)
-	}
-	return 0
 }

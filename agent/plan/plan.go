@@ -1,17 +1,9 @@
-package main
+// Package plan has what a host is told to do in one phase of an experiment, and
+// reads it strictly (docs/data-model.md).
+package plan
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/netip"
-	"os"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"dumbbell/collectors/sample"
@@ -79,21 +71,13 @@ type Options struct {
 	DSCP         *int   `json:"dscp,omitempty"`
 }
 
-// arguments are iperf3's, of the client, which tells the server what it needs.
-func (o Options) arguments() (args []string) {
-	if o.PacingBps != nil {
-		args = append(args, "--fq-rate", strconv.FormatInt(*o.PacingBps, 10))
-	}
-	if o.MSS != nil {
-		args = append(args, "-M", strconv.Itoa(*o.MSS))
-	}
-	if o.SocketBuffer != nil {
-		args = append(args, "-w", strconv.FormatInt(*o.SocketBuffer, 10))
-	}
-	if o.DSCP != nil {
-		args = append(args, "--dscp", strconv.Itoa(*o.DSCP))
-	}
-	return args
+// Atou is what a flow of atou has beside what all have: what its ends are
+// asked, as lines of their configurations.
+type Atou struct {
+	Sender   map[string]string `json:"sender,omitempty"`
+	Receiver map[string]string `json:"receiver,omitempty"`
+	Mode     string            `json:"mode,omitempty"`  // precise or bulk
+	Trace    bool              `json:"trace,omitempty"` // of each segment and each ACK
 }
 
 // A HostPlan is what one host has to do.
@@ -117,8 +101,8 @@ type Sample struct {
 	EBPF   bool     `json:"ebpf"`  // of the flows of tcp
 }
 
-// anything reports whether it samples at all.
-func (s Sample) anything() bool {
+// Anything reports whether it samples at all.
+func (s Sample) Anything() bool {
 	return len(s.TCP) > 0 || s.Qdisc || s.Queues || s.Link || s.SNMP || s.CPU || s.Clock || s.Trace || s.EBPF
 }
 
@@ -139,40 +123,6 @@ type Action struct {
 
 // String tells an action from the others of its host.
 func (a Action) String() string { return a.Kind + " " + a.Flow + a.Name }
-
-// program is what makes the flow: iperf3, atou, udp or http (the agent itself) or command.
-func (f *Flow) program() string {
-	if f.NDT() {
-		return "command"
-	}
-	program, _, _ := strings.Cut(f.Kind, "_")
-	return program
-}
-
-// NDT reports whether the flow is a test of M-Lab's Network Diagnostic Tool.
-func (f *Flow) NDT() bool { return f.Kind == "ndt7_download" || f.Kind == "ndt7_upload" }
-
-// UDP reports whether the flow is UDP and not TCP.
-func (f *Flow) UDP() bool { return f.Kind == "iperf3_udp" || f.Kind == "udp" || f.Kind == "atou" }
-
-// serverSends reports whether it is the server, which waits to be asked, that sends the data.
-func (f *Flow) serverSends() bool { return f.Kind == "http" || f.Kind == "ndt7_download" }
-
-// Ends are the hosts of the flow's server and client.
-func (f *Flow) Ends() (server, client string) {
-	if f.serverSends() {
-		return f.SrcHost, f.DstHost
-	}
-	return f.DstHost, f.SrcHost
-}
-
-// Protocol is the flow's transport protocol.
-func (f *Flow) Protocol() tcpinfo.Protocol {
-	if f.UDP() {
-		return tcpinfo.UDP
-	}
-	return tcpinfo.TCP
-}
 
 // Tuple is the data connection of one stream, counted from 0, as the sender
 // sees it.
@@ -204,193 +154,6 @@ func (p *Plan) Tags() sample.Tags {
 
 // Own is the part of the plan that this host executes.
 func (p *Plan) Own() HostPlan { return p.Hosts[p.Host] }
-
-// ReadPlan reads and checks a plan.
-func ReadPlan(path string) (*Plan, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the plan: %w", err)
-	}
-	plan, err := ParsePlan(b)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return plan, nil
-}
-
-// ParsePlan decodes and checks a plan.
-func ParsePlan(b []byte) (*Plan, error) {
-	plan := new(Plan)
-	if err := decodeStrict(b, plan); err != nil {
-		return nil, err
-	}
-	return plan, plan.check()
-}
-
-// decodeStrict decodes exactly one JSON value without unknown keys. Errors
-// name the key, and the line where the decoder knows it.
-func decodeStrict(b []byte, v any) error {
-	line := func(offset int64) int { return 1 + bytes.Count(b[:offset], []byte("\n")) }
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	err := d.Decode(v)
-	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("line %d: %w", line(e.Offset), err)
-	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("line %d: %s: a JSON %s where a %v is wanted", line(e.Offset), e.Field, e.Value, e.Type)
-	}
-	if err != nil {
-		return err
-	}
-	if _, err = d.Token(); err != io.EOF {
-		return errors.New("more than one JSON value")
-	}
-	return nil
-}
-
-// fileName is what may become part of a file name and of a tag.
-var fileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
-
-// check returns all that is wrong with a plan, each with its key.
-func (p *Plan) check() error {
-	var problems []error
-	require := func(ok bool, key, format string, a ...any) {
-		if !ok {
-			problems = append(problems, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, a...)))
-		}
-	}
-	for key, value := range map[string]string{"run_id": p.RunID, "holder": p.Holder, "point": p.Point, "host": p.Host, "phase": p.Phase} {
-		require(value != "", key, "missing")
-	}
-	require(p.Duration > 0, "duration_ns", "must be positive, is %d", p.Duration)
-	require(p.SamplingInterval > 0, "sampling_interval_ns", "must be positive, is %d", p.SamplingInterval)
-	_, known := p.Hosts[p.Host]
-	require(known, "hosts", "has no host %q", p.Host)
-
-	for i := range p.Flows {
-		f, key := &p.Flows[i], fmt.Sprintf("flows[%d]", i)
-		require(fileName.MatchString(f.Name), key+".name", "%q is not a name of letters, digits, _ . and -", f.Name)
-		require(p.Flow(f.Name) == f, key+".name", "%q occurs twice", f.Name)
-		require(f.SrcHost != "", key+".src_host", "missing")
-		require(f.DstHost != "", key+".dst_host", "missing")
-		require(f.Src.IsValid(), key+".src", "missing")
-		require(f.Dst.IsValid(), key+".dst", "missing")
-		require(f.Src.Is4() == f.Dst.Is4(), key, "src %v and dst %v are of different families", f.Src, f.Dst)
-		require(f.ServerPort > 0, key+".server_port", "missing")
-		require(f.ClientPort > 0 || f.Kind == "http" || f.NDT(), key+".client_port", "missing")
-		require(f.Streams >= 1, key+".streams", "must be at least 1, is %d", f.Streams)
-		require(int(f.ClientPort)+f.Streams-1 <= 65535, key+".client_port", "%d streams from port %d end beyond 65535", f.Streams, f.ClientPort)
-		require(f.Start >= 0, key+".start_ns", "must not be before t0, is %d", f.Start)
-		require(f.Connect == nil || *f.Connect < f.Start, key+".connect_ns", "must be before the flow's start")
-		switch f.Kind {
-		case "udp":
-			require(f.Streams == 1, key+".streams", "a udp flow has one, not %d", f.Streams)
-			if f.RateBps != nil {
-				if err := f.schedule().Check(); err != nil {
-					problems = append(problems, fmt.Errorf("%s: %w", key, err))
-				}
-			}
-		case "command", "ndt7_download", "ndt7_upload":
-			require(f.Streams == 1, key+".streams", "a command has one, not %d", f.Streams)
-			require(f.Duration > 0, key+".duration_ns", "must be positive, is %d", f.Duration)
-			require(f.RateBps == nil, key+".rate_bps", "a command has none")
-			require(f.CongestionControl == nil, key+".congestion_control", "a command has none")
-		case "atou":
-			require(f.Streams == 1, key+".streams", "a flow of atou has one, not %d", f.Streams)
-			require(f.Duration > 0, key+".duration_ns", "must be positive, is %d", f.Duration)
-			require(f.RateBps == nil, key+".rate_bps", "a flow of atou has none")
-			require(f.Mode == "precise" || f.Mode == "bulk", key+".mode", "%q is neither precise nor bulk", f.Mode)
-			sender, err := f.atouSender()
-			require(err == nil, key+".sender", "%v", err)
-			receiver, err := f.atouReceiver()
-			require(err == nil, key+".receiver", "%v", err)
-			require(err != nil || !sender.SACK || receiver.SACK, key+".receiver", "sack 1 of the sender needs sack 1 of the receiver, which has sack 0")
-		case "http":
-			require(f.Streams == 1, key+".streams", "an http flow has one, not %d", f.Streams)
-			require(f.ClientPort == 0, key+".client_port", "the kernel chooses those of an http flow, not %d", f.ClientPort)
-			require(f.Duration > 0, key+".duration_ns", "must be positive, is %d", f.Duration)
-			require(f.RateBps == nil, key+".rate_bps", "an http flow has none")
-			require(f.CongestionControl != nil && *f.CongestionControl != "", key+".congestion_control", "missing")
-			require(f.FetchBytes > 0, key+".fetch_bytes", "must be positive, is %d", f.FetchBytes)
-			require(f.Fetches >= 0, key+".fetches", "must not be negative, is %d", f.Fetches)
-			require(f.Think >= 0, key+".think_ns", "must not be negative, is %d", f.Think)
-		case "iperf3_tcp":
-			require(f.CongestionControl != nil && *f.CongestionControl != "", key+".congestion_control", "missing")
-			fallthrough
-		case "iperf3_udp":
-			require(f.Duration > 0 && f.Duration%time.Second == 0, key+".duration_ns",
-				"iperf3 runs for a whole number of seconds, not %v", f.Duration)
-			require(f.RateBps == nil || *f.RateBps > 0, key+".rate_bps", "must be positive or null")
-		default:
-			require(false, key+".kind", "%q is none of iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou, command", f.Kind)
-		}
-		if f.UDP() {
-			require(f.RateBps != nil || f.Kind == "atou", key+".rate_bps", "missing, a UDP flow needs one")
-			require(f.CongestionControl == nil, key+".congestion_control", "a UDP flow has none")
-		}
-		require(f.Kind == "udp" || f.PayloadBytes == 0 && f.RateSteps == nil, key, "payload_bytes and rate_steps belong to a udp flow")
-		require(f.Kind == "http" || f.Fetching == Fetching{}, key, "fetch_bytes, fetches, think_ns and persistent belong to an http flow")
-		require(strings.HasPrefix(f.Kind, "iperf3_") || f.Options == Options{}, key,
-			"pacing_bps, mss_bytes, socket_buffer_bytes and dscp belong to iperf3")
-		require(f.Kind == "atou" || f.Atou.empty(), key, "sender, receiver, mode and trace belong to a flow of atou")
-	}
-
-	var seen []string
-	for i, a := range p.Own().Actions {
-		key := fmt.Sprintf("hosts[%q].actions[%d]", p.Host, i)
-		require(!slices.Contains(seen, a.String()), key, "%s occurs twice", a)
-		seen = append(seen, a.String())
-		switch a.Kind {
-		case "iperf3_server", "iperf3_client", "udp_receive", "udp_send", "http_server", "http_client", "atou_serve", "atou_send", "command_server", "command_client":
-			f := p.Flow(a.Flow)
-			program, end, _ := strings.Cut(a.Kind, "_")
-			require(f != nil, key+".flow", "there is no flow %q", a.Flow)
-			require(a.Name == "" && !a.Dst.IsValid() && a.Count == 0 && a.Interval == 0, key, "name, dst, count and interval_ns belong to a ping")
-			if f == nil {
-				break
-			}
-			require(f.program() == program, key+".kind", "%s does not make a flow of kind %s", a.Kind, f.Kind)
-			require((program == "command") == (len(a.Argv) > 0 && a.Argv[0] != ""), key+".argv", "a command has one, and nothing else")
-			server, client := f.Ends()
-			if end == "client" || end == "send" {
-				require(client == p.Host, key+".flow", "the client of %s is %s", f.Name, client)
-				require(f.Start == a.At, key+".at_ns", "is %d, but %s starts at %d", a.At, f.Name, f.Start)
-			} else {
-				require(server == p.Host, key+".flow", "the server of %s is %s", f.Name, server)
-			}
-		case "path":
-			require(a.Flow == "" && len(a.Argv) == 0 && !a.Dst.IsValid(), key, "a change of the path has a name and commands alone")
-			require(fileName.MatchString(a.Name) && a.Name != "restore", key+".name", "%q is not a name of letters, digits, _ . and -, or is restore", a.Name)
-			require(len(a.Commands) > 0, key+".commands", "missing")
-			require(batchable(a.Commands), key+".commands", "a word is empty, or has blanks, quotes or #")
-		case "capture":
-			require(a.Flow == "" && len(a.Argv) == 0 && !a.Dst.IsValid(), key, "a capture has the name of an interface alone")
-			require(fileName.MatchString(a.Name), key+".name", "%q is no name of an interface: letters, digits, _ . and -", a.Name)
-		case "ping", "tcp_ping", "tcp_listen":
-			require((a.Kind != "ping") == (a.DstPort > 0), key+".dst_port", "a tcp_ping and a tcp_listen have one, and nothing else")
-			require(a.Flow == "" && len(a.Argv) == 0, key, "a %s has neither flow nor argv", a.Kind)
-			require(fileName.MatchString(a.Name), key+".name", "%q is not a name of letters, digits, _ . and -", a.Name)
-			require(a.Dst.IsValid(), key+".dst", "missing")
-			require(a.Kind == "tcp_listen" || !a.Src.IsValid(), key+".src", "only a tcp_listen has one")
-			require(a.Kind == "tcp_listen" || a.Count > 0, key+".count", "must be positive, is %d", a.Count)
-			require(a.Kind == "tcp_listen" || a.Interval > 0, key+".interval_ns", "must be positive, is %d", a.Interval)
-		default:
-			require(false, key+".kind", "%q is none of iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, atou_serve, atou_send, command_server, command_client, ping, tcp_ping, tcp_listen, path, capture", a.Kind)
-		}
-	}
-	require(batchable(p.Own().Restore), fmt.Sprintf("hosts[%q].restore", p.Host), "a word is empty, or has blanks, quotes or #")
-	for i, name := range p.Own().Sample.TCP {
-		key := fmt.Sprintf("hosts[%q].sample.tcp[%d]", p.Host, i)
-		f := p.Flow(name)
-		require(f != nil, key, "there is no flow %q", name)
-		require(f == nil || !f.UDP() || f.Kind == "atou", key, "%s is UDP", name)
-		require(f == nil || f.SrcHost == p.Host || f.DstHost == p.Host, key, "%s neither starts nor ends here", name)
-		require(f == nil || f.SrcHost == p.Host || f.Kind != "atou", key, "%s is of atou, and is sampled where it starts", name)
-	}
-	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(problems...)
-}
 
 // A Start is start.json: the moment that all offsets of the plan refer to.
 type Start struct {

@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"os"
@@ -36,7 +36,7 @@ func TestChildrenHaveNoEBPF(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	keepFromChildren()
+	KeepFromChildren()
 	out, err := exec.Command("sed", "-n", "s/^CapAmb:\t//p", "/proc/self/status").Output()
 	if err != nil {
 		t.Fatal(err)

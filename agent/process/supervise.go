@@ -1,4 +1,6 @@
-package main
+// Package process has what every program that the agent starts is given: its
+// priority, and a command of the user a supervisor.
+package process
 
 import (
 	"bytes"
@@ -15,17 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervised is the command line by which a command is run under supervision.
-func supervised(argv []string) []string {
-	return append([]string{"/proc/self/exe", "supervise", strconv.Itoa(inheritedNice)}, argv...)
+// KillDelay is how long a process may take to end after SIGTERM.
+const KillDelay = 2 * time.Second
+
+// Supervised is the command line by which a command is run under supervision.
+func Supervised(argv []string) []string {
+	return append([]string{"/proc/self/exe", "supervise", strconv.Itoa(InheritedNice)}, argv...)
 }
 
-// mainSupervise runs a command at a niceness until all processes have ended
+// Supervise runs a command at a niceness until all processes have ended
 // that it has started, directly or not: what a user's command does with its
 // children nobody knows. Those that have left their session or lost their
 // parent become children of this process. When it is told to end, it ends them
 // all, those that ignore SIGTERM by SIGKILL. It exits as the command does.
-func mainSupervise(ctx context.Context, args []string) int {
+func Supervise(ctx context.Context, args []string) int {
 	nice, err := strconv.Atoi(args[0])
 	if err == nil {
 		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -56,7 +61,7 @@ func mainSupervise(ctx context.Context, args []string) int {
 	}
 	signalDescendants(unix.SIGTERM)
 	signalDescendants(unix.SIGCONT)
-	for next := time.After(killDelay); ; next = time.After(10 * time.Millisecond) { // for what was begun meanwhile
+	for next := time.After(KillDelay); ; next = time.After(10 * time.Millisecond) { // for what was begun meanwhile
 		select {
 		case status := <-ended:
 			return exitCode(status)

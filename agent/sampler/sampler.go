@@ -1,4 +1,5 @@
-package main
+// Package sampler writes rows of all that a plan wants sampled on its host.
+package sampler
 
 import (
 	"context"
@@ -9,6 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"dumbbell/agent/journal"
+	"dumbbell/agent/kind"
+	"dumbbell/agent/plan"
 	"dumbbell/collectors/clock"
 	"dumbbell/collectors/cpu"
 	"dumbbell/collectors/ebpf"
@@ -47,13 +51,13 @@ const (
 	traceHelper = "/run/dumbbell-trace.sock"
 )
 
-// A sampler writes rows of all that the plan wants sampled at each tick, from
+// A Sampler writes rows of all that the plan wants sampled at each tick, from
 // sampleLead before t0 to the end of the phase. Ticks are in the middle of the
 // multiples of the sampling interval from t0: at those themselves flows start,
 // which a tick of a slow host would keep waiting.
-type sampler struct {
-	plan    *Plan
-	journal *Journal
+type Sampler struct {
+	plan    *plan.Plan
+	journal *journal.Journal
 	spool   *spool.Writer
 	sources sample.Sources
 	flows   *tcpinfo.Flows // one of the sources; nil if no flow is sampled
@@ -82,22 +86,23 @@ type connection struct {
 	ended  bool          // its end was seen
 }
 
-func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Writer, ends map[string]*end) (*sampler, error) {
+// New opens all sources. It samples sockets of the agent's own, too.
+func New(plan *plan.Plan, clk sample.Clock, journal *journal.Journal, spool *spool.Writer, sockets []*tcpinfo.OwnSockets) (*Sampler, error) {
 	tags := plan.Tags()
-	s := &sampler{plan: plan, journal: journal, spool: spool, self: sample.NewSeries("sampler", tags)}
+	s := &Sampler{plan: plan, journal: journal, spool: spool, self: sample.NewSeries("sampler", tags)}
 	var flows []tcpinfo.Flow
 	for _, name := range plan.Own().Sample.TCP {
 		f := plan.Flow(name)
-		if f.Kind == "http" || f.Kind == "atou" { // whose connections are not known in advance, whose sender tells of itself
-			continue
-		}
-		if f.NDT() {
+		switch kind.Of(f).Sampling {
+		case kind.ByPort:
 			sockets, err := newPortSockets(plan, f)
 			if err != nil {
-				return nil, errors.Join(fmt.Errorf("sampling %s: %w", name, err), s.close())
+				return nil, errors.Join(fmt.Errorf("sampling %s: %w", name, err), s.Close())
 			}
 			s.sources = append(s.sources, sockets)
 			s.ending = append(s.ending, sockets)
+			continue
+		case kind.ByEnds, kind.BySender:
 			continue
 		}
 		follow := func(tags sample.Tags, tuple tcpinfo.Tuple) {
@@ -126,15 +131,13 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 		s.ending = append(s.ending, s.flows)
 		s.sources = append(s.sources, s.flows)
 	}
-	for _, e := range ends {
-		if e.sockets != nil {
-			s.sources = append(s.sources, e.sockets)
-		}
+	for _, own := range sockets {
+		s.sources = append(s.sources, own)
 	}
 	asked := plan.Own().Sample
 	if asked.EBPF && s.flows != nil {
 		if err := s.openEBPF(flows); err != nil {
-			return nil, errors.Join(fmt.Errorf("sampling ebpf: %w", err), s.close())
+			return nil, errors.Join(fmt.Errorf("sampling ebpf: %w", err), s.Close())
 		}
 	}
 	for _, c := range []struct {
@@ -155,7 +158,7 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 		}
 		source, err := c.open()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("sampling %s: %w", c.name, err), s.close())
+			return nil, errors.Join(fmt.Errorf("sampling %s: %w", c.name, err), s.Close())
 		}
 		s.sources = append(s.sources, source)
 	}
@@ -163,7 +166,7 @@ func newSampler(plan *Plan, clk sample.Clock, journal *Journal, spool *spool.Wri
 }
 
 // newPortSockets samples the connections of a flow by its server's port, which no other flow has.
-func newPortSockets(plan *Plan, f *Flow) (*tcpinfo.Sockets, error) {
+func newPortSockets(plan *plan.Plan, f *plan.Flow) (*tcpinfo.Sockets, error) {
 	side := "receiver"
 	if f.SrcHost == plan.Host {
 		side = "sender"
@@ -179,7 +182,7 @@ func slow[S sample.Source](s S, err error) (sample.Source, error) {
 
 // observe follows a flow's connection. What eBPF has counted of it is read once,
 // before it is forgotten.
-func (s *sampler) observe(flow int, socket *tcpinfo.Sample, ended bool) {
+func (s *Sampler) observe(flow int, socket *tcpinfo.Sample, ended bool) {
 	c := &s.connections[flow]
 	c.Observe(socket)
 	c.cookie = socket.Cookie
@@ -189,7 +192,7 @@ func (s *sampler) observe(flow int, socket *tcpinfo.Sample, ended bool) {
 	}
 }
 
-func (s *sampler) count(c *connection) {
+func (s *Sampler) count(c *connection) {
 	if s.counters != nil && c.cookie != 0 {
 		values, err := s.counters.Read(c.cookie)
 		if err == nil { // else its rows say so
@@ -200,7 +203,7 @@ func (s *sampler) count(c *connection) {
 }
 
 // openTrace traces flows, and says which events this kernel does not have.
-func (s *sampler) openTrace(flows []tcpinfo.Flow, clk sample.Clock) (sample.Source, error) {
+func (s *Sampler) openTrace(flows []tcpinfo.Flow, clk sample.Clock) (sample.Source, error) {
 	t, err := newTrace(flows, s.plan.Tags(), clk)
 	if err != nil {
 		return nil, err
@@ -220,7 +223,7 @@ func (s *sampler) openTrace(flows []tcpinfo.Flow, clk sample.Clock) (sample.Sour
 }
 
 // openEBPF adds to the rows of flows what eBPF counts of them, and says what this host does not have of it.
-func (s *sampler) openEBPF(flows []tcpinfo.Flow) error {
+func (s *Sampler) openEBPF(flows []tcpinfo.Flow) error {
 	counters, err := ebpf.OpenFlows(flows)
 	if errors.Is(err, ebpf.ErrUnavailable) {
 		s.unavailable("ebpf", "ebpf", err)
@@ -230,15 +233,15 @@ func (s *sampler) openEBPF(flows []tcpinfo.Flow) error {
 		return err
 	}
 	if err := counters.Inexact(); err != nil {
-		s.journal.Event("collector_inexact", "", Attributes{"source": "ebpf", "name": "send_stalls", "reason": err.Error()})
+		s.journal.Event("collector_inexact", "", journal.Attributes{"source": "ebpf", "name": "send_stalls", "reason": err.Error()})
 	}
 	s.flows.Extend(counters)
 	s.counters = counters
 	return nil
 }
 
-func (s *sampler) unavailable(source, name string, reason error) {
-	s.journal.Event("collector_unavailable", "", Attributes{"source": source, "name": name, "reason": reason.Error()})
+func (s *Sampler) unavailable(source, name string, reason error) {
+	s.journal.Event("collector_unavailable", "", journal.Attributes{"source": source, "name": name, "reason": reason.Error()})
 }
 
 // newTrace traces flows by the host's helper, if there is one.
@@ -250,41 +253,28 @@ func newTrace(flows []tcpinfo.Flow, tags sample.Tags, clk sample.Clock) (*trace.
 	return trace.NewSource(flows, tags, clk, helper)
 }
 
-// readBack samples the queues beside the ticks, the next of which may be long
-// in coming.
-func (s *sampler) readBack() error {
-	if !s.plan.Own().Sample.Qdisc {
-		return nil
-	}
-	source, err := qdisc.NewSource(s.plan.Tags())
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	return s.spool.Add(source.Sample)
-}
+// Close closes all sources.
+func (s *Sampler) Close() error { return s.sources.Close() }
 
-func (s *sampler) close() error { return s.sources.Close() }
-
-// samplingLead is how long before t0 the first tick is. Where nothing is
+// Lead is how long before t0 the first tick is. Where nothing is
 // sampled, as in a calibration, nothing needs to be known before t0.
-func (p *Plan) samplingLead() time.Duration {
+func Lead(p *plan.Plan) time.Duration {
 	lead := p.SamplingInterval / 2
-	if p.Own().Sample.anything() {
+	if p.Own().Sample.Anything() {
 		lead += sampleLead.Truncate(p.SamplingInterval)
 	}
 	return lead
 }
 
-// run samples to the end of the phase and records how well it kept
+// Run samples to the end of the phase and records how well it kept
 // time. What goes wrong with one source is returned at the end and stops
 // nothing; only a spool that cannot be written does.
-func (s *sampler) run(ctx context.Context, t0 time.Time) error {
+func (s *Sampler) Run(ctx context.Context, t0 time.Time) error {
 	for i := range s.connections {
 		c := &s.connections[i]
 		c.StartAt(t0.Add(c.start)) // it waits from when it is up
 	}
-	lead := s.plan.samplingLead()
+	lead := Lead(s.plan)
 	pace, err := sample.NewPace(ctx, t0.Add(-lead), s.plan.SamplingInterval, lead+s.plan.Duration)
 	if err != nil {
 		return err
@@ -311,7 +301,7 @@ func (s *sampler) run(ctx context.Context, t0 time.Time) error {
 		spoolErr = s.spool.FlushDue(s.plan.SamplingInterval)
 	}
 	report := pace.Report()
-	s.journal.Event("sampler", "", Attributes{
+	s.journal.Event("sampler", "", journal.Attributes{
 		"sampled": report.Sampled, "ticks": report.Ticks, "missed": report.Missed(),
 		"achieved_interval_ns": report.AchievedInterval.Nanoseconds(), "late_max_ns": report.LateMax.Nanoseconds(),
 	})
@@ -319,7 +309,7 @@ func (s *sampler) run(ctx context.Context, t0 time.Time) error {
 }
 
 // finals gathers the final totals of sockets that end with their processes.
-func (s *sampler) finals(ctx context.Context) error {
+func (s *Sampler) finals(ctx context.Context) error {
 	if len(s.ending) == 0 {
 		return nil
 	}
@@ -333,16 +323,16 @@ func (s *sampler) finals(ctx context.Context) error {
 			}
 			open, lost = open+e.Open(), lost+e.FinalsLost()
 		}
-		if open == 0 || time.Now().After(giveUp) || sleepUntil(ctx, time.Now().Add(endPoll)) != nil {
+		if open == 0 || time.Now().After(giveUp) || sample.SleepUntil(ctx, time.Now().Add(endPoll)) != nil {
 			break
 		}
 	}
-	s.journal.Event("finals", "", Attributes{"open": open, "lost": lost})
+	s.journal.Event("finals", "", journal.Attributes{"open": open, "lost": lost})
 	return nil
 }
 
-// finish gathers the final totals of sockets, and what came of each connection.
-func (s *sampler) finish(ctx context.Context) error {
+// Finish gathers the final totals of sockets, and what came of each connection.
+func (s *Sampler) Finish(ctx context.Context) error {
 	if err := s.finals(ctx); err != nil {
 		return fmt.Errorf("sampling: %w", err)
 	}
@@ -350,7 +340,7 @@ func (s *sampler) finish(ctx context.Context) error {
 		if err := s.spool.Add(s.trace.Finish); err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
-		s.journal.Event("trace", "", Attributes{"records": s.trace.Seen(), "lost": s.trace.Lost()})
+		s.journal.Event("trace", "", journal.Attributes{"records": s.trace.Seen(), "lost": s.trace.Lost()})
 	}
 	s.spool.Add(func(rows *sample.Rows) error {
 		for i := range s.connections {
