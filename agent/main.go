@@ -11,11 +11,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
 	"dumbbell/agent/process"
+	"dumbbell/collectors/sampling"
 	"dumbbell/collectors/spool"
 )
 
@@ -79,9 +79,7 @@ func main() {
 }
 
 func mainRun(ctx context.Context, dir, lock string) int {
-	// One for the sampler and one for all others; more threads cost wake-ups.
-	runtime.GOMAXPROCS(2)
-	process.PreferAgent()
+	sampling.Prefer() // the "armed" event tells the niceness reached
 	process.KeepFromChildren()
 	state, err := Run(ctx, dir, lock, version)
 	if err != nil {

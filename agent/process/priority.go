@@ -19,16 +19,6 @@ func Niceness() int {
 	return 20 - raw
 }
 
-// PreferAgent lets the agent run before the traffic that it times and
-// samples, which else keeps it waiting for whole time slices where it uses all
-// of a CPU. It is best effort: the
-// "armed" event tells the niceness reached.
-func PreferAgent() {
-	highest := -20
-	// Threads have a niceness each; those made later inherit it.
-	syscall.AllThreadsSyscall(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(highest))
-}
-
 // KeepFromChildren keeps the capabilities for eBPF, which the agent may have
 // been given, from the programs that it starts.
 func KeepFromChildren() {

@@ -46,9 +46,6 @@ const (
 	// as their delivery, does so before the flows.
 	sampleLead = 2 * time.Second
 
-	// reportInterval is that of rows about the sampler itself.
-	reportInterval = time.Second
-
 	// traceHelper is the socket of the host's helper that may trace. Without one
 	// the agent has to be root.
 	traceHelper = "/run/dumbbell-trace.sock"
@@ -66,11 +63,9 @@ type Sampler struct {
 	flows   *tcpinfo.Flows // one of the sources; nil if no flow is sampled
 	ending  []ending       // those of the sources that follow sockets to their end
 	trace   *trace.Source  // one of the sources; nil if nothing is traced
-	self    row.Series
 
 	counters    *ebpf.Counters // of the flows; nil if there are none
 	connections []connection   // of the flows
-	reported    time.Time
 }
 
 // An ending source has a last row of each socket, once the kernel has told its end.
@@ -92,7 +87,7 @@ type connection struct {
 // New opens all sources. It samples sockets of the agent's own, too.
 func New(plan *plan.Plan, clk clock.Clock, journal *journal.Journal, spool *spool.Writer, sockets []*tcpinfo.OwnSockets) (*Sampler, error) {
 	tags := plan.Tags()
-	s := &Sampler{plan: plan, journal: journal, spool: spool, self: row.NewSeries("sampler", tags)}
+	s := &Sampler{plan: plan, journal: journal, spool: spool}
 	var flows []tcpinfo.Flow
 	for _, name := range plan.Own().Sample.TCP {
 		f := plan.Flow(name)
@@ -278,32 +273,13 @@ func (s *Sampler) Run(ctx context.Context, t0 time.Time) error {
 		c.StartAt(t0.Add(c.start)) // it waits from when it is up
 	}
 	lead := Lead(s.plan)
-	pace, err := pace.New(ctx, t0.Add(-lead), s.plan.SamplingInterval, lead+s.plan.Duration)
-	if err != nil {
-		return err
+	var failure error
+	loop := sampling.Loop{
+		Sources: s.sources, Output: s.spool, Interval: s.plan.SamplingInterval, Self: row.NewSeries("sampler", s.plan.Tags()),
+		Failed: func(err error) { failure = fmt.Errorf("sampling: %w", err) },
 	}
-	defer pace.Close()
-	var (
-		failure  error // the first; one that lasts would repeat at every tick
-		spoolErr error
-	)
-	tick := func(rows *row.Rows) error {
-		err := s.sources.Sample(rows)
-		if now := time.Now(); now.Sub(s.reported) >= reportInterval {
-			s.reported = now
-			rows.Begin(s.self)
-			pace.Report().AddFields(rows)
-			rows.End(now)
-		}
-		return err
-	}
-	for spoolErr == nil && pace.Next() {
-		if err := s.spool.Add(tick); err != nil && failure == nil {
-			failure = fmt.Errorf("sampling: %w", err)
-		}
-		spoolErr = s.spool.FlushDue(s.plan.SamplingInterval)
-	}
-	report := pace.Report()
+	spoolErr := loop.Run(ctx, t0.Add(-lead), lead+s.plan.Duration)
+	report := loop.Report()
 	s.journal.Event("sampler", "", journal.Attributes{
 		"sampled": report.Sampled, "ticks": report.Ticks, "missed": report.Missed(),
 		"achieved_interval_ns": report.AchievedInterval.Nanoseconds(), "late_max_ns": report.LateMax.Nanoseconds(),

@@ -78,5 +78,11 @@ func (l *Loop) sample(rows *row.Rows) error {
 	return err
 }
 
-// Report tells how well Run kept time until now.
-func (l *Loop) Report() pace.Report { return l.pace.Report() }
+// Report tells how well Run kept time until now. It is zero where Run has not
+// begun.
+func (l *Loop) Report() pace.Report {
+	if l.pace == nil {
+		return pace.Report{}
+	}
+	return l.pace.Report()
+}
