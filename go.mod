@@ -5,7 +5,9 @@ go 1.26.0
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/cilium/ebpf v0.22.0
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/facebook/time v0.0.0-20260822211804-f81aedc1c1e3
+	github.com/google/renameio/v2 v2.0.2
 	github.com/influxdata/line-protocol/v2 v2.2.1
 	github.com/mdlayher/netlink v1.11.2
 	github.com/mdlayher/socket v0.6.0

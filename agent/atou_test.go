@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/agent/kind"
+	"dumbbell/agent/plan"
 )
 
 // buildAtou builds atou and puts it where the agents of these tests find it.
@@ -30,34 +31,34 @@ var buildAtou = sync.OnceValue(func() error {
 })
 
 // atouPlan has one flow of atou of a second, at 500 segments/s.
-func atouPlan(t *testing.T) *Plan {
+func atouPlan(t *testing.T) *plan.Plan {
 	t.Helper()
 	if err := buildAtou(); err != nil {
 		t.Fatal(err)
 	}
-	plan := loopbackPlan(t)
-	f := &plan.Flows[0]
+	p := loopbackPlan(t)
+	f := &p.Flows[0]
 	f.Kind, f.CongestionControl, f.RateBps = "atou", nil, nil
-	f.Atou = Atou{
+	f.Atou = plan.Atou{
 		Sender:   map[string]string{"gap": "2000", "rcvrwin": "40", "sack": "1", "droplist": "20"},
 		Receiver: map[string]string{"sack": "1"}, Mode: "precise", Trace: true,
 	}
-	own := plan.Own()
+	own := p.Own()
 	own.Sample.Trace, own.Sample.EBPF = false, false
-	own.Actions = []Action{
+	own.Actions = []plan.Action{
 		{At: -5 * time.Second, Kind: "atou_serve", Flow: "flow1"},
 		{At: 0, Kind: "atou_send", Flow: "flow1"},
 	}
-	plan.Hosts["here"] = own
-	return plan
+	p.Hosts["here"] = own
+	return p
 }
 
 // startAtou starts an agent with a plan, and leaves it a token.
-func startAtou(t *testing.T, plan *Plan) *agent {
+func startAtou(t *testing.T, p *plan.Plan) *agent {
 	t.Helper()
 	dir := t.TempDir()
-	writePlan(t, dir, plan)
-	if err := os.WriteFile(atouToken(dir), []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
+	writePlan(t, dir, p)
+	if err := os.WriteFile(kind.TokenFile(dir), []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return launchAgent(t, dir)
@@ -73,9 +74,9 @@ func (a *agent) file(name string) string {
 }
 
 func TestRunAtou(t *testing.T) {
-	plan := atouPlan(t)
+	p := atouPlan(t)
 	t.Parallel()
-	a := startAtou(t, plan)
+	a := startAtou(t, p)
 	a.start()
 	a.end("done", 0)
 	e := a.one("flow_first_data")
@@ -123,7 +124,7 @@ func TestRunAtou(t *testing.T) {
 			t.Errorf("%s has no %q: %.400s", name, want, found)
 		}
 	}
-	if _, err := os.Stat(atouToken(a.dir)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(kind.TokenFile(a.dir)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the token is still there: %v", err)
 	}
 	spooled := a.file("spool.lp")
@@ -148,67 +149,20 @@ func TestRunAtou(t *testing.T) {
 }
 
 func TestAtouWithoutServer(t *testing.T) {
-	plan := atouPlan(t)
+	p := atouPlan(t)
 	t.Parallel()
-	own := plan.Own()
+	own := p.Own()
 	own.Actions = own.Actions[1:]
-	plan.Hosts["here"] = own
-	a := startAtou(t, plan)
+	p.Hosts["here"] = own
+	a := startAtou(t, p)
 	a.start()
 	a.end("failed", 1, "atou_send flow1: exit status 1", "127.0.0.1")
 }
 
 func TestAtouWithoutToken(t *testing.T) {
-	plan := atouPlan(t)
+	p := atouPlan(t)
 	t.Parallel()
 	dir := t.TempDir()
-	writePlan(t, dir, plan)
+	writePlan(t, dir, p)
 	launchAgent(t, dir).end("failed", 1, "here: atou_serve flow1 needs the token of its run: ", "atou.token: no such file")
-}
-
-// What is no line of integers is no row.
-func TestRelayAtouLine(t *testing.T) {
-	clock, err := sample.NewClock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &run{clock: clock}
-	series := sample.NewSeries("tcp_info", sample.Tags{"flow": "f"})
-	for line, want := range map[string]string{
-		"atou,host=x snd_cwnd=5i,srtt_us=70i,mono_ns=3i 1700000000000000001\n": `tcp_info,flow=f snd_cwnd=5i,srtt_us=70i,congestion_control="atou",mono_ns=`,
-		"":                        "",
-		"# a comment":             "",
-		"atou snd_cwnd=5.5 7":     `reading "atou snd_cwnd=5.5 7": snd_cwnd is no integer`,
-		"atou snd_cwnd=5i":        "it has no time",
-		"atou snd_cwnd=5i,x= 7":   "reading",
-		`atou name="reno" 7`:      "name is no integer",
-		"atou,host=x snd_cwnd=5i": "it has no time",
-	} {
-		rows := sample.NewRows(clock)
-		err := r.relayAtouLine(series, []byte(line), rows)
-		found := string(rows.Bytes())
-		if err != nil {
-			if rows.Len() > 0 {
-				t.Errorf("%q is a row, and %v", line, err)
-			}
-			found = err.Error()
-		}
-		if (want == "") != (found == "") || !strings.Contains(found, want) {
-			t.Errorf("%q becomes %q, want %q", line, found, want)
-		}
-	}
-}
-
-// TestTokenIsLeft: a secret that cannot be removed is told.
-func TestTokenIsLeft(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "phase")
-	if err := os.MkdirAll(filepath.Join(atouToken(dir), "full"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	plan := loopbackPlan(t)
-	plan.Flows[0].Kind = "atou"
-	r := &run{dir: dir, plan: plan}
-	if err := r.forgetToken(); err == nil || !strings.Contains(err.Error(), "removing the token of a run: ") {
-		t.Error(err)
-	}
 }

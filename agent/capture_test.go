@@ -10,18 +10,21 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"dumbbell/agent/kind"
+	"dumbbell/agent/plan"
 )
 
 // capturePlan captures an interface, and does nothing else.
-func capturePlan(t *testing.T, device string) *Plan {
+func capturePlan(t *testing.T, device string) *plan.Plan {
 	t.Helper()
 	if _, err := exec.LookPath("tcpdump"); err != nil {
 		t.Skip("tcpdump is not installed: apt-get install tcpdump")
 	}
-	plan := loopbackPlan(t)
-	plan.Flows = nil
-	plan.Hosts = map[string]HostPlan{"here": {Actions: []Action{{At: -time.Second, Kind: "capture", Name: device}}}}
-	return plan
+	p := loopbackPlan(t)
+	p.Flows = nil
+	p.Hosts = map[string]plan.HostPlan{"here": {Actions: []plan.Action{{At: -time.Second, Kind: "capture", Name: device}}}}
+	return p
 }
 
 // packets are those of a capture as tcpdump writes it, in the byte order of
@@ -35,8 +38,8 @@ func packets(t *testing.T, path string) (all [][]byte) {
 	if len(b) < 24 || binary.NativeEndian.Uint32(b) != 0xa1b23c4d {
 		t.Fatalf("%s is no capture with nanoseconds: % x", path, b[:min(len(b), 24)])
 	}
-	if snap := binary.NativeEndian.Uint32(b[16:]); snap != snapLength {
-		t.Errorf("%d bytes of each packet, want %d", snap, snapLength)
+	if snap := binary.NativeEndian.Uint32(b[16:]); snap != kind.SnapLength {
+		t.Errorf("%d bytes of each packet, want %d", snap, kind.SnapLength)
 	}
 	for b = b[24:]; len(b) > 0; {
 		if len(b) < 16 || len(b) < 16+int(binary.NativeEndian.Uint32(b[8:])) {
@@ -75,8 +78,8 @@ func TestCapture(t *testing.T) {
 	for _, packet := range found {
 		if bytes.Equal(packet[14+16:14+20], to.Addr().AsSlice()) { // the destination in the IPv4 header
 			sent++
-			if len(packet) != snapLength {
-				t.Errorf("%d bytes of a datagram, want %d", len(packet), snapLength)
+			if len(packet) != kind.SnapLength {
+				t.Errorf("%d bytes of a datagram, want %d", len(packet), kind.SnapLength)
 			}
 		}
 	}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/agent/hold"
+	"dumbbell/agent/plan"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,12 +60,12 @@ func TestDiskErrors(t *testing.T) {
 // TestLastEventCannotBeWritten: a limit is reached while the phase runs.
 func TestLastEventCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	plan := plainPlan(t)
-	plan.Phase = "calibration" // in which the host is not read: that could not be written either
-	own := plan.Own()
-	own = HostPlan{Actions: own.Actions}
-	plan.Hosts["here"] = own
-	a := startAgent(t, plan)
+	p := plainPlan(t)
+	p.Phase = "calibration" // in which the host is not read: that could not be written either
+	own := p.Own()
+	own = plan.HostPlan{Actions: own.Actions}
+	p.Hosts["here"] = own
+	a := startAgent(t, p)
 	a.start()
 	a.await("the command", func() bool { return len(a.events("flow_launched")) > 0 })
 	stat, err := os.Stat(filepath.Join(a.dir, "events.jsonl"))
@@ -103,13 +102,13 @@ func TestLastStatusCannotBeWritten(t *testing.T) {
 func TestIperf3CannotWriteItsReport(t *testing.T) {
 	t.Parallel()
 	needIperf3(t)
-	plan := loopbackPlan(t)
-	f := &plan.Flows[0]
+	p := loopbackPlan(t)
+	f := &p.Flows[0]
 	f.SrcHost = "there"
-	own := HostPlan{Actions: plan.Own().Actions[:1]}
-	plan.Hosts["here"] = own
+	own := plan.HostPlan{Actions: p.Own().Actions[:1]}
+	p.Hosts["here"] = own
 	dir := t.TempDir()
-	writePlan(t, dir, plan)
+	writePlan(t, dir, p)
 	a, _ := launchTraced(t, dir, "-P", filepath.Join(dir, "iperf3-flow1-server.json"), "-e", "trace=write", "-e", "inject=write:error=ENOSPC")
 	a.start()
 	a.await("the server", func() bool { return a.status().State == "running" && len(a.events("flow_launched")) > 0 })
@@ -125,7 +124,7 @@ func TestLockCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock.json")
 	until := time.Now().Add(time.Minute).UnixNano()
-	if err := takeHost(path, Hold{RunID: "mine", Owner: "me@here", UntilUnixNs: until}); err != nil {
+	if err := hold.Take(path, hold.Host{RunID: "mine", Owner: "me@here", UntilUnixNs: until}); err != nil {
 		t.Fatal(err)
 	}
 	keep := exec.Command("strace", "-f", "-qq", "-o", "/dev/null", "-P", path, "-e", "trace=pwrite64", "-e", "inject=pwrite64:error=ENOSPC",
@@ -134,44 +133,8 @@ func TestLockCannotBeWritten(t *testing.T) {
 	if out, err := keep.CombinedOutput(); err == nil || !strings.Contains(string(out), "no space left on device") {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := takeHost(path, Hold{RunID: "other", UntilUnixNs: until}); err == nil || !strings.Contains(err.Error(), "me@here") {
+	if err := hold.Take(path, hold.Host{RunID: "other", UntilUnixNs: until}); err == nil || !strings.Contains(err.Error(), "me@here") {
 		t.Errorf("another run is refused with %v", err)
-	}
-}
-
-// TestResultCannotBeEncoded: that is said.
-func TestResultCannotBeEncoded(t *testing.T) {
-	t.Parallel()
-	r, err := openRun(t.TempDir(), "", version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.journal.Close()
-	r.plan, r.t0 = loopbackPlan(t), time.Now()
-	e := newEnd(&r.plan.Flows[0], "udp", "sender")
-	e.execute = func(context.Context, time.Time) (any, error) { return math.NaN(), nil }
-	if err := r.runEnd(t.Context(), Action{Kind: "udp_send", Flow: "flow1"}, e, nil); err == nil || !strings.Contains(err.Error(), "NaN") {
-		t.Errorf("%v", err)
-	}
-}
-
-// TestReserve: it is given up when space or quota is used up, and nothing is half written.
-func TestReserve(t *testing.T) {
-	for _, used := range []error{unix.ENOSPC, unix.EDQUOT} {
-		j, err := OpenJournal(t.TempDir(), version, sample.Clock{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer j.Close()
-		err = j.withReserve(func() error {
-			if _, err := os.Stat(j.reserve()); err == nil {
-				return &os.PathError{Op: "write", Path: "x", Err: used}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
 	}
 }
 
@@ -185,15 +148,15 @@ func hasEnded(a *agent) bool {
 }
 
 // plainPlan has a command that leaves files, and samples.
-func plainPlan(t *testing.T) *Plan {
-	plan := loopbackPlan(t)
-	f := &plan.Flows[0]
+func plainPlan(t *testing.T) *plan.Plan {
+	p := loopbackPlan(t)
+	f := &p.Flows[0]
 	f.Kind, f.CongestionControl, f.RateBps = "command", nil, nil
-	own := HostPlan{Actions: []Action{{Kind: "command_client", Flow: "flow1", Argv: []string{
+	own := plan.HostPlan{Actions: []plan.Action{{Kind: "command_client", Flow: "flow1", Argv: []string{
 		"sh", "-c", "echo one; mkdir below; echo two > below/two.txt"}}}}
 	own.Sample.Qdisc, own.Sample.Link, own.Sample.CPU = true, true, true
-	plan.Hosts["here"] = own
-	return plan
+	p.Hosts["here"] = own
+	return p
 }
 
 // TestDoneIsOnDisk follows the files that a run leaves by its system calls.
@@ -202,9 +165,9 @@ func plainPlan(t *testing.T) *Plan {
 func TestDoneIsOnDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	plan := plainPlan(t)
-	plan.Duration = 10 * time.Second // a batch each second, in a file each: the first are compressed
-	writePlan(t, dir, plan)
+	p := plainPlan(t)
+	p.Duration = 10 * time.Second // a batch each second, in a file each: the first are compressed
+	writePlan(t, dir, p)
 	a, trace := launchTraced(t, dir, "-E", "DUMBBELL_TEST_SEGMENT_BYTES=1", "-e", "trace=openat,write,writev,pwrite64,ftruncate,fallocate,"+
 		"fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat")
 	a.start()

@@ -11,10 +11,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
+	"dumbbell/agent/process"
+	"dumbbell/collectors/sampling"
 	"dumbbell/collectors/spool"
 )
 
@@ -64,7 +65,7 @@ func main() {
 	case len(args) >= 1 && args[0] == "udp-receive":
 		os.Exit(mainUDPReceive(ctx, args[1:]))
 	case len(args) > 2 && args[0] == "supervise": // by the agent itself
-		os.Exit(mainSupervise(ctx, args[1:]))
+		os.Exit(process.Supervise(ctx, args[1:]))
 	case len(args) > 1 && args[0] == "probe":
 		os.Exit(mainProbe(args[1:]))
 	case len(args) == 1 && args[0] == "trace":
@@ -78,10 +79,8 @@ func main() {
 }
 
 func mainRun(ctx context.Context, dir, lock string) int {
-	// One for the sampler and one for all others; more threads cost wake-ups.
-	runtime.GOMAXPROCS(2)
-	preferAgent()
-	keepFromChildren()
+	sampling.Prefer() // the "armed" event tells the niceness reached
+	process.KeepFromChildren()
 	state, err := Run(ctx, dir, lock, version)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "dumbbell-agent: %s: %v\n", state, err)

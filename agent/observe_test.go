@@ -9,33 +9,36 @@ import (
 	"strings"
 	"testing"
 
+	"dumbbell/agent/journal"
+	"dumbbell/agent/observed"
+	"dumbbell/agent/phase"
 	"dumbbell/collectors/observe"
 
 	"golang.org/x/sys/unix"
 )
 
 // checkObserved checks that a phase has read the host before and after.
-func checkObserved(t *testing.T, dir string) (observed Observed) {
+func checkObserved(t *testing.T, dir string) (found observed.Readings) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, observedFile))
-	if err != nil || json.Unmarshal(b, &observed) != nil || observed.Before == nil || observed.After == nil {
+	b, err := os.ReadFile(filepath.Join(dir, observed.File))
+	if err != nil || json.Unmarshal(b, &found) != nil || found.Before == nil || found.After == nil {
 		t.Fatalf("%v: %s", err, b)
 	}
-	if observed.Before.Settings["net.ipv4.tcp_sack"] == "" || observed.Before.BootID != observed.After.BootID || observed.Before.UnixNs >= observed.After.UnixNs {
-		t.Errorf("before %s at %d, after %s at %d", observed.Before.BootID, observed.Before.UnixNs, observed.After.BootID, observed.After.UnixNs)
+	if found.Before.Settings["net.ipv4.tcp_sack"] == "" || found.Before.BootID != found.After.BootID || found.Before.UnixNs >= found.After.UnixNs {
+		t.Errorf("before %s at %d, after %s at %d", found.Before.BootID, found.Before.UnixNs, found.After.BootID, found.After.UnixNs)
 	}
-	return observed
+	return found
 }
 
 // TestObserveOtherPhase: only a measurement is read.
 func TestObserveOtherPhase(t *testing.T) {
 	t.Parallel()
-	plan := emptyPlan()
-	plan.Phase = "calibration"
-	a := startAgent(t, plan)
+	p := emptyPlan()
+	p.Phase = "calibration"
+	a := startAgent(t, p)
 	a.start()
 	a.end("done", 0)
-	if _, err := os.Stat(filepath.Join(a.dir, observedFile)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(a.dir, observed.File)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }
@@ -47,18 +50,18 @@ func TestObservedLeavesRoom(t *testing.T) {
 		t.Skipf("a small file system cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
-	r, err := openRun(dir, "", "version")
+	r, err := phase.Open(dir, "version")
 	if err != nil {
 		t.Fatal(err)
 	}
 	large := &observe.Reading{Settings: map[string]string{"a lot": strings.Repeat("x", 300<<10)}}
-	if err := r.writeObserved(Observed{Before: large}); !errors.Is(err, unix.ENOSPC) {
+	if err := observed.Write(dir, r.Journal, observed.Readings{Before: large}); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("writing more than there is room for: %v", err)
 	}
-	if state, err := r.end("failed", errors.New("why")); state != "failed" || err.Error() != "why" {
+	if state, err := end(r, "failed", errors.New("why")); state != "failed" || err.Error() != "why" {
 		t.Errorf("it ends as %s: %v", state, err)
 	}
-	if s := readStatus(dir); s.State != "failed" || s.Reason != "why" {
+	if s := journal.ReadStatus(dir); s.State != "failed" || s.Reason != "why" {
 		t.Errorf("status %+v", s)
 	}
 }

@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"dumbbell/agent/kind"
+	"dumbbell/agent/phase"
+	"dumbbell/agent/plan"
+	"dumbbell/agent/process"
 	"dumbbell/collectors/spool"
 )
 
@@ -22,30 +26,30 @@ func TestFlowsLiveWhileTheSpoolIsPacked(t *testing.T) {
 	t.Parallel()
 	needIperf3(t)
 	const rotations = 200
-	plan := loopbackPlan(t)
-	plan.Duration, plan.SamplingInterval = 2*time.Minute, time.Millisecond
-	own := plan.Own()
-	one := plan.Flows[0]
-	one.Duration = plan.Duration
-	plan.Flows, own.Actions, own.Sample.TCP = nil, nil, nil
+	p := loopbackPlan(t)
+	p.Duration, p.SamplingInterval = 2*time.Minute, time.Millisecond
+	own := p.Own()
+	one := p.Flows[0]
+	one.Duration = p.Duration
+	p.Flows, own.Actions, own.Sample.TCP = nil, nil, nil
 	for i := range 4 {
 		f := one
 		f.Name, f.ServerPort, f.ClientPort = fmt.Sprint("flow", i+1), freePort(t), freePort(t)
 		rate := int64(1e6)
 		f.RateBps = &rate
-		plan.Flows = append(plan.Flows, f)
+		p.Flows = append(p.Flows, f)
 		own.Sample.TCP = append(own.Sample.TCP, f.Name)
 		own.Actions = append(own.Actions,
-			Action{At: -5 * time.Second, Kind: "iperf3_server", Flow: f.Name}, Action{At: 0, Kind: "iperf3_client", Flow: f.Name})
+			plan.Action{At: -5 * time.Second, Kind: "iperf3_server", Flow: f.Name}, plan.Action{At: 0, Kind: "iperf3_client", Flow: f.Name})
 	}
 	own.Sample.Trace, own.Sample.EBPF = false, false
-	plan.Hosts["here"] = own
+	p.Hosts["here"] = own
 
 	dir := t.TempDir()
-	writePlan(t, dir, plan)
+	writePlan(t, dir, p)
 	a := launchAgent(t, dir, "env", "DUMBBELL_TEST_SEGMENT_BYTES=1")
 	a.start()
-	a.await("the data of all flows", func() bool { return len(a.events("flow_first_data")) == len(plan.Flows) })
+	a.await("the data of all flows", func() bool { return len(a.events("flow_first_data")) == len(p.Flows) })
 	var segments []spool.Segment
 	a.awaitFor(time.Minute, "a spool in many files", func() (done bool) {
 		var err error
@@ -76,20 +80,20 @@ func TestFlowsLiveWhileTheSpoolIsPacked(t *testing.T) {
 // library may, do not end its processes.
 func TestProcessOutlivesThreads(t *testing.T) {
 	t.Setenv("DUMBBELL_TEST_AS_AGENT", "1") // for the supervisor of the command
-	r, err := openRun(t.TempDir(), "", version)
+	r, err := phase.Open(t.TempDir(), version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.journal.Close()
-	r.plan, r.t0 = stubbornPlan(t, "exec sleep 1000"), time.Now()
+	defer r.Journal.Close()
+	r.Plan, r.T0 = stubbornPlan(t, "exec sleep 1000"), time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	p, err := r.newProcess(ctx, r.plan.Own().Actions[0])
+	p, err := kind.NewProcess(ctx, r, r.Plan.Own().Actions[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
-	if err := p.start(); err != nil {
+	defer p.Close()
+	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
 	for range 200 {
@@ -101,7 +105,7 @@ func TestProcessOutlivesThreads(t *testing.T) {
 		<-gone
 	}
 	time.AfterFunc(200*time.Millisecond, cancel)
-	if err := p.wait(); err != nil { // it ended before
+	if err := p.Wait(); err != nil { // it ended before
 		t.Error(err)
 	}
 }
@@ -112,11 +116,11 @@ func TestProcessOutlivesThreads(t *testing.T) {
 const stubborn = `setsid sh -c 'trap "" TERM; sleep 1000 & echo $$ $! >pids; echo >>pids; wait' & `
 
 // stubbornPlan has a flow of a second in a phase of a minute.
-func stubbornPlan(t *testing.T, command string) *Plan {
-	plan := plainPlan(t)
-	plan.Duration = time.Minute
-	plan.Own().Actions[0].Argv = []string{"sh", "-c", command}
-	return plan
+func stubbornPlan(t *testing.T, command string) *plan.Plan {
+	p := plainPlan(t)
+	p.Duration = time.Minute
+	p.Own().Actions[0].Argv = []string{"sh", "-c", command}
+	return p
 }
 
 func (a *agent) stubborn() (pids []int) {
@@ -156,7 +160,7 @@ func TestNothingOutlivesACommand(t *testing.T) {
 			pids := a.stubborn()
 			over := time.Unix(0, t0).Add(time.Second)
 			a.await("end of all processes", func() bool { return !slices.ContainsFunc(pids, lives) })
-			if d := time.Since(over); d < 0 || d > killDelay+5*time.Second { // tests share a machine
+			if d := time.Since(over); d < 0 || d > process.KillDelay+5*time.Second { // tests share a machine
 				t.Errorf("they ended %v after the command's time", d)
 			}
 			if s := a.status(); s.State != "running" {
@@ -174,9 +178,9 @@ func TestNothingOutlivesAnAgent(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
-			plan := stubbornPlan(t, stubborn+"wait")
-			plan.Flows[0].Duration = plan.Duration
-			a := startAgent(t, plan)
+			p := stubbornPlan(t, stubborn+"wait")
+			p.Flows[0].Duration = p.Duration
+			a := startAgent(t, p)
 			a.start()
 			pids := a.stubborn()
 			if err := a.cmd.Process.Signal(signal); err != nil {
@@ -195,9 +199,9 @@ func TestNothingOutlivesAnAgent(t *testing.T) {
 // TestCommandThatIsKilled: its end is told as that of a process of the agent's own.
 func TestCommandThatIsKilled(t *testing.T) {
 	t.Parallel()
-	plan := stubbornPlan(t, "kill -KILL $$")
-	plan.Duration = 2 * time.Second
-	a := startAgent(t, plan)
+	p := stubbornPlan(t, "kill -KILL $$")
+	p.Duration = 2 * time.Second
+	a := startAgent(t, p)
 	a.start()
 	a.end("failed", 1, "command_client flow1: exit status 137: signal: killed")
 }
@@ -206,12 +210,12 @@ func TestCommandThatIsKilled(t *testing.T) {
 // started with, and not its own.
 func TestSupervisorIsNotPreferred(t *testing.T) {
 	t.Parallel()
-	plan := stubbornPlan(t, "nice")
-	plan.Duration = 2 * time.Second
-	a := startAgent(t, plan)
+	p := stubbornPlan(t, "nice")
+	p.Duration = 2 * time.Second
+	a := startAgent(t, p)
 	a.start()
 	a.end("done", 0)
-	if b, err := os.ReadFile(filepath.Join(a.dir, "command-flow1-client.txt")); err != nil || strings.TrimSpace(string(b)) != fmt.Sprint(niceness()) {
+	if b, err := os.ReadFile(filepath.Join(a.dir, "command-flow1-client.txt")); err != nil || strings.TrimSpace(string(b)) != fmt.Sprint(process.Niceness()) {
 		t.Errorf("niceness %q, %v", b, err)
 	}
 }

@@ -10,45 +10,17 @@ import (
 	"time"
 )
 
-// TestLead: who only waits needs little time, who connects needs more, unless its flow starts later.
-func TestLead(t *testing.T) {
-	for name, c := range map[string]struct {
-		actions []Action
-		want    time.Duration
-	}{
-		"nothing":        {nil, 500 * time.Millisecond},
-		"servers":        {[]Action{{At: -5 * time.Second, Kind: "iperf3_server"}, {At: -time.Second, Kind: "capture"}}, 500 * time.Millisecond},
-		"ping":           {[]Action{{Kind: "ping"}}, 500 * time.Millisecond},
-		"client":         {[]Action{{Kind: "ping"}, {Kind: "iperf3_client"}}, 3 * time.Second},
-		"atou":           {[]Action{{Kind: "atou_send"}}, 3 * time.Second},
-		"later":          {[]Action{{At: 2 * time.Second, Kind: "iperf3_client"}, {At: 5 * time.Second, Kind: "iperf3_client"}}, time.Second},
-		"much later":     {[]Action{{At: time.Minute, Kind: "iperf3_client"}}, 500 * time.Millisecond},
-		"path":           {[]Action{{At: 100 * time.Millisecond, Kind: "path"}}, 900 * time.Millisecond},
-		"a path that is": {[]Action{{At: time.Minute, Kind: "path"}}, 500 * time.Millisecond},
-	} {
-		plan := emptyPlan()
-		plan.Hosts["here"] = HostPlan{Actions: c.actions} // without its samples
-		if got := plan.lead(); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-	// What is sampled begins before t0.
-	if plan := emptyPlan(); plan.samplingLead() != 2010*time.Millisecond || plan.lead() != 2260*time.Millisecond {
-		t.Errorf("sampling begins %v ahead, and the agent needs %v", plan.samplingLead(), plan.lead())
-	}
-}
-
 // TestServersWait: they are there when the agent is armed, and stay for as long as the start takes.
 func TestServersWait(t *testing.T) {
 	t.Parallel()
 	needIperf3(t)
-	plan := loopbackPlan(t)
-	a := startAgent(t, plan)
+	p := loopbackPlan(t)
+	a := startAgent(t, p)
 	a.await("arming", func() bool { return a.status().State == "armed" })
 	if launched := a.one("flow_launched"); launched.Action != "iperf3_server" || launched.UnixNs > a.one("armed").UnixNs {
 		t.Errorf("launched %+v, armed %+v", launched, a.one("armed"))
 	}
-	if lead := time.Duration(a.status().Lead); lead != clientLead {
+	if lead := time.Duration(a.status().Lead); lead != 3*time.Second {
 		t.Errorf("it needs %v", lead)
 	}
 	time.Sleep(5 * time.Second) // a controller that waits for other hosts
@@ -81,13 +53,13 @@ func TestServerThatEndsEarly(t *testing.T) {
 	needIperf3(t)
 	t.Run("port in use", func(t *testing.T) {
 		t.Parallel()
-		plan := loopbackPlan(t)
-		taken, err := net.Listen("tcp4", fmt.Sprint("127.0.0.1:", plan.Flows[0].ServerPort))
+		p := loopbackPlan(t)
+		taken, err := net.Listen("tcp4", fmt.Sprint("127.0.0.1:", p.Flows[0].ServerPort))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer taken.Close()
-		a := startAgent(t, plan)
+		a := startAgent(t, p)
 		a.end("failed", 1, "iperf3_server flow1", "Address already in use")
 		if e := a.one("process_exit"); e.Action != "iperf3_server" || !strings.Contains(e.Stderr, "Address already in use") {
 			t.Errorf("process_exit %+v", e)

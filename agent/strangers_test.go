@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"dumbbell/agent/kind"
+	"dumbbell/agent/plan"
 	"dumbbell/traffic/http"
 	"dumbbell/traffic/udp"
 
@@ -28,18 +30,18 @@ const (
 var strange = [4]byte{127, 0, 0, 2} // the strangers' address; that of the flows is 127.0.0.1
 
 // strangersPlan has a flow of each kind that has a server, and a port that answers a tcp_ping.
-func strangersPlan(t *testing.T) *Plan {
+func strangersPlan(t *testing.T) *plan.Plan {
 	t.Helper()
 	needIperf3(t)
 	if err := buildAtou(); err != nil {
 		t.Fatal(err)
 	}
-	plan := loopbackPlan(t)
-	plan.Duration = 3500 * time.Millisecond
-	own, cubic, rate := plan.Own(), "cubic", int64(4e6)
+	p := loopbackPlan(t)
+	p.Duration = 3500 * time.Millisecond
+	own, cubic, rate := p.Own(), "cubic", int64(4e6)
 	own.Sample.Trace, own.Sample.EBPF = false, false
 	here := netip.MustParseAddr("127.0.0.1")
-	add := func(f Flow, server, client Action) {
+	add := func(f plan.Flow, server, client plan.Action) {
 		f.SrcHost, f.DstHost, f.Src, f.Dst, f.Streams = "here", "here", here, here, 1
 		f.ServerPort = freePort(t)
 		if f.Kind != "http" && f.Kind != "ndt7_download" {
@@ -53,53 +55,53 @@ func strangersPlan(t *testing.T) *Plan {
 				"-datadir ndt7 -htmldir . -compress-results=false")...)
 			client.Argv = []string{"ndt7-client", "-server", address, "-scheme", "ws", "-format", "json", "-upload=false"}
 		}
-		plan.Flows = append(plan.Flows, f)
+		p.Flows = append(p.Flows, f)
 		own.Actions = append(own.Actions, server, client)
 	}
 	second := time.Second
-	add(Flow{Name: "options", Kind: "iperf3_tcp", Duration: second, CongestionControl: &cubic, RateBps: &rate, Options: Options{MSS: new(1000)}},
-		Action{Kind: "iperf3_server"}, Action{Kind: "iperf3_client"}) // whose server makes another listener
-	add(Flow{Name: "loads", Kind: "iperf3_udp", Duration: second, RateBps: &rate},
-		Action{Kind: "iperf3_server"}, Action{Kind: "iperf3_client"})
-	add(Flow{Name: "datagrams", Kind: "udp", Duration: second, RateBps: &rate, PayloadBytes: 1000},
-		Action{Kind: "udp_receive"}, Action{Kind: "udp_send"})
-	add(Flow{Name: "web", Kind: "http", Duration: 3 * second, CongestionControl: &cubic, Fetching: Fetching{FetchBytes: 100_000, Fetches: 20, Think: second / 20}},
-		Action{Kind: "http_server"}, Action{Kind: "http_client"})
-	add(Flow{Name: "paced", Kind: "atou", Duration: second, Atou: Atou{Sender: map[string]string{"gap": "2000", "rcvrwin": "40"}, Mode: "precise"}},
-		Action{Kind: "atou_serve"}, Action{Kind: "atou_send"})
+	add(plan.Flow{Name: "options", Kind: "iperf3_tcp", Duration: second, CongestionControl: &cubic, RateBps: &rate, Options: plan.Options{MSS: new(1000)}},
+		plan.Action{Kind: "iperf3_server"}, plan.Action{Kind: "iperf3_client"}) // whose server makes another listener
+	add(plan.Flow{Name: "loads", Kind: "iperf3_udp", Duration: second, RateBps: &rate},
+		plan.Action{Kind: "iperf3_server"}, plan.Action{Kind: "iperf3_client"})
+	add(plan.Flow{Name: "datagrams", Kind: "udp", Duration: second, RateBps: &rate, PayloadBytes: 1000},
+		plan.Action{Kind: "udp_receive"}, plan.Action{Kind: "udp_send"})
+	add(plan.Flow{Name: "web", Kind: "http", Duration: 3 * second, CongestionControl: &cubic, Fetching: plan.Fetching{FetchBytes: 100_000, Fetches: 20, Think: second / 20}},
+		plan.Action{Kind: "http_server"}, plan.Action{Kind: "http_client"})
+	add(plan.Flow{Name: "paced", Kind: "atou", Duration: second, Atou: plan.Atou{Sender: map[string]string{"gap": "2000", "rcvrwin": "40"}, Mode: "precise"}},
+		plan.Action{Kind: "atou_serve"}, plan.Action{Kind: "atou_send"})
 	built, err := filepath.Abs("../.build/bin")
 	if err == nil {
 		_, err = os.Stat(filepath.Join(built, "ndt-server"))
 	}
 	if err == nil {
 		t.Setenv("PATH", os.Getenv("PATH")+":"+built)
-		add(Flow{Name: "ndt", Kind: "ndt7_download", Start: second / 2, Duration: second / 2}, Action{Kind: "command_server"}, Action{Kind: "command_client"})
+		add(plan.Flow{Name: "ndt", Kind: "ndt7_download", Start: second / 2, Duration: second / 2}, plan.Action{Kind: "command_server"}, plan.Action{Kind: "command_client"})
 	} else {
 		t.Log("without NDT, which is not built: make build")
 	}
 	port := freePort(t)
 	own.Actions = append(own.Actions,
-		Action{At: -5 * time.Second, Kind: "tcp_listen", Name: "x", Dst: here, DstPort: port, Src: here},
-		Action{Kind: "tcp_ping", Name: "x", Dst: here, DstPort: port, Count: 5, Interval: 50 * time.Millisecond})
-	plan.Hosts["here"] = own
-	return plan
+		plan.Action{At: -5 * time.Second, Kind: "tcp_listen", Name: "x", Dst: here, DstPort: port, Src: here},
+		plan.Action{Kind: "tcp_ping", Name: "x", Dst: here, DstPort: port, Count: 5, Interval: 50 * time.Millisecond})
+	p.Hosts["here"] = own
+	return p
 }
 
 // TestStrangers has strangers at all ports of a run, from before its servers
 // listen until its end. No flow notices them, and they are counted.
 func TestStrangers(t *testing.T) {
-	plan := strangersPlan(t)
+	p := strangersPlan(t)
 	dir := t.TempDir()
-	writePlan(t, dir, plan)
-	if err := os.WriteFile(atouToken(dir), []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
+	writePlan(t, dir, p)
+	if err := os.WriteFile(kind.TokenFile(dir), []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	over := make(chan struct{})
 	var all sync.WaitGroup
 	failures := make(chan error, 100)
 	ports := 0
-	for _, action := range plan.Own().Actions {
-		port, waits := plan.port(action)
+	for _, action := range p.Own().Actions {
+		port, waits := kind.Port(p, action)
 		if !waits {
 			continue
 		}
@@ -110,7 +112,7 @@ func TestStrangers(t *testing.T) {
 	a.start()
 	before := a.residentBytes()
 	a.await("the last flows", func() bool { return a.status().State == "running" })
-	time.Sleep(plan.Duration - 500*time.Millisecond)
+	time.Sleep(p.Duration - 500*time.Millisecond)
 	after := a.residentBytes()
 	a.end("done", 0)
 	close(over)
@@ -158,7 +160,7 @@ func TestStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := max(report.End.SumReceived.Bytes, report.End.Sum.Bytes)
-		want := *plan.Flow(name).RateBps / 8
+		want := *p.Flow(name).RateBps / 8
 		if report.Error != "" || got < want*8/10 || got > want*12/10 || report.End.Sum.Lost > 0 {
 			t.Errorf("%s: %d of %d bytes: %+v", name, got, want, report)
 		}
@@ -185,10 +187,10 @@ func TestStrangers(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.file("atou-paced-receiver.json")), &acknowledged); err != nil || acknowledged.Segments < 100 || acknowledged.Foreign > 0 {
 		t.Errorf("atou: %+v, %v", acknowledged, err)
 	}
-	if plan.Flow("ndt") != nil && !strings.Contains(a.file("command-ndt-client.txt"), `"NumBytes":`) {
+	if p.Flow("ndt") != nil && !strings.Contains(a.file("command-ndt-client.txt"), `"NumBytes":`) {
 		t.Errorf("NDT: %s", a.file("command-ndt-client.txt"))
 	}
-	var pings tcpPings
+	var pings kind.TCPPings
 	if err := json.Unmarshal([]byte(a.file("tcp-ping-x.json")), &pings); err != nil || len(pings.RTTs) != 5 {
 		t.Errorf("tcp_ping: %+v, %v", pings, err)
 	}

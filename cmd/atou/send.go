@@ -15,7 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/transports/atou/config"
 	"dumbbell/transports/atou/handshake"
 	"dumbbell/transports/atou/live"
@@ -37,7 +38,7 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		kinds     = flags.Bool("trace-kinds", false, "tell repeated and suppressed transmissions in the trace as rxt and drop")
 		samples   = flags.String("samples", "", "write the sender's state as line protocol to this `file`")
 		report    = flags.String("json", "", "write the summary and all counters to this `file`")
-		tags      = sample.Tags{}
+		tags      = row.Tags{}
 	)
 	flags.Func("mode", "`mode`: precise, one segment a system call and at its time, or bulk, in trains (default precise)", func(s string) (err error) {
 		c.Mode, err = live.ParseMode(s)
@@ -109,11 +110,11 @@ func send(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		if err != nil {
 			return err
 		}
-		clock, err := sample.NewClock()
+		clock, err := clock.New()
 		if err != nil {
 			return err
 		}
-		rows, series := sample.NewRows(clock), sample.NewSeries("atou", tags)
+		rows, series := row.NewRows(clock), row.NewSeries("atou", tags)
 		recorder.Samples = func(s *live.Sample) error {
 			rows.Reset()
 			rows.Begin(series)

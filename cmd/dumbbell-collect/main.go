@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,8 +20,11 @@ import (
 	"dumbbell/collectors/cpu"
 	"dumbbell/collectors/ebpf"
 	"dumbbell/collectors/link"
+	"dumbbell/collectors/ntp"
+	"dumbbell/collectors/pace"
 	"dumbbell/collectors/qdisc"
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
+	"dumbbell/collectors/sampling"
 	"dumbbell/collectors/snmp"
 	"dumbbell/collectors/spool"
 	"dumbbell/collectors/tcpinfo"
@@ -52,7 +54,7 @@ type options struct {
 	tuples             []tcpinfo.Tuple
 	format             string
 	spool              string
-	tags               sample.Tags
+	tags               row.Tags
 	chrony             string
 }
 
@@ -67,7 +69,7 @@ func main() {
 }
 
 func run(args []string, stdout, stderr io.Writer) error {
-	o := options{tags: sample.Tags{}}
+	o := options{tags: row.Tags{}}
 	if host, err := os.Hostname(); err == nil {
 		o.tags["host"] = host
 	}
@@ -97,7 +99,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		o.tags[name] = value
 		return nil
 	})
-	flags.StringVar(&o.chrony, "chrony", clock.Chrony, "where chronyd answers")
+	flags.StringVar(&o.chrony, "chrony", ntp.Chrony, "where chronyd answers")
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		flags.Usage()
 		return flag.ErrHelp
@@ -116,18 +118,19 @@ func run(args []string, stdout, stderr io.Writer) error {
 	case args[0] == "probe":
 		return probe(o, stdout)
 	}
-	// Before what it watches, which else keeps it waiting for whole time slices; without the privilege, as it is.
-	syscall.AllThreadsSyscall(syscall.SYS_SETPRIORITY, syscall.PRIO_PROCESS, 0, ^uintptr(19)) // -20
-	runtime.GOMAXPROCS(2)                                                                     // one for the sampler and one for all else; more threads cost wake-ups
+	sampling.Prefer()
 	return o.collect(strings.Split(args[0], ","), stdout, stderr)
 }
 
 func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		return err
 	}
-	out := output(&stream{rows: sample.NewRows(clock), to: stdout})
+	var out interface {
+		sampling.Output
+		Close() error
+	} = &stream{rows: row.NewRows(clock), to: stdout}
 	if o.spool != "" {
 		s, torn, err := spool.Open(o.spool, clock)
 		if err != nil {
@@ -139,7 +142,7 @@ func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
 		out = s
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	var sources sample.Sources
+	var sources sampling.Sources
 	defer func() { err = errors.Join(err, sources.Close()) }()
 	for _, name := range names {
 		s, err := o.source(name, clock, stdout)
@@ -150,43 +153,24 @@ func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGPIPE)
 	defer stop()
-	start := time.Now()
-	pace, err := sample.NewPace(ctx, start, o.interval, o.duration)
-	if err != nil {
-		return err
-	}
-	defer pace.Close()
-	self := sample.NewSeries("sampler", o.tags)
-	reported := time.Now()
 	var failure error
-	tick := func(rows *sample.Rows) error {
-		err := sources.Sample(rows)
-		if now := time.Now(); now.Sub(reported) >= time.Second && o.format == "line" {
-			reported = now
-			rows.Begin(self)
-			pace.Report().AddFields(rows)
-			rows.End(now)
-		}
+	loop := sampling.Loop{Sources: sources, Output: out, Interval: o.interval, Reported: time.Now(), Failed: func(err error) {
+		failure = err
+		fmt.Fprintln(stderr, "dumbbell-collect:", err)
+	}}
+	if o.format == "line" {
+		loop.Self = row.NewSeries("sampler", o.tags)
+	}
+	start := time.Now()
+	if err := loop.Run(ctx, start, o.duration); err != nil {
 		return err
-	}
-	take := func(add func(*sample.Rows) error) error {
-		if err := out.Add(add); err != nil && failure == nil {
-			failure = err
-			fmt.Fprintln(stderr, "dumbbell-collect:", err)
-		}
-		return out.FlushDue(o.interval)
-	}
-	for pace.Next() {
-		if err := take(tick); err != nil {
-			return err
-		}
 	}
 	// The last interval ends with the duration, or with the signal.
-	sample.SleepUntil(ctx, start.Add(o.duration))
-	if err := errors.Join(take(tick), take(sources.Finish)); err != nil {
+	pace.SleepUntil(ctx, start.Add(o.duration))
+	if err := errors.Join(loop.Sample(), loop.Add(sources.Finish)); err != nil {
 		return err
 	}
-	r := pace.Report()
+	r := loop.Report()
 	fmt.Fprintf(stderr, "%d of %d samples taken, %d missed, every %v, at most %v late\n",
 		r.Sampled, r.Ticks, r.Missed(), r.AchievedInterval, r.LateMax.Round(time.Microsecond))
 	for _, s := range sources {
@@ -198,7 +182,7 @@ func (o options) collect(names []string, stdout, stderr io.Writer) (err error) {
 }
 
 // source opens one source by its name.
-func (o options) source(name string, clk sample.Clock, stdout io.Writer) (sample.Source, error) {
+func (o options) source(name string, clk clock.Clock, stdout io.Writer) (sampling.Source, error) {
 	switch name {
 	case "tcp":
 		if o.format == "table" && len(o.tuples) == 0 {
@@ -229,7 +213,7 @@ func (o options) source(name string, clk sample.Clock, stdout io.Writer) (sample
 	case "cpu":
 		return cpu.NewSource(o.tags)
 	case "clock":
-		return clock.NewSource(o.tags, o.chrony), nil
+		return ntp.NewSource(o.tags, o.chrony), nil
 	case "web100":
 		if len(o.tuples) == 0 {
 			return nil, errors.New("web100 needs a --tuple")
@@ -250,7 +234,7 @@ func (o options) source(name string, clk sample.Clock, stdout io.Writer) (sample
 
 // sockets are those that are chosen.
 func (o options) sockets() (interface {
-	sample.Source
+	sampling.Source
 	Extend(tcpinfo.Extension)
 }, error) {
 	if len(o.tuples) > 0 {
@@ -289,7 +273,7 @@ func (o options) flows() (flows []tcpinfo.Flow) {
 
 // probe says for each source whether it can be had, and why not.
 func probe(o options, stdout io.Writer) error {
-	clk, err := sample.NewClock()
+	clk, err := clock.New()
 	if err != nil {
 		return err
 	}
@@ -307,7 +291,7 @@ func probe(o options, stdout io.Writer) error {
 		}
 		say(name, err)
 	}
-	_, err = clock.Ask(o.chrony)
+	_, err = ntp.Ask(o.chrony)
 	say("clock (chrony)", err)
 	has := map[web100.Capability]bool{web100.Info: true}
 	t, err := trace.NewSource(nil, nil, clk, "")
@@ -345,20 +329,13 @@ func probe(o options, stdout io.Writer) error {
 	return nil
 }
 
-// An output takes rows: the standard output, or a spool.
-type output interface {
-	Add(func(*sample.Rows) error) error
-	FlushDue(next time.Duration) error
-	Close() error
-}
-
 // A stream writes rows as they come, for Telegraf at once.
 type stream struct {
-	rows *sample.Rows
+	rows *row.Rows
 	to   io.Writer
 }
 
-func (s *stream) Add(add func(*sample.Rows) error) error { return add(s.rows) }
+func (s *stream) Add(add func(*row.Rows) error) error { return add(s.rows) }
 
 func (s *stream) FlushDue(time.Duration) error {
 	_, err := s.to.Write(s.rows.Bytes())

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 )
 
@@ -38,7 +38,7 @@ func newTable(filter tcpinfo.Filter, to io.Writer) (*table, error) {
 
 func (t *table) Close() error { return t.conn.Close() }
 
-func (t *table) Sample(*sample.Rows) error {
+func (t *table) Sample(*row.Rows) error {
 	t.text = t.text[:0]
 	if err := t.conn.Dump(t.filter, &t.socket, t.add); err != nil {
 		return err

@@ -1,136 +1,85 @@
-// Package clock reads how far the clock of this host can be trusted: what the
-// kernel says, and what chrony has measured if it runs.
+// Package clock reads the clocks that rows are stamped with: wall time and
+// CLOCK_MONOTONIC of the same moment, and the kernel's stamps of packets.
 package clock
 
 import (
-	"errors"
+	"encoding/binary"
 	"fmt"
-	"net"
-	"sync"
 	"time"
 
-	"dumbbell/collectors/sample"
-
-	"github.com/facebook/time/ntp/chrony"
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// interval is that of rows: the clock is corrected every few seconds at most.
-	interval = time.Second
-
-	timeout = 500 * time.Millisecond
-)
-
-// Chrony is where chronyd answers questions of this host.
-const Chrony = "127.0.0.1:323"
-
-// A Source writes rows once a second. Chrony is asked by a goroutine, so that
-// its answer is not waited for.
-type Source struct {
-	kernel, chrony sample.Series
-	asked          time.Time
-	stop, done     chan struct{}
-
-	mu       sync.Mutex
-	tracking *chrony.Tracking // the last answer; nil if it was written already
-	at       time.Time
+// A Clock reads wall time and CLOCK_MONOTONIC with one call to the kernel:
+// Go's own monotonic clock is CLOCK_MONOTONIC from another origin.
+type Clock struct {
+	origin     time.Time
+	originMono time.Duration
 }
 
-// NewSource begins to ask chronyd at an address, if there is one.
-func NewSource(tags sample.Tags, address string) *Source {
-	s := &Source{
-		kernel: sample.NewSeries("clock", tags.With("source", "kernel")),
-		chrony: sample.NewSeries("clock", tags.With("source", "chrony")),
-		stop:   make(chan struct{}), done: make(chan struct{}),
-	}
-	go func() {
-		defer close(s.done)
-		ticks := time.NewTicker(interval)
-		defer ticks.Stop()
-		for {
-			if t, err := Ask(address); err == nil {
-				s.mu.Lock()
-				s.tracking, s.at = t, time.Now()
-				s.mu.Unlock()
-			}
-			select {
-			case <-s.stop:
-				return
-			case <-ticks.C:
-			}
+// New relates Go's monotonic clock to the kernel's.
+func New() (Clock, error) { return newClock(unix.ClockGettime) }
+
+func newClock(get func(clock int32, ts *unix.Timespec) error) (Clock, error) {
+	var failure error
+	c, _ := Closest(func() Clock {
+		var ts unix.Timespec
+		if err := get(unix.CLOCK_MONOTONIC, &ts); err != nil {
+			failure = fmt.Errorf("reading CLOCK_MONOTONIC: %w", err)
 		}
-	}()
-	return s
+		return Clock{origin: time.Now(), originMono: time.Duration(ts.Nano())}
+	})
+	return c, failure
 }
 
-// Close stops asking.
-func (s *Source) Close() error {
-	close(s.stop)
-	<-s.done
-	return nil
+// Mono is CLOCK_MONOTONIC at a time that this process has read.
+func (c Clock) Mono(t time.Time) time.Duration { return c.originMono + t.Sub(c.origin) }
+
+// At turns a moment of the wall clock into a deadline of the monotonic clock.
+// Done once for a run, it makes the run immune to steps of the wall clock.
+func (c Clock) At(unixNs int64) time.Time {
+	now := Now()
+	return now.Add(time.Duration(unixNs - now.UnixNano()))
 }
 
-// Ask asks chronyd how it follows its source.
-func Ask(address string) (*chrony.Tracking, error) {
-	conn, err := net.Dial("udp", address)
-	if err != nil {
-		return nil, fmt.Errorf("asking chronyd: %w", err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
-		return nil, fmt.Errorf("asking chronyd: %w", err)
-	}
-	client := chrony.Client{Connection: conn}
-	answer, err := client.Communicate(chrony.NewTrackingPacket())
-	if err != nil {
-		return nil, fmt.Errorf("asking chronyd at %s: %w", address, err)
-	}
-	tracking, ok := answer.(*chrony.ReplyTracking)
-	if !ok {
-		return nil, errors.New("asking chronyd: it answered something else")
-	}
-	return &tracking.Tracking, nil
+// Now is time.Now whose wall time and monotonic time are of the same moment.
+// time.Now reads one clock after the other, and may be kept waiting between.
+func Now() time.Time {
+	now, _ := closest(50*time.Microsecond, time.Now) // two system calls of a User-Mode Linux host
+	return now
 }
 
-// Sample writes what is new, at most once a second.
-func (s *Source) Sample(rows *sample.Rows) error {
-	now := time.Now()
-	if now.Sub(s.asked) < interval {
-		return nil
-	}
-	s.asked = now
-	var k unix.Timex
-	if _, err := unix.Adjtimex(&k); err != nil {
-		return fmt.Errorf("asking the kernel for its clock: %w", err)
-	}
-	rows.Begin(s.kernel)
-	rows.Bool("synchronised", k.Status&unix.STA_UNSYNC == 0)
-	rows.Int("frequency_ppb", int64(k.Freq)*1000/65536) // ppm in units of 2^-16
-	if k.Status&unix.STA_UNSYNC == 0 {                  // else they only grow
-		rows.Int("max_error_ns", int64(k.Maxerror)*1000)
-		rows.Int("estimated_error_ns", int64(k.Esterror)*1000)
-	}
-	rows.End(now)
+// Closest reads clocks several times and returns the reading that took the
+// least time, and that time: the thread may be kept waiting between one clock
+// and the next, so they are as far apart as that at most.
+func Closest[T any](read func() T) (best T, took time.Duration) {
+	return closest(time.Microsecond, read) // what clocks take to read when nothing interrupts it
+}
 
-	s.mu.Lock()
-	t, at := s.tracking, s.at
-	s.tracking = nil
-	s.mu.Unlock()
-	if t == nil {
-		return nil
+const readings = 10 // of clocks, at most
+
+// closest takes the first reading that took no more time than is enough.
+func closest[T any](enough time.Duration, read func() T) (best T, took time.Duration) {
+	began := time.Now()
+	for i := range readings {
+		before := time.Since(began)
+		reading := read()
+		if d := time.Since(began) - before; i == 0 || d < took {
+			best, took = reading, d
+		}
+		if took <= enough {
+			break
+		}
 	}
-	ns := func(seconds float64) int64 { return int64(seconds * 1e9) }
-	rows.Begin(s.chrony)
-	rows.Bool("synchronised", t.LeapStatus != 3)
-	rows.Int("stratum", int64(t.Stratum))
-	rows.Int("offset_ns", ns(t.CurrentCorrection))
-	rows.Int("last_offset_ns", ns(t.LastOffset))
-	rows.Int("rms_offset_ns", ns(t.RMSOffset))
-	rows.Int("frequency_ppb", int64(t.FreqPPM*1000))
-	rows.Int("skew_ppb", int64(t.SkewPPM*1000))
-	rows.Int("root_delay_ns", ns(t.RootDelay))
-	rows.Int("root_dispersion_ns", ns(t.RootDispersion))
-	rows.End(at)
-	return nil
+	return best, took
+}
+
+// KernelStamp is the wall time, in ns, of a control message that SO_TIMESTAMPNS
+// asked for: when the kernel had the packet in its hands.
+func KernelStamp(h *unix.Cmsghdr, data []byte) (unixNs int64, ok bool) {
+	if h.Level != unix.SOL_SOCKET || h.Type != unix.SO_TIMESTAMPNS || len(data) < 16 {
+		return 0, false
+	}
+	seconds, ns := binary.NativeEndian.Uint64(data), binary.NativeEndian.Uint64(data[8:])
+	return int64(seconds)*int64(time.Second) + int64(ns), true
 }

@@ -1,94 +1,65 @@
 package clock
 
 import (
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"golang.org/x/sys/unix"
 )
 
-func newRows(t *testing.T) *sample.Rows {
-	t.Helper()
-	clock, err := sample.NewClock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sample.NewRows(clock)
-}
-
-// TestWithoutChrony: the kernel's row is there, none is made up.
-func TestWithoutChrony(t *testing.T) {
-	l, err := net.ListenPacket("udp", "127.0.0.1:0") // nobody answers here
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if _, err := Ask(l.LocalAddr().String()); err == nil {
-		t.Error("an answer from nobody")
-	}
-	s := NewSource(sample.Tags{"host": "here"}, l.LocalAddr().String())
-	defer s.Close()
-	rows := newRows(t)
-	if err := s.Sample(rows); err != nil {
-		t.Fatal(err)
-	}
-	if got := string(rows.Bytes()); rows.Len() != 1 || !strings.HasPrefix(got, "clock,host=here,source=kernel synchronised=") {
-		t.Errorf("%d rows: %s", rows.Len(), got)
-	}
-	if err := s.Sample(rows); err != nil || rows.Len() != 1 {
-		t.Errorf("%v, %d rows within a second", err, rows.Len())
-	}
-}
-
-// TestChrony asks a chronyd of its own, which leaves the clock alone.
-func TestChrony(t *testing.T) {
-	chronyd, err := exec.LookPath("chronyd")
-	if err != nil {
-		t.Skip("needs chronyd: ", err)
-	}
-	const address = "127.0.0.1:20323"
-	dir := t.TempDir()
-	config := filepath.Join(dir, "chrony.conf")
-	text := "port 0\ncmdport 20323\nbindcmdaddress 127.0.0.1\nlocal stratum 7\npidfile " + filepath.Join(dir, "pid") + "\n"
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(chronyd, "-x", "-d", "-f", config, "-u", "root")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if _, err = Ask(address); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
-	s := NewSource(nil, address)
-	defer s.Close()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		rows := newRows(t)
-		s.asked = time.Time{}
-		if err := s.Sample(rows); err != nil {
-			t.Fatal(err)
-		}
-		if got := string(rows.Bytes()); strings.Contains(got, "clock,source=chrony ") {
-			for _, want := range []string{"stratum=7i", "offset_ns=", "root_dispersion_ns=", "synchronised=true"} {
-				if !strings.Contains(got, want) {
-					t.Errorf("no %s in %s", want, got)
-				}
+// TestClockOfABusyMachine: the thread that relates two clocks is kept waiting
+// between them, all times but one.
+func TestClockOfABusyMachine(t *testing.T) {
+	const wait = 10 * time.Millisecond
+	for undisturbed := range readings {
+		reading := 0
+		c, err := newClock(func(clock int32, ts *unix.Timespec) error {
+			err := unix.ClockGettime(clock, ts)
+			if reading != undisturbed {
+				time.Sleep(wait)
 			}
-			return
+			reading++
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("no row of chrony within 10 s")
+		var before, after unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &before); err != nil {
+			t.Fatal(err)
 		}
+		got := c.Mono(time.Now())
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &after); err != nil {
+			t.Fatal(err)
+		}
+		if early, late := time.Duration(before.Nano())-got, got-time.Duration(after.Nano()); max(early, late) > wait/2 {
+			t.Errorf("reading %d was not disturbed: CLOCK_MONOTONIC is %v, from %v to %v was read", undisturbed,
+				got, time.Duration(before.Nano()), time.Duration(after.Nano()))
+		}
+	}
+}
+
+// TestClosest: of several readings that is taken which took the least time.
+func TestClosest(t *testing.T) {
+	waits := []time.Duration{4, 3, 1, 5, 2, 6, 7, 8, 9, 10}
+	n := 0
+	best, took := Closest(func() int {
+		time.Sleep(waits[n] * time.Millisecond)
+		n++
+		return n
+	})
+	if best != 3 || n != readings || took < time.Millisecond {
+		t.Errorf("reading %d of %d, which took %v", best, n, took)
+	}
+	n = 0
+	if best, took = Closest(func() int { n++; return n }); took > 100*time.Microsecond || best != n && took <= time.Microsecond {
+		t.Errorf("reading %d of %d, which took %v", best, n, took)
+	}
+}
+
+func BenchmarkNow(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		Now()
 	}
 }

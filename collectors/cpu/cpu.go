@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/kernel"
+	"dumbbell/collectors/row"
 )
 
 // times are the columns of /proc/stat, in units of 10 ms on every architecture.
@@ -19,13 +20,13 @@ const msPerTick = 10
 
 // A Source writes a row for each CPU that is online. All its fields only grow.
 type Source struct {
-	tags                    sample.Tags
-	stat, softirqs, softnet *sample.File
+	tags                    row.Tags
+	stat, softirqs, softnet *kernel.File
 	cpus                    []cpu // by number
 }
 
 type cpu struct {
-	series  sample.Series
+	series  row.Series
 	time    [len(times)]int64
 	present bool
 	rx, tx  int64
@@ -33,13 +34,13 @@ type cpu struct {
 }
 
 // NewSource opens the files.
-func NewSource(tags sample.Tags) (*Source, error) {
+func NewSource(tags row.Tags) (*Source, error) {
 	s := &Source{tags: tags}
-	for path, f := range map[string]**sample.File{
+	for path, f := range map[string]**kernel.File{
 		"/proc/stat": &s.stat, "/proc/softirqs": &s.softirqs, "/proc/thread-self/net/softnet_stat": &s.softnet,
 	} {
 		var err error
-		if *f, err = sample.OpenFile(path); err != nil {
+		if *f, err = kernel.OpenFile(path); err != nil {
 			return nil, errors.Join(fmt.Errorf("opening the times of CPUs: %w", err), s.Close())
 		}
 	}
@@ -49,7 +50,7 @@ func NewSource(tags sample.Tags) (*Source, error) {
 // Close closes the files.
 func (s *Source) Close() error {
 	var failures []error
-	for _, f := range []*sample.File{s.stat, s.softirqs, s.softnet} {
+	for _, f := range []*kernel.File{s.stat, s.softirqs, s.softnet} {
 		if f != nil {
 			failures = append(failures, f.Close())
 		}
@@ -58,12 +59,12 @@ func (s *Source) Close() error {
 }
 
 // Sample reads the files.
-func (s *Source) Sample(rows *sample.Rows) error {
+func (s *Source) Sample(rows *row.Rows) error {
 	for i := range s.cpus {
 		s.cpus[i].present = false
 	}
 	now := time.Now()
-	for f, parse := range map[*sample.File]func([]byte) error{s.stat: s.parseStat, s.softirqs: s.parseSoftirqs, s.softnet: s.parseSoftnet} {
+	for f, parse := range map[*kernel.File]func([]byte) error{s.stat: s.parseStat, s.softirqs: s.parseSoftirqs, s.softnet: s.parseSoftnet} {
 		b, err := f.Read()
 		if err == nil {
 			err = parse(b)
@@ -94,7 +95,7 @@ func (s *Source) Sample(rows *sample.Rows) error {
 // find returns the CPU of a number.
 func (s *Source) find(number int) *cpu {
 	for len(s.cpus) <= number {
-		s.cpus = append(s.cpus, cpu{series: sample.NewSeries("cpu_core", s.tags.With("cpu", strconv.Itoa(len(s.cpus))))})
+		s.cpus = append(s.cpus, cpu{series: row.NewSeries("cpu_core", s.tags.With("cpu", strconv.Itoa(len(s.cpus))))})
 	}
 	return &s.cpus[number]
 }

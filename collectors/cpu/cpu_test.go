@@ -9,21 +9,22 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 )
 
-func newRows(t testing.TB) *sample.Rows {
+func newRows(t testing.TB) *row.Rows {
 	t.Helper()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sample.NewRows(clock)
+	return row.NewRows(clock)
 }
 
 // TestHere: each CPU has a row, and the time of one that works passes.
 func TestHere(t *testing.T) {
-	s, err := NewSource(sample.Tags{"host": "here"})
+	s, err := NewSource(row.Tags{"host": "here"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"syscall"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 
 	"github.com/cilium/ebpf"
@@ -67,9 +67,9 @@ func (v *Values) Known() []int64 {
 	return v[:]
 }
 
-var keys = func() (keys []sample.Key) {
+var keys = func() (keys []row.Key) {
 	for _, name := range Fields {
-		keys = append(keys, sample.NewKey(name))
+		keys = append(keys, row.NewKey(name))
 	}
 	return keys
 }()
@@ -218,7 +218,7 @@ func (c *Counters) Read(cookie uint64) (*Values, error) {
 }
 
 // AddFields adds the counters of a connection to a row, if it is counted.
-func (c *Counters) AddFields(cookie uint64, rows *sample.Rows) error {
+func (c *Counters) AddFields(cookie uint64, rows *row.Rows) error {
 	values, err := c.Read(cookie)
 	if values != nil {
 		known := values.Known()

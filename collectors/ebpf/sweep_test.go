@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 
 	"golang.org/x/sys/unix"
@@ -27,9 +28,9 @@ func TestLostEndsAreSwept(t *testing.T) {
 	defer sockets.Close()
 	sockets.Extend(unclosed{counters})
 	shrinkReceiveBuffers(t)
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(t, err)
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	round := func() {
 		rows.Reset()
 		check(t, sockets.Sample(rows))

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/kernel"
+	"dumbbell/collectors/row"
 
 	"github.com/mdlayher/netlink"
 )
@@ -32,28 +33,28 @@ var names = [...]string{
 // A Source samples all interfaces of this network namespace.
 type Source struct {
 	netlink *netlink.Conn
-	tags    sample.Tags
-	devices sample.Devices
-	series  map[uint32]sample.Series
+	tags    row.Tags
+	devices kernel.Devices
+	series  map[uint32]row.Series
 }
 
 // NewSource opens a connection to the kernel.
-func NewSource(tags sample.Tags) (*Source, error) {
+func NewSource(tags row.Tags) (*Source, error) {
 	c, err := netlink.Dial(netlinkRoute, nil)
 	if err != nil {
 		return nil, fmt.Errorf("opening an rtnetlink socket: %w", err)
 	}
-	return &Source{netlink: c, tags: tags, devices: make(sample.Devices), series: make(map[uint32]sample.Series)}, nil
+	return &Source{netlink: c, tags: tags, devices: make(kernel.Devices), series: make(map[uint32]row.Series)}, nil
 }
 
 // Close releases the connection.
 func (s *Source) Close() error { return s.netlink.Close() }
 
 // Sample writes a row for each interface. Its counters only grow.
-func (s *Source) Sample(rows *sample.Rows) error {
+func (s *Source) Sample(rows *row.Rows) error {
 	request := make([]byte, messageLength)
 	binary.NativeEndian.PutUint32(request[8:], 1<<(attrLink64-1))
-	replies, err := sample.Dump(s.netlink, getStats, request)
+	replies, err := kernel.Dump(s.netlink, getStats, request)
 	now := time.Now()
 	if err != nil {
 		return fmt.Errorf("reading counters of interfaces: %w", err)
@@ -68,7 +69,7 @@ func (s *Source) Sample(rows *sample.Rows) error {
 			if !ok {
 				continue // it has gone since the kernel answered
 			}
-			s.series[index] = sample.NewSeries("link", s.tags.With("dev", name))
+			s.series[index] = row.NewSeries("link", s.tags.With("dev", name))
 		}
 		attributes, err := netlink.NewAttributeDecoder(reply.Data[messageLength:])
 		if err != nil {

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,16 +39,16 @@ func TestAgainstIP(t *testing.T) {
 	for range 7 {
 		c.Write(make([]byte, 1000))
 	}
-	s, err := NewSource(sample.Tags{"host": "here"})
+	s, err := NewSource(row.Tags{"host": "here"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	if err := s.Sample(rows); err != nil {
 		t.Fatal(err)
 	}

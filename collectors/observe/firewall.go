@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/kernel"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -158,7 +158,7 @@ func nfElements(conn *netlink.Conn, of []byte, b *strings.Builder) error {
 
 func nfDump(conn *netlink.Conn, message uint16, more []byte, each func([]attribute) error) error {
 	family := byte(unix.AF_UNSPEC)
-	replies, err := sample.Dump(conn, netlink.HeaderType(nfSubsystem<<8|message), append([]byte{family, 0, 0, 0}, more...))
+	replies, err := kernel.Dump(conn, netlink.HeaderType(nfSubsystem<<8|message), append([]byte{family, 0, 0, 0}, more...))
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // a kernel without this part
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/kernel"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -47,7 +47,7 @@ func (r *Reading) readNetwork() {
 // dump gives each answer to a request for all of something: the fixed part of
 // the message, and its attributes.
 func (n *network) dump(what string, kind uint16, request []byte, length int, each func(head []byte, all []attribute)) {
-	replies, err := sample.Dump(n.netlink, netlink.HeaderType(kind), request)
+	replies, err := kernel.Dump(n.netlink, netlink.HeaderType(kind), request)
 	for _, reply := range replies {
 		if len(reply.Data) < length {
 			err = short

@@ -10,7 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/kernel"
+	"dumbbell/collectors/row"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -57,7 +58,7 @@ type Stats struct {
 }
 
 // AddFields writes the counters, and then the settings, to a row.
-func (s *Stats) AddFields(rows *sample.Rows) {
+func (s *Stats) AddFields(rows *row.Rows) {
 	rows.Int("backlog_bytes", int64(s.Backlog))
 	rows.Int("qlen_packets", int64(s.QueueLength))
 	rows.Int("bytes", int64(s.Bytes))
@@ -81,7 +82,7 @@ func (s *Stats) AddFields(rows *sample.Rows) {
 // It is not safe for concurrent use.
 type Conn struct {
 	netlink  *netlink.Conn
-	devices  sample.Devices
+	devices  kernel.Devices
 	stats    []Stats
 	classful []uint32 // devices with classes
 }
@@ -92,7 +93,7 @@ func Dial() (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening an rtnetlink socket: %w", err)
 	}
-	return &Conn{netlink: c, devices: make(sample.Devices)}, nil
+	return &Conn{netlink: c, devices: make(kernel.Devices)}, nil
 }
 
 // Close releases the connection.
@@ -120,7 +121,7 @@ func (c *Conn) List() ([]Stats, error) {
 func (c *Conn) dump(kind netlink.HeaderType, device uint32) error {
 	request := make([]byte, messageLength)
 	binary.NativeEndian.PutUint32(request[4:], device)
-	replies, err := sample.Dump(c.netlink, kind, request)
+	replies, err := kernel.Dump(c.netlink, kind, request)
 	if err != nil {
 		return err
 	}
@@ -239,8 +240,8 @@ func parentName(h uint32) string {
 // A Source samples all qdiscs and classes.
 type Source struct {
 	conn   *Conn
-	tags   sample.Tags
-	series map[name]sample.Series
+	tags   row.Tags
+	series map[name]row.Series
 }
 
 // A name is what tells a qdisc or class from others.
@@ -250,16 +251,16 @@ type name struct {
 }
 
 // NewSource opens a connection to the kernel.
-func NewSource(tags sample.Tags) (*Source, error) {
+func NewSource(tags row.Tags) (*Source, error) {
 	conn, err := Dial()
 	if err != nil {
 		return nil, err
 	}
-	return &Source{conn: conn, tags: tags, series: make(map[name]sample.Series)}, nil
+	return &Source{conn: conn, tags: tags, series: make(map[name]row.Series)}, nil
 }
 
 // Sample writes a row for each qdisc and class.
-func (s *Source) Sample(rows *sample.Rows) error {
+func (s *Source) Sample(rows *row.Rows) error {
 	list, err := s.conn.List()
 	now := time.Now()
 	for i := range list {
@@ -271,7 +272,7 @@ func (s *Source) Sample(rows *sample.Rows) error {
 	return err
 }
 
-func (s *Source) find(q *Stats) sample.Series {
+func (s *Source) find(q *Stats) row.Series {
 	key := name{q.Device, q.Kind, q.Handle, q.Parent, q.Class}
 	series, ok := s.series[key]
 	if !ok {
@@ -279,7 +280,7 @@ func (s *Source) find(q *Stats) sample.Series {
 		if q.Class {
 			measurement = "tc_class"
 		}
-		series = sample.NewSeries(measurement, s.tags.With("dev", q.Device, "kind", q.Kind, "handle", q.Handle, "parent", q.Parent))
+		series = row.NewSeries(measurement, s.tags.With("dev", q.Device, "kind", q.Kind, "handle", q.Handle, "parent", q.Parent))
 		s.series[key] = series
 	}
 	return series

@@ -15,7 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 
 	"github.com/influxdata/line-protocol/v2/lineprotocol"
 	"golang.org/x/sys/unix"
@@ -161,7 +162,7 @@ func TestClasses(t *testing.T) {
 	for range 10 {
 		unix.Sendto(fd, make([]byte, 1000), 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{198, 18, 0, 2}})
 	}
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestClasses(t *testing.T) {
 		"tc_class,dev=left,handle=1:10,kind=htb,parent=1:1 ",
 		"packets=10i", "lends=10i", "ctokens=",
 	}
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	missing := func() []string {
 		rows.Reset()
 		if err := source.Sample(rows); err != nil {
@@ -194,7 +195,7 @@ func TestClasses(t *testing.T) {
 }
 
 func TestFields(t *testing.T) {
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,8 +211,8 @@ func TestFields(t *testing.T) {
 		"requeues=0i,lends=0i,borrows=0i,tokens=-1i,ctokens=0i,mono_ns=": {
 			Kind: "htb", kind: append(binary.NativeEndian.AppendUint32(make([]byte, 12), 1<<32-1), 0, 0, 0, 0)},
 	} {
-		rows := sample.NewRows(clock)
-		rows.Begin(sample.NewSeries("qdisc", nil))
+		rows := row.NewRows(clock)
+		rows.Begin(row.NewSeries("qdisc", nil))
 		s.AddFields(rows)
 		rows.End(time.Now())
 		if !strings.Contains(string(rows.Bytes()), want) {
@@ -269,13 +270,13 @@ func TestSettings(t *testing.T) {
 // readSettings returns the fields that a row gets.
 func readSettings(t *testing.T, asked string, options []byte) map[string]float64 {
 	t.Helper()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	kind, _, _ := strings.Cut(asked, " ")
-	rows := sample.NewRows(clock)
-	rows.Begin(sample.NewSeries("qdisc", nil))
+	rows := row.NewRows(clock)
+	rows.Begin(row.NewSeries("qdisc", nil))
 	addSettings(rows, kind, options)
 	rows.End(time.Now())
 	found := make(map[string]float64)

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 
 	"github.com/mdlayher/netlink"
 )
@@ -85,7 +85,7 @@ var settings = map[string][]setting{
 var headers = map[string]int{"netem": 24}
 
 // addSettings writes what a qdisc or class was asked to be.
-func addSettings(rows *sample.Rows, kind string, options []byte) {
+func addSettings(rows *row.Rows, kind string, options []byte) {
 	written := ""
 	for _, s := range slices.Backward(settings[kind]) {
 		b := find(options, headers[kind], s.attributes)
@@ -99,7 +99,7 @@ func addSettings(rows *sample.Rows, kind string, options []byte) {
 // sizes of units in bytes.
 var sizes = map[unit]int{count: 4, wide: 8, rate: 4, wideRate: 8, probability: 4, complement: 4, flag: 1}
 
-func (s *setting) add(rows *sample.Rows, b []byte) {
+func (s *setting) add(rows *row.Rows, b []byte) {
 	switch s.unit {
 	case count:
 		rows.Int(s.name, int64(binary.NativeEndian.Uint32(b)))

@@ -11,19 +11,20 @@ import (
 	"strconv"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/kernel"
+	"dumbbell/collectors/row"
 )
 
 // A Source writes a row for each counter that has changed since the sample
 // before, with its total and the difference; for the first sample, a row with
 // the total of each. So a counter without a row did not move.
 type Source struct {
-	tags  sample.Tags
+	tags  row.Tags
 	files []*file
 }
 
 type file struct {
-	*sample.File
+	*kernel.File
 	pairs    bool // lines of names and lines of values, by turns; else a name and a value on each line
 	counters map[string]*counter
 	lines    []line    // as they were last, so that names are read again only where they have changed
@@ -37,16 +38,16 @@ type line struct {
 }
 
 type counter struct {
-	series sample.Series
+	series row.Series
 	known  bool
 	total  int64
 }
 
 // NewSource opens the files. That of IPv6 may be missing.
-func NewSource(tags sample.Tags) (*Source, error) {
+func NewSource(tags row.Tags) (*Source, error) {
 	s := &Source{tags: tags}
 	for _, name := range []string{"snmp", "netstat", "snmp6"} {
-		f, err := sample.OpenFile("/proc/thread-self/net/" + name)
+		f, err := kernel.OpenFile("/proc/thread-self/net/" + name)
 		if name == "snmp6" && errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -68,7 +69,7 @@ func (s *Source) Close() error {
 }
 
 // Sample reads all files.
-func (s *Source) Sample(rows *sample.Rows) error {
+func (s *Source) Sample(rows *row.Rows) error {
 	var failures []error
 	for _, f := range s.files {
 		now := time.Now()
@@ -83,7 +84,7 @@ func (s *Source) Sample(rows *sample.Rows) error {
 	return errors.Join(failures...)
 }
 
-func (f *file) sample(b []byte, rows *sample.Rows, tags sample.Tags, now time.Time) error {
+func (f *file) sample(b []byte, rows *row.Rows, tags row.Tags, now time.Time) error {
 	interval := now.Sub(f.last)
 	for n := 0; len(b) > 0; n++ {
 		var head, values []byte
@@ -135,14 +136,14 @@ func (f *file) sample(b []byte, rows *sample.Rows, tags sample.Tags, now time.Ti
 }
 
 // named returns the counters that a line names: "Tcp: RtoMin RtoMax", or one of snmp6.
-func (f *file) named(head []byte, tags sample.Tags) (counters []*counter) {
+func (f *file) named(head []byte, tags row.Tags) (counters []*counter) {
 	if f.counters == nil {
 		f.counters = make(map[string]*counter)
 	}
 	add := func(name string) {
 		c, ok := f.counters[name]
 		if !ok {
-			c = &counter{series: sample.NewSeries("snmp", tags.With("name", name))}
+			c = &counter{series: row.NewSeries("snmp", tags.With("name", name))}
 			f.counters[name] = c
 		}
 		counters = append(counters, c)

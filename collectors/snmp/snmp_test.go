@@ -11,23 +11,24 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 )
 
-var row = regexp.MustCompile(`snmp,name=(\w+) total=(-?\d+)i,(?:delta=(-?\d+)i,interval_ns=\d+i,)?mono_ns=`)
+var rowPattern = regexp.MustCompile(`snmp,name=(\w+) total=(-?\d+)i,(?:delta=(-?\d+)i,interval_ns=\d+i,)?mono_ns=`)
 
 func take(t testing.TB, s *Source) (totals, deltas map[string]int64) {
 	t.Helper()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	if err := s.Sample(rows); err != nil {
 		t.Fatal(err)
 	}
 	totals, deltas = make(map[string]int64), make(map[string]int64)
-	for _, m := range row.FindAllSubmatch(rows.Bytes(), -1) {
+	for _, m := range rowPattern.FindAllSubmatch(rows.Bytes(), -1) {
 		totals[string(m[1])], _ = strconv.ParseInt(string(m[2]), 10, 64)
 		if len(m[3]) > 0 {
 			deltas[string(m[1])], _ = strconv.ParseInt(string(m[3]), 10, 64)
@@ -115,21 +116,21 @@ func FuzzSample(f *testing.F) {
 	f.Add([]byte("Tcp: A B\nTcp: 1 -2\n"), true)
 	f.Add([]byte("Ip6InReceives   \t 5\n"), false)
 	f.Fuzz(func(t *testing.T, b []byte, pairs bool) {
-		clock, err := sample.NewClock()
+		clock, err := clock.New()
 		if err != nil {
 			t.Fatal(err)
 		}
-		(&file{pairs: pairs}).sample(b, sample.NewRows(clock), nil, time.Now())
+		(&file{pairs: pairs}).sample(b, row.NewRows(clock), nil, time.Now())
 	})
 }
 
 func BenchmarkSample(b *testing.B) {
 	s := source(b)
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		b.Fatal(err)
 	}
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	b.ReportAllocs()
 	for b.Loop() {
 		rows.Reset()
@@ -143,7 +144,7 @@ func BenchmarkSample(b *testing.B) {
 // message of a type on, before others. Those count from 0, and cost the others
 // nothing.
 func TestNewLines(t *testing.T) {
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func TestNewLines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &file{pairs: test.pairs}
 			began := time.Now()
-			rows := sample.NewRows(clock)
+			rows := row.NewRows(clock)
 			if err := f.sample([]byte(test.before), rows, nil, began); err != nil {
 				t.Fatal(err)
 			}
@@ -208,11 +209,11 @@ func TestNewLines(t *testing.T) {
 
 // TestUnreadable: a reading that fails in the middle makes no difference out of what is read later.
 func TestUnreadable(t *testing.T) {
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, rows := &file{}, sample.NewRows(clock)
+	f, rows := &file{}, row.NewRows(clock)
 	began := time.Now()
 	if err := f.sample([]byte("A 1\nB x\nC 3\n"), rows, nil, began); err == nil {
 		t.Fatal("no error")

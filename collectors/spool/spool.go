@@ -28,7 +28,8 @@ import (
 	"sync"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +49,7 @@ var SegmentBytes int64 = 64 << 20
 // A Writer appends batches of rows to a spool. It is safe for concurrent use.
 type Writer struct {
 	mu        sync.Mutex
-	rows      *sample.Rows
+	rows      *row.Rows
 	path      string
 	file      *os.File
 	segment   int   // number of the file, from 1
@@ -69,9 +70,9 @@ type Writer struct {
 // incomplete batch at the end of an existing spool was cut short by a crash: it
 // is removed, and its size is returned, so that the loss can be reported. A
 // spool damaged elsewhere in its last file is refused.
-func Open(path string, clock sample.Clock) (w *Writer, tornBytes int64, err error) {
+func Open(path string, clock clock.Clock) (w *Writer, tornBytes int64, err error) {
 	w = &Writer{
-		rows: sample.NewRows(clock), path: path, segment: 1, flushed: time.Now(),
+		rows: row.NewRows(clock), path: path, segment: 1, flushed: time.Now(),
 		segmentBytes: SegmentBytes, plainSegments: plainSegments,
 	}
 	segments, err := Segments(path)
@@ -123,7 +124,7 @@ func (w *Writer) open() (tornBytes int64, err error) {
 }
 
 // Add lets a function add rows, while others wait.
-func (w *Writer) Add(add func(*sample.Rows) error) error {
+func (w *Writer) Add(add func(*row.Rows) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return add(w.rows)

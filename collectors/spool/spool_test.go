@@ -13,23 +13,24 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 
 	"golang.org/x/sys/unix"
 )
 
 func open(t testing.TB, path string) (*Writer, int64) {
 	t.Helper()
-	w, torn, err := Open(path, sample.Clock{}) // whose mono_ns is always the same
+	w, torn, err := Open(path, clock.Clock{}) // whose mono_ns is always the same
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w, torn
 }
 
-func row(t testing.TB, w *Writer, n int64) {
+func addRow(t testing.TB, w *Writer, n int64) {
 	t.Helper()
-	err := w.Add(func(rows *sample.Rows) error {
+	err := w.Add(func(rows *row.Rows) error {
 		rows.Begin("m,host=a")
 		rows.Int("n", n)
 		rows.End(time.Unix(0, n))
@@ -52,10 +53,10 @@ func twoBatches(t testing.TB) (content []byte, first int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "spool.lp")
 	w, _ := open(t, path)
-	row(t, w, 1)
-	row(t, w, 2)
+	addRow(t, w, 1)
+	addRow(t, w, 2)
 	flush(t, w)
-	row(t, w, 3)
+	addRow(t, w, 3)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func TestRestart(t *testing.T) {
 		if int(torn) != cut-kept {
 			t.Errorf("cut at %d: %d bytes torn, want %d", cut, torn, cut-kept)
 		}
-		row(t, w, 9)
+		addRow(t, w, 9)
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +140,7 @@ func TestDamageIsRefused(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := Open(path, sample.Clock{}); err == nil {
+		if _, _, err := Open(path, clock.Clock{}); err == nil {
 			t.Errorf("%s: opened", name)
 		}
 		if after, _ := os.ReadFile(path); !bytes.Equal(after, b) {
@@ -160,7 +161,7 @@ func TestFlushDue(t *testing.T) {
 		return s.Size()
 	}
 	w.flushed = time.Now()
-	row(t, w, 1)
+	addRow(t, w, 1)
 	if err := w.FlushDue(time.Millisecond); err != nil || size() != 0 {
 		t.Errorf("flushed %d bytes although the next row is near (%v)", size(), err)
 	}
@@ -177,7 +178,7 @@ func TestSegments(t *testing.T) {
 	w.segmentBytes, w.plainSegments = 300, 2
 	const batches = 100
 	for n := range int64(batches) {
-		row(t, w, n)
+		addRow(t, w, n)
 		flush(t, w)
 		if n == batches/2 { // a crash: the writer is forgotten
 			if err := w.packer.wait(); err != nil {
@@ -243,7 +244,7 @@ func tear(t *testing.T, path string) {
 
 func BenchmarkPack(b *testing.B) {
 	dir := b.TempDir()
-	rows := sample.NewRows(sample.Clock{})
+	rows := row.NewRows(clock.Clock{})
 	rng := rand.New(rand.NewPCG(1, 2))
 	for n := range int64(20000) {
 		rows.Begin("tcp_info,flow=flow1,host=sender1,run=20261121T120000Z")
@@ -280,7 +281,7 @@ func TestPack(t *testing.T) {
 	w, _ := open(t, path)
 	w.segmentBytes = 1
 	for n := range int64(3) {
-		row(t, w, n)
+		addRow(t, w, n)
 		flush(t, w)
 	}
 	if err := w.Close(); err != nil {
@@ -312,7 +313,7 @@ func TestNoPartOfABatch(t *testing.T) {
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	path := filepath.Join(dir, "spool.lp")
 	w, _ := open(t, path)
-	row(t, w, 1)
+	addRow(t, w, 1)
 	flush(t, w)
 	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -325,13 +326,13 @@ func TestNoPartOfABatch(t *testing.T) {
 
 	const tooMany = 5000
 	for n := range int64(tooMany) {
-		row(t, w, n)
+		addRow(t, w, n)
 	}
 	flush(t, w)
 	if n, err := unix.Read(watch, make([]byte, 4096)); err != unix.EAGAIN {
 		t.Errorf("the file was changed: %d bytes of events, %v", n, err)
 	}
-	row(t, w, 2)
+	addRow(t, w, 2)
 	flush(t, w) // for this there is room
 	if err := w.Close(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%d rows are not in the spool", tooMany)) {
 		t.Errorf("closed: %v", err)

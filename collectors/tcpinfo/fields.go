@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 )
 
 // A Field is one member of struct tcp_info (include/uapi/linux/tcp.h).
@@ -151,24 +151,24 @@ var (
 	otherKeys                = keys("rqueue_bytes", "wqueue_bytes", "timer", "timer_expires_ms", "cookie")
 )
 
-func keys(names ...string) (all []sample.Key) {
+func keys(names ...string) (all []row.Key) {
 	for _, name := range names {
-		all = append(all, sample.NewKey(name))
+		all = append(all, row.NewKey(name))
 	}
 	return all
 }
 
-func fieldKeys(unset bool) (fields []Field, all []sample.Key) {
+func fieldKeys(unset bool) (fields []Field, all []row.Key) {
 	for _, f := range Fields {
 		if f.Unset == unset {
-			fields, all = append(fields, f), append(all, sample.NewKey(f.Name))
+			fields, all = append(fields, f), append(all, row.NewKey(f.Name))
 		}
 	}
 	return fields, all
 }
 
 // AddFields writes the members that this kernel has to a row.
-func (i Info) AddFields(rows *sample.Rows) {
+func (i Info) AddFields(rows *row.Rows) {
 	var values [128]int64 // more than there are fields
 	n := 0
 	for k := range settled {
@@ -197,7 +197,7 @@ func (i Info) AddFields(rows *sample.Rows) {
 }
 
 // AddFields writes all that is known of a socket to a row.
-func (s *Sample) AddFields(rows *sample.Rows) {
+func (s *Sample) AddFields(rows *row.Rows) {
 	s.Info.AddFields(rows)
 	var values [len(memoryFields)]int64
 	n := 0
@@ -216,7 +216,7 @@ func (s *Sample) AddFields(rows *sample.Rows) {
 
 // addControl writes what the congestion control tells of itself
 // (include/uapi/linux/inet_diag.h). Gains of BBR are multiples, not 1/256.
-func (s *Sample) addControl(rows *sample.Rows) {
+func (s *Sample) addControl(rows *row.Rows) {
 	word := func(i int) int64 { return int64(binary.NativeEndian.Uint32(s.control[4*i:])) }
 	half := func(i int) int64 { return int64(binary.NativeEndian.Uint16(s.control[2*i:])) }
 	switch {

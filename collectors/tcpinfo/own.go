@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 
 	"golang.org/x/sys/unix"
 )
@@ -66,7 +66,7 @@ func readInfo(fd int) (Info, error) {
 }
 
 // AddFields writes what is known of the socket to a row.
-func (s *Own) AddFields(rows *sample.Rows) {
+func (s *Own) AddFields(rows *row.Rows) {
 	s.Info.AddFields(rows)
 	rows.Int("cookie", int64(s.Cookie))
 	rows.String("congestion_control", s.CongestionControl)
@@ -75,14 +75,14 @@ func (s *Own) AddFields(rows *sample.Rows) {
 // OwnSockets samples sockets of this process, which come and go. It is safe for
 // concurrent use; a nil one ignores what it is given.
 type OwnSockets struct {
-	series sample.Series
+	series row.Series
 	mu     sync.Mutex
 	open   []syscall.Conn
 }
 
 // NewOwnSockets returns a source without sockets.
-func NewOwnSockets(tags sample.Tags) *OwnSockets {
-	return &OwnSockets{series: sample.NewSeries("tcp_info", tags)}
+func NewOwnSockets(tags row.Tags) *OwnSockets {
+	return &OwnSockets{series: row.NewSeries("tcp_info", tags)}
 }
 
 // Add lets a connected socket be sampled until it is removed.
@@ -106,7 +106,7 @@ func (s *OwnSockets) Remove(c syscall.Conn) {
 }
 
 // Sample writes a row for each socket.
-func (s *OwnSockets) Sample(rows *sample.Rows) error {
+func (s *OwnSockets) Sample(rows *row.Rows) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.open {

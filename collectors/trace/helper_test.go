@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 
 	"golang.org/x/sys/unix"
@@ -132,7 +132,7 @@ func TestHelper(t *testing.T) {
 	check(t, err)
 	defer server.Close()
 	transfer(t, client, server, 100_000)
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	check(t, s.Finish(rows))
 	if got := string(rows.Bytes()); !strings.Contains(got, "tcp_probe ") || !strings.Contains(got, "tcp_event,event=state ") {
 		t.Errorf("rows %.500q", got)

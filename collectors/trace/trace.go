@@ -12,7 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 
 	"golang.org/x/sys/unix"
@@ -61,21 +62,21 @@ type Source struct {
 	Observe func(flow int, r *Record)
 
 	tracing  *tracing
-	clock    sample.Clock
-	tags     sample.Tags
+	clock    clock.Clock
+	tags     row.Tags
 	flows    map[tcpinfo.Tuple]*flow
 	handlers map[uint16]func(at time.Duration, data []byte)
 	events   []Event
 	page     []byte
 	buffer   []byte // records that are not handled yet
 	pending  []span // theirs
-	rows     *sample.Rows
+	rows     *row.Rows
 	wall     time.Time     // the wall clock
 	mono     time.Duration // and CLOCK_MONOTONIC at the same time
 	drops    map[int64]*drop
 	sampled  time.Time
 
-	status   sample.Series
+	status   row.Series
 	reported time.Time
 	seen     int64
 	lost     int64
@@ -90,12 +91,12 @@ type span struct {
 // A flow has a series for each kind of event.
 type flow struct {
 	number int
-	series map[string]sample.Series // by the kernel's name of the event
-	last   time.Duration            // time of its last row
+	series map[string]row.Series // by the kernel's name of the event
+	last   time.Duration         // time of its last row
 }
 
 type drop struct {
-	series       sample.Series
+	series       row.Series
 	total, delta int64
 }
 
@@ -103,17 +104,17 @@ type drop struct {
 // helper that listens at a socket, or by itself if that is empty. The error is
 // ErrUnavailable where tracing is not allowed, or where the kernel has none of
 // the events.
-func NewSource(flows []tcpinfo.Flow, tags sample.Tags, clock sample.Clock, helper string) (*Source, error) {
+func NewSource(flows []tcpinfo.Flow, tags row.Tags, clock clock.Clock, helper string) (*Source, error) {
 	s := &Source{
 		clock: clock, tags: tags, flows: make(map[tcpinfo.Tuple]*flow),
 		handlers: make(map[uint16]func(time.Duration, []byte)), drops: make(map[int64]*drop),
-		page: make([]byte, 64<<10), status: sample.NewSeries("trace", tags),
+		page: make([]byte, 64<<10), status: row.NewSeries("trace", tags),
 	}
 	var ports []uint16
 	for i, f := range flows {
-		series := make(map[string]sample.Series)
+		series := make(map[string]row.Series)
 		for name, kind := range connectionEvents {
-			series[name] = sample.NewSeries(kind.measurement, f.Tags.With("event", kind.event))
+			series[name] = row.NewSeries(kind.measurement, f.Tags.With("event", kind.event))
 		}
 		s.flows[f.Tuple] = &flow{number: i, series: series}
 		ports = append(ports, f.Tuple.Local.Port(), f.Tuple.Remote.Port())
@@ -174,13 +175,13 @@ func (s *Source) Close() error { return s.tracing.end() }
 
 // Sample writes a row for each event of a flow, stamped when it happened, and
 // one for each reason for which packets were dropped.
-func (s *Source) Sample(rows *sample.Rows) error { return s.sample(rows, settle) }
+func (s *Source) Sample(rows *row.Rows) error { return s.sample(rows, settle) }
 
 // Finish is the last sample: it leaves nothing for a next one.
-func (s *Source) Finish(rows *sample.Rows) error { return s.sample(rows, 0) }
+func (s *Source) Finish(rows *row.Rows) error { return s.sample(rows, 0) }
 
-func (s *Source) sample(rows *sample.Rows, settle time.Duration) error {
-	now := sample.Now()
+func (s *Source) sample(rows *row.Rows, settle time.Duration) error {
+	now := clock.Now()
 	s.rows, s.wall, s.mono = rows, now, s.clock.Mono(now)
 	failure := s.read()
 	slices.SortStableFunc(s.pending, func(a, b span) int { return cmp.Compare(a.at, b.at) })
@@ -354,7 +355,7 @@ func (s *Source) drop(f *format, data []byte) {
 		if !known {
 			name = fmt.Sprint("reason_", reason)
 		}
-		d = &drop{series: sample.NewSeries("drops", s.tags.With("reason", name))}
+		d = &drop{series: row.NewSeries("drops", s.tags.With("reason", name))}
 		s.drops[reason] = d
 	}
 	d.total++

@@ -3,7 +3,6 @@ package trace
 import (
 	"encoding/binary"
 	"errors"
-	"flag"
 	"io"
 	"net"
 	"net/netip"
@@ -17,17 +16,16 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 
 	"golang.org/x/sys/unix"
 )
 
-var record = flag.Bool("record", false, "record this machine's formats and a page of its trace into testdata")
-
-func newClock(t testing.TB) sample.Clock {
+func newClock(t testing.TB) clock.Clock {
 	t.Helper()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(t, err)
 	return clock
 }
@@ -40,13 +38,13 @@ func check(t testing.TB, err error) {
 }
 
 // newSource traces, or skips the test where that is not possible.
-func newSource(t *testing.T, clock sample.Clock, tuples ...tcpinfo.Tuple) *Source {
+func newSource(t *testing.T, clock clock.Clock, tuples ...tcpinfo.Tuple) *Source {
 	t.Helper()
 	var flows []tcpinfo.Flow
 	for i, tuple := range tuples {
-		flows = append(flows, tcpinfo.Flow{Tags: sample.Tags{"flow": strconv.Itoa(i)}, Tuple: tuple})
+		flows = append(flows, tcpinfo.Flow{Tags: row.Tags{"flow": strconv.Itoa(i)}, Tuple: tuple})
 	}
-	s, err := NewSource(flows, sample.Tags{"host": "here"}, clock, "")
+	s, err := NewSource(flows, row.Tags{"host": "here"}, clock, "")
 	if errors.Is(err, ErrUnavailable) {
 		t.Skip(err)
 	}
@@ -74,7 +72,7 @@ func reserve(t *testing.T, host string) (*net.TCPAddr, net.Listener) {
 }
 
 // connected traces a connection from one of its ends, or from both.
-func connected(t *testing.T, clock sample.Clock, host string, both bool) (s *Source, client, server net.Conn) {
+func connected(t *testing.T, clock clock.Clock, host string, both bool) (s *Source, client, server net.Conn) {
 	t.Helper()
 	local, listener := reserve(t, host)
 	tuple := tcpinfo.Tuple{Local: local.AddrPort(), Remote: listener.Addr().(*net.TCPAddr).AddrPort()}
@@ -112,7 +110,7 @@ func TestConnection(t *testing.T) {
 			clock := newClock(t)
 			began := time.Now()
 			s, client, server := connected(t, clock, host, true)
-			rows := sample.NewRows(clock)
+			rows := row.NewRows(clock)
 			other, err := net.Dial("tcp", client.RemoteAddr().String()) // passes the filter of ports
 			check(t, err)
 			check(t, other.Close())
@@ -185,7 +183,7 @@ func TestLosses(t *testing.T) {
 	clock := newClock(t)
 	s, client, server := connected(t, clock, "127.0.0.1", false)
 	transfer(t, client, server, 300_000)
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	check(t, s.Finish(rows))
 	got := string(rows.Bytes())
 	if !strings.Contains(got, "drops,host=here,reason=QDISC_") {
@@ -206,7 +204,7 @@ func TestLostIsCounted(t *testing.T) {
 	for range 1000 {
 		transfer(t, client, server, 1)
 	}
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	check(t, s.Finish(rows))
 	if probes := strings.Count(string(rows.Bytes()), "tcp_probe,"); s.Lost() < 500 || probes == 0 || int64(probes)+s.Lost() < 2000 {
 		t.Errorf("%d probes and %d lost of at least 2000", probes, s.Lost())
@@ -223,109 +221,6 @@ func TestPortFilter(t *testing.T) {
 	}
 	if got := portFilter(many); got != "(sport >= 1000 && sport <= 1099) || (dport >= 1000 && dport <= 1099)" {
 		t.Error(got)
-	}
-}
-
-// recorded has what a kernel wrote, in a directory for each release.
-const recorded = "testdata/"
-
-// newest is the one that fuzzing and benchmarks begin with.
-const newest = recorded + "6.18/"
-
-func TestRecord(t *testing.T) {
-	if !*record {
-		t.Skip("only with -record")
-	}
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	check(t, err)
-	recorded := recorded + regexp.MustCompile(`^\d+\.\d+`).FindString(string(release)) + "/"
-	clock := newClock(t)
-	s, client, server := connected(t, clock, "127.0.0.1", false)
-	transfer(t, client, server, 500_000)
-	check(t, os.MkdirAll(recorded, 0o755))
-	for _, e := range events {
-		text, err := os.ReadFile(filepath.Join(s.tracing.by.(*instance).path, "events", e, "format"))
-		check(t, err)
-		check(t, os.WriteFile(recorded+filepath.Base(e)+".format", text, 0o644))
-	}
-	for _, fd := range s.tracing.pages {
-		for {
-			page := make([]byte, 4096)
-			n, err := unix.Read(fd, page)
-			if err != nil || n == 0 {
-				break
-			}
-			s.rows = sample.NewRows(clock)
-			_, err = readPage(page[:n], s.handle)
-			check(t, err)
-			if strings.Count(string(s.rows.Bytes()), "tcp_probe,") > 5 {
-				check(t, os.WriteFile(recorded+"page.bin", page[:n], 0o644))
-				return
-			}
-		}
-	}
-	t.Fatal("nothing was traced")
-}
-
-// TestRecordedPage decodes what kernels wrote.
-func TestRecordedPage(t *testing.T) {
-	releases, err := os.ReadDir(recorded)
-	check(t, err)
-	for _, release := range releases {
-		t.Run(release.Name(), func(t *testing.T) { testRecordedPage(t, recorded+release.Name()+"/") })
-	}
-}
-
-func testRecordedPage(t *testing.T, recorded string) {
-	text, err := os.ReadFile(recorded + "tcp_probe.format")
-	check(t, err)
-	f, err := parseFormat(text)
-	check(t, err)
-	page, err := os.ReadFile(recorded + "page.bin")
-	check(t, err)
-	probes, last := 0, time.Duration(0)
-	lost, err := readPage(page, func(at time.Duration, data []byte) {
-		if at < last {
-			t.Errorf("time went back from %v to %v", last, at)
-		}
-		last = at
-		if id, _ := f.integer(data, "common_type"); id != int64(f.id) {
-			return
-		}
-		probes++
-		local, remote := f.address(data, "s"), f.address(data, "d")
-		if local.Addr() != netip.MustParseAddr("127.0.0.1") || remote.Addr() != local.Addr() || local.Port() == remote.Port() {
-			t.Errorf("from %v to %v", local, remote)
-		}
-		if cwnd, ok := f.integer(data, "snd_cwnd"); !ok || cwnd < 2 || cwnd > 10000 {
-			t.Errorf("snd_cwnd %d", cwnd)
-		}
-		if _, ok := f.integer(data, "no_such_field"); ok {
-			t.Error("a field that does not exist has a value")
-		}
-	})
-	if err != nil || lost != 0 || probes < 3 {
-		t.Errorf("%d probes, %d lost, %v", probes, lost, err)
-	}
-}
-
-// TestReasonsAreFoundByName in three kernels, which number them differently.
-func TestReasonsAreFoundByName(t *testing.T) {
-	for release, want := range map[string]struct {
-		qdiscDrop, paws int64
-		filter          string
-	}{
-		"6.1":  {45, 26, "reason != 1"},
-		"6.12": {57, 35, "reason != 2"},
-		"6.18": {64, 36, "reason != 2"},
-	} {
-		text, err := os.ReadFile(recorded + release + "/kfree_skb.format")
-		check(t, err)
-		f, err := parseFormat(text)
-		check(t, err)
-		if f.reasons[want.qdiscDrop] != "QDISC_DROP" || f.reasons[want.paws] != "TCP_RFC7323_PAWS" || realDrops(f) != want.filter {
-			t.Errorf("%s: %v, filter %q", release, f.reasons, realDrops(f))
-		}
 	}
 }
 
@@ -349,11 +244,11 @@ func TestPStreams(t *testing.T) {
 	f, err := parseFormat(text)
 	check(t, err)
 	clock := newClock(t)
-	s := &Source{clock: clock, flows: make(map[tcpinfo.Tuple]*flow), rows: sample.NewRows(clock)}
+	s := &Source{clock: clock, flows: make(map[tcpinfo.Tuple]*flow), rows: row.NewRows(clock)}
 	handle := s.handler("rapid/pstream", f)
 	client, server, another := netip.MustParseAddrPort("10.0.0.1:10001"), netip.MustParseAddrPort("10.0.0.2:5201"), netip.MustParseAddrPort("10.0.0.3:5201")
 	for name, remote := range map[string]netip.AddrPort{"own": server, "another": another} {
-		series := map[string]sample.Series{"rapid/pstream": sample.NewSeries("rapid", sample.Tags{"flow": name})}
+		series := map[string]row.Series{"rapid/pstream": row.NewSeries("rapid", row.Tags{"flow": name})}
 		s.flows[tcpinfo.Tuple{Local: client, Remote: remote}] = &flow{series: series}
 	}
 	record := func(from, to netip.AddrPort) []byte {
@@ -384,66 +279,4 @@ func TestPStreams(t *testing.T) {
 		!strings.Contains(rows[0], ",available_bps=0i,rate_bps=95665616i,duration_ns=0i,") {
 		t.Errorf("%q", rows)
 	}
-}
-
-func FuzzPage(f *testing.F) {
-	page, err := os.ReadFile(newest + "page.bin")
-	check(f, err)
-	text, err := os.ReadFile(newest + "tcp_probe.format")
-	check(f, err)
-	format, err := parseFormat(text)
-	check(f, err)
-	f.Add(page)
-	f.Add(page[:100])
-	f.Fuzz(func(t *testing.T, page []byte) {
-		readPage(page, func(_ time.Duration, data []byte) {
-			format.address(data, "s")
-			format.integer(data, "srtt")
-		})
-	})
-}
-
-func FuzzFormat(f *testing.F) {
-	for _, e := range events {
-		text, err := os.ReadFile(newest + filepath.Base(e) + ".format")
-		check(f, err)
-		f.Add(text, text)
-	}
-	f.Fuzz(func(t *testing.T, text, data []byte) {
-		if format, err := parseFormat(text); err == nil {
-			format.address(data, "s")
-			for name := range format.fields {
-				format.integer(data, name)
-			}
-			realDrops(format)
-		}
-	})
-}
-
-func BenchmarkRecords(b *testing.B) {
-	page, err := os.ReadFile(newest + "page.bin")
-	check(b, err)
-	text, err := os.ReadFile(newest + "tcp_probe.format")
-	check(b, err)
-	f, err := parseFormat(text)
-	check(b, err)
-	s := &Source{clock: newClock(b), flows: make(map[tcpinfo.Tuple]*flow), rows: sample.NewRows(newClock(b))}
-	s.handlers = map[uint16]func(time.Duration, []byte){f.id: s.handler("tcp/tcp_probe", f)}
-	series := map[string]sample.Series{"tcp/tcp_probe": sample.NewSeries("tcp_probe", sample.Tags{"flow": "0"})}
-	_, err = readPage(page, func(_ time.Duration, data []byte) {
-		if id, _ := f.integer(data, "common_type"); id == int64(f.id) {
-			s.flows[tcpinfo.Tuple{Local: f.address(data, "s"), Remote: f.address(data, "d")}] = &flow{series: series}
-		}
-	})
-	check(b, err)
-	b.ReportAllocs()
-	for b.Loop() {
-		s.rows.Reset()
-		readPage(page, s.keep)
-		for _, r := range s.pending {
-			s.handle(r.at, s.buffer[r.start:r.end])
-		}
-		s.forget(len(s.pending))
-	}
-	b.ReportMetric(float64(s.seen)/b.Elapsed().Seconds(), "records/s")
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"dumbbell/collectors/ebpf"
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 )
 
@@ -185,19 +185,19 @@ func signals(c *Connection) (int64, bool) { return c.signals, c.samples > 1 }
 func reductions(c *Connection) (int64, bool) { return c.reductions, c.samples > 1 }
 
 // Series are the beginnings of a connection's rows, by grade.
-type Series [Exact + 1]sample.Series
+type Series [Exact + 1]row.Series
 
 // NewSeries makes the series of a connection: its tags and a grade.
-func NewSeries(tags sample.Tags) (s Series) {
+func NewSeries(tags row.Tags) (s Series) {
 	for g := Approximate; g <= Exact; g++ {
-		s[g] = sample.NewSeries("web100", tags.With("grade", g.String()))
+		s[g] = row.NewSeries("web100", tags.With("grade", g.String()))
 	}
 	return s
 }
 
 // Write writes the variables that are known of the connection, each by the best
 // way: a row for each grade, stamped with the time of the last sample.
-func (c *Connection) Write(rows *sample.Rows, series *Series) {
+func (c *Connection) Write(rows *row.Rows, series *Series) {
 	if c.samples == 0 {
 		return
 	}
@@ -242,7 +242,7 @@ func NewSource(flows []tcpinfo.Flow, counters *ebpf.Counters) (*Source, error) {
 }
 
 // Sample writes rows of each connection that exists.
-func (s *Source) Sample(rows *sample.Rows) error {
+func (s *Source) Sample(rows *row.Rows) error {
 	var failure error
 	err := s.conn.GetAll(tcpinfo.TCP, s.tuples, &s.socket, func(i int, err error) {
 		if err != nil {

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 )
 
@@ -103,9 +104,9 @@ func set(info []byte, name string, v uint64) {
 
 func fields(t *testing.T, c *Connection) string {
 	t.Helper()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(t, err)
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	series := NewSeries(nil)
 	c.Write(rows, &series)
 	return string(rows.Bytes())
@@ -202,9 +203,9 @@ func TestConnection(t *testing.T) {
 	s, err := NewSource([]tcpinfo.Flow{{Tuple: tuple}}, nil)
 	check(t, err)
 	defer s.Close()
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	check(t, err)
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	check(t, s.Sample(rows))
 	if got := string(rows.Bytes()); !regexp.MustCompile(`(?m)^web100,grade=exact .*ThruOctetsReceived=123456i`).MatchString(got) {
 		t.Error(got)

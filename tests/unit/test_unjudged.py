@@ -106,9 +106,9 @@ def all_columns() -> dict[str, set[str]]:
     [
         ("link", "collectors/link/link.go", r'"([rt]x_\w+|multicast|collisions)"'),
         ("cpu_core", "collectors/cpu/cpu.go", r'"(\w+_ms|softirq_net_\w+|softnet_\w+)"'),
-        ("clock", "collectors/clock/clock.go", r'rows\.\w+\("(\w+)"'),
+        ("clock", "collectors/ntp/ntp.go", r'rows\.\w+\("(\w+)"'),
         ("snmp", "collectors/snmp/snmp.go", r'rows\.Int\("(\w+)"'),
-        ("sampler", "collectors/sample/pace.go", r'rows\.Int\("(\w+)"'),
+        ("sampler", "collectors/pace/pace.go", r'rows\.Int\("(\w+)"'),
         ("qdisc", "collectors/qdisc/qdisc.go", r'rows\.Int\("(\w+)"'),
         ("qdisc", "collectors/qdisc/settings.go", r'^\t\t{"(\w+)", '),
         ("tcp_info", "collectors/tcpinfo/fields.go", r'{Name: "(\w+)"'),

@@ -13,7 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/pace"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 
 	"golang.org/x/sys/unix"
@@ -96,7 +97,7 @@ func (c *Client) Run(ctx context.Context, start time.Time) (ClientResult, error)
 	r := &c.result
 	next := start
 	for c.config.Count == 0 || r.Begun < c.config.Count {
-		if sample.SleepUntil(ctx, next) != nil {
+		if pace.SleepUntil(ctx, next) != nil {
 			break
 		}
 		r.Begun++
@@ -209,7 +210,7 @@ func (c *Client) hangUp() error {
 func (f Fetched) Time() time.Time { return f.Begin }
 
 // AddFields adds the fetch to a row.
-func (f Fetched) AddFields(rows *sample.Rows) {
+func (f Fetched) AddFields(rows *row.Rows) {
 	rows.Int("fetch", int64(f.Number))
 	addTime(rows, "connect_ns", f.Connect)
 	addTime(rows, "first_byte_ns", f.FirstByte)
@@ -220,13 +221,13 @@ func (f Fetched) AddFields(rows *sample.Rows) {
 }
 
 // addTime adds a time that there may not be.
-func addTime(rows *sample.Rows, name string, d time.Duration) {
+func addTime(rows *row.Rows, name string, d time.Duration) {
 	if d > 0 {
 		rows.Int(name, d.Nanoseconds())
 	}
 }
 
-func addEnd(rows *sample.Rows, socket *tcpinfo.Own, err error) {
+func addEnd(rows *row.Rows, socket *tcpinfo.Own, err error) {
 	if err != nil {
 		rows.String("error", err.Error())
 	}

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 	"dumbbell/traffic/guard"
 
@@ -276,7 +276,7 @@ func (s *Server) send(conn *net.TCPConn) (int64, error) {
 func (s Served) Time() time.Time { return s.Begin }
 
 // AddFields adds the answer to a row.
-func (s Served) AddFields(rows *sample.Rows) {
+func (s Served) AddFields(rows *row.Rows) {
 	rows.Int("fetch", int64(s.Number))
 	rows.Int("sent_bytes", s.SentBytes)
 	addEnd(rows, s.Socket, s.Err)

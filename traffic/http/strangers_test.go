@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
+	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
 
 	"golang.org/x/sys/unix"
@@ -90,11 +91,11 @@ func TestSilentConnections(t *testing.T) {
 			t.Fatalf("connection %d of %d: %v", i+1, count, err)
 		}
 	}
-	clock, err := sample.NewClock()
+	clock, err := clock.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := sample.NewRows(clock)
+	rows := row.NewRows(clock)
 	if err := sockets.Sample(rows); err != nil || len(rows.Bytes()) > 0 {
 		t.Errorf("samples %s, %v", rows.Bytes(), err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unsafe"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/clock"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,11 +21,6 @@ import (
 type Message struct {
 	unix.Msghdr
 	Len uint32
-}
-
-// Send sends messages with sendmmsg and tells how many.
-func Send(fd int, messages []Message) (int, error) {
-	return mmsg(unix.SYS_SENDMMSG, fd, messages, 0)
 }
 
 // Receive waits for the first datagram and takes what else is there.
@@ -43,9 +38,14 @@ func mmsg(systemCall uintptr, fd int, messages []Message, flags uintptr) (int, e
 }
 
 // Take takes the datagrams that are there, and fails with EAGAIN if there are
-// none. It cannot wait, so Go's scheduler is not told of it.
+// none.
 func Take(fd int, messages []Message) (int, error) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
+	return mmsgNow(unix.SYS_RECVMMSG, fd, messages)
+}
+
+// mmsgNow does not wait, so Go's scheduler is not told of it.
+func mmsgNow(systemCall uintptr, fd int, messages []Message) (int, error) {
+	n, _, errno := unix.RawSyscall6(systemCall, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(messages))), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0, errno
@@ -68,7 +68,7 @@ func ParseControl(control []byte) (told Arrived) {
 		if err != nil {
 			break
 		}
-		if stamp, ok := sample.KernelStamp(&h, data); ok {
+		if stamp, ok := clock.KernelStamp(&h, data); ok {
 			told.UnixNs = stamp
 		}
 		switch {

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/traffic/socket"
 
 	"golang.org/x/sys/unix"
@@ -306,7 +306,7 @@ func (r *Receiver) counts() ReceivedReport {
 func (r ReceivedReport) Time() time.Time { return time.Unix(0, r.UnixNs) }
 
 // AddFields adds the report to a row; delays only if there are any.
-func (r ReceivedReport) AddFields(rows *sample.Rows) {
+func (r ReceivedReport) AddFields(rows *row.Rows) {
 	addCount(rows, "received_packets", r.ReceivedPackets)
 	addCount(rows, "received_bytes", r.ReceivedBytes)
 	addCount(rows, "lost_packets", r.LostPackets)

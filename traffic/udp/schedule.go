@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"dumbbell/traffic/socket"
 )
 
 // A Step is a rate from a moment on, until the next step.
@@ -23,7 +25,7 @@ type Schedule struct {
 const MaxRateBps = 1_000_000_000_000
 
 // MaxSize is the largest payload that IPv4 carries in one datagram.
-const MaxSize = 65535 - 20 - 8
+const MaxSize = socket.MaxDatagram
 
 // Check returns all that is wrong with a schedule.
 func (s Schedule) Check() error {

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/traffic/socket"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +23,6 @@ const (
 
 	maxBatch      = 1024 // datagrams
 	maxBatchBytes = 4 << 20
-	maxTrain      = 64 // datagrams in one GSO send: UDP_MAX_SEGMENTS
 
 	sendBufferBytes = 4 << 20
 
@@ -76,14 +75,10 @@ func (r SentResult) Held() bool { return r.AskedPackets-r.SentPackets <= r.Asked
 
 // A Sender is the sending end of a flow.
 type Sender struct {
-	config   SenderConfig
-	fd       int
-	gso      bool
-	buffer   []byte // of a whole batch
-	batch    int    // datagrams in it
-	train    int    // datagrams in a message
-	messages []socket.Message
-	iovecs   []unix.Iovec
+	config SenderConfig
+	fd     int
+	batch  *socket.Batch
+	end    [HeaderBytes]byte
 
 	result   SentResult
 	lateMax  time.Duration // since the last report
@@ -125,16 +120,7 @@ func NewSender(config SenderConfig) (_ *Sender, err error) {
 
 	size := config.Schedule.Size
 	perSpan := int(min(maxBatch, config.Schedule.MaxRate()/8*int64(batchSpanMax)/int64(time.Second)/int64(size)+1))
-	s.batch = max(1, min(perSpan, maxBatchBytes/size))
-	s.buffer = make([]byte, s.batch*size)
-	s.messages = make([]socket.Message, s.batch)
-	s.iovecs = make([]unix.Iovec, s.batch)
-	for i := range s.messages {
-		s.messages[i].Iov = &s.iovecs[i]
-		s.messages[i].SetIovlen(1)
-	}
-	s.train = min(maxTrain, MaxSize/size, s.batch)
-	s.gso = s.train > 1 && unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, size) == nil
+	s.batch = socket.NewBatch(s.fd, size, max(1, min(perSpan, maxBatchBytes/size)))
 	return s, nil
 }
 
@@ -154,7 +140,7 @@ func (s *Sender) Run(ctx context.Context, start time.Time) (SentResult, error) {
 		err = s.sendEnd(ctx)
 	}
 	r := &s.result
-	r.GSO = s.gso
+	r.GSO = s.batch.GSO
 	r.CPUNs = (socket.ThreadCPU() - cpu).Nanoseconds()
 	seconds := s.config.Schedule.Duration.Seconds()
 	r.AskedBps = float64(r.AskedPackets) * float64(s.config.Schedule.Size) * 8 / seconds
@@ -171,7 +157,7 @@ func (s *Sender) send(ctx context.Context, start time.Time) error {
 		interval = s.config.Interval
 		// End of the running interval, from start: intervals end at multiples of the wall clock.
 		report = interval - time.Duration(startNs%int64(interval))
-		batch  time.Duration // time of the last batch
+		last   time.Duration // time of the last batch
 	)
 	for ok && ctx.Err() == nil {
 		now := time.Now()
@@ -182,9 +168,10 @@ func (s *Sender) send(ctx context.Context, start time.Time) error {
 			due, ok = pace.next()
 		}
 		first, n := due, 0
-		span := min(max(batchSpan, 2*(elapsed-batch)), batchSpanMax)
-		for ; ok && n < s.batch && due <= elapsed && due-first < span; n++ {
-			header{kindData, s.config.Token, s.sequence + uint64(n), now.UnixNano()}.encode(s.buffer[n*size:])
+		span := min(max(batchSpan, 2*(elapsed-last)), batchSpanMax)
+		for ; ok && !s.batch.Full() && due <= elapsed && due-first < span; n++ {
+			header{kindData, s.config.Token, s.sequence + uint64(n), now.UnixNano()}.encode(s.batch.Place())
+			s.batch.Add(size)
 			due, ok = pace.next()
 		}
 		if n > 0 {
@@ -194,7 +181,7 @@ func (s *Sender) send(ctx context.Context, start time.Time) error {
 			s.result.LastUnixNs = now.UnixNano()
 			s.result.AskedPackets += uint64(n)
 			s.sequence += uint64(n)
-			if err := s.sendBatch(n); err != nil {
+			if err := s.sendBatch(); err != nil {
 				return err
 			}
 			if starts {
@@ -203,7 +190,7 @@ func (s *Sender) send(ctx context.Context, start time.Time) error {
 					s.config.Started(now)
 				}
 			}
-			batch = elapsed
+			last = elapsed
 		}
 		for elapsed >= report {
 			s.report(startNs + int64(report))
@@ -211,7 +198,7 @@ func (s *Sender) send(ctx context.Context, start time.Time) error {
 		}
 		next := report
 		if ok {
-			next = min(report, max(due, batch+wakeInterval))
+			next = min(report, max(due, last+wakeInterval))
 		}
 		if wait := next - elapsed; ok && wait > 0 {
 			sleep(min(wait, lookInterval))
@@ -237,33 +224,23 @@ func (s *Sender) report(unixNs int64) {
 	s.lateMax = 0
 }
 
-// sendBatch sends the first n datagrams of the buffer.
-func (s *Sender) sendBatch(n int) error {
-	size := s.config.Schedule.Size
+// sendBatch sends the batch.
+func (s *Sender) sendBatch() error {
 	s.result.Batches++
-	for sent := 0; sent < n; {
-		train, count := 1, 0
-		if s.gso {
-			train = s.train
-		}
-		for from := sent; from < n; from += train {
-			s.iovecs[count].Base = &s.buffer[from*size]
-			s.iovecs[count].SetLen(min(train, n-from) * size)
-			count++
-		}
-		accepted, err := socket.Send(s.fd, s.messages[:count])
-		packets := min(accepted*train, n-sent)
+	for s.batch.Len() > 0 {
+		before := s.batch.Len()
+		err := s.batch.Send()
 		if errors.Is(err, unix.ENOBUFS) {
-			packets = min(train, n-sent)
-			s.result.DroppedPackets += uint64(packets)
-		} else if err != nil {
+			s.result.DroppedPackets += uint64(s.batch.Drop())
+		}
+		packets := uint64(before - s.batch.Len())
+		s.result.SentPackets += packets
+		s.result.SentBytes += packets * uint64(s.config.Schedule.Size)
+		if err != nil && !errors.Is(err, unix.ENOBUFS) {
 			if err := s.refused(err); err != nil {
 				return err
 			}
 		}
-		sent += packets
-		s.result.SentPackets += uint64(packets)
-		s.result.SentBytes += uint64(packets * size)
 	}
 	return nil
 }
@@ -277,13 +254,6 @@ func (s *Sender) refused(err error) error {
 	case errors.Is(err, unix.ECONNREFUSED):
 		s.result.Refusals++ // of an earlier datagram
 		return nil
-	case s.gso && (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMSGSIZE)):
-		// No checksum offload, or datagrams that have to be fragmented.
-		s.gso = false
-		if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0); err != nil {
-			return fmt.Errorf("turning UDP GSO off: %w", err)
-		}
-		return nil
 	case errors.Is(err, unix.EMSGSIZE) && s.result.TooLarge < tooLargeMax:
 		// ICMP said it of an earlier datagram. The kernel fragments the next ones.
 		s.result.TooLarge++
@@ -295,9 +265,9 @@ func (s *Sender) refused(err error) error {
 // sendEnd tells the receiver how many datagrams there were.
 func (s *Sender) sendEnd(ctx context.Context) error {
 	for range endMarkers {
-		header{kindEnd, s.config.Token, s.sequence, time.Now().UnixNano()}.encode(s.buffer)
+		header{kindEnd, s.config.Token, s.sequence, time.Now().UnixNano()}.encode(s.end[:])
 		for {
-			_, err := unix.Write(s.fd, s.buffer[:HeaderBytes])
+			_, err := unix.Write(s.fd, s.end[:])
 			if err == nil || errors.Is(err, unix.ENOBUFS) {
 				break
 			}
@@ -318,7 +288,7 @@ func (s *Sender) sendEnd(ctx context.Context) error {
 func (r SentReport) Time() time.Time { return time.Unix(0, r.UnixNs) }
 
 // AddFields adds the report to a row.
-func (r SentReport) AddFields(rows *sample.Rows) {
+func (r SentReport) AddFields(rows *row.Rows) {
 	addCount(rows, "asked_packets", r.AskedPackets)
 	addCount(rows, "sent_packets", r.SentPackets)
 	addCount(rows, "sent_bytes", r.SentBytes)
@@ -327,6 +297,6 @@ func (r SentReport) AddFields(rows *sample.Rows) {
 	rows.Int("late_max_ns", r.LateMaxNs)
 }
 
-func addCount(rows *sample.Rows, name string, count uint64) {
+func addCount(rows *row.Rows, name string, count uint64) {
 	rows.Int(name, int64(count))
 }

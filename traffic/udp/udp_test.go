@@ -2,8 +2,6 @@ package udp
 
 import (
 	"context"
-	"math/big"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -13,157 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-func departures(s Schedule) (all []time.Duration) {
-	p := newPacer(s)
-	for at, ok := p.next(); ok; at, ok = p.next() {
-		all = append(all, at)
-	}
-	return all
-}
-
-func TestPacerConstant(t *testing.T) {
-	// 1000 bytes at 3 Mbit/s: a datagram every 2 2/3 ms.
-	got := departures(Schedule{Steps: []Step{{0, 3e6}}, Duration: 16 * time.Millisecond, Size: 1000})
-	want := []time.Duration{0, 2666666, 5333333, 8000000, 10666666, 13333333}
-	if !slices.Equal(got, want) {
-		t.Errorf("departures %v, want %v", got, want)
-	}
-}
-
-func TestPacerSteps(t *testing.T) {
-	ms := time.Millisecond
-	// A datagram of 1000 bytes takes 1 ms, then 4 ms, then there is silence.
-	got := departures(Schedule{
-		Steps:    []Step{{2 * ms, 8e6}, {4*ms + 500_000, 2e6}, {9 * ms, 0}, {20 * ms, 8e6}},
-		Duration: 22 * ms, Size: 1000,
-	})
-	// At 4.5 ms half a datagram is owed: 2 ms at the new rate. At 9 ms five eighths have gone since 6.5 ms.
-	want := []time.Duration{2 * ms, 3 * ms, 4 * ms, 6*ms + 500_000, 20*ms + 375_000, 21*ms + 375_000}
-	if !slices.Equal(got, want) {
-		t.Errorf("departures %v, want %v", got, want)
-	}
-}
-
-// TestPacerAgainstIntegral compares any schedule with its definition in exact
-// arithmetic: n datagrams have left before t if the integral up to t is above
-// n-1 datagrams.
-func TestPacerAgainstIntegral(t *testing.T) {
-	for seed := range uint64(300) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		s := Schedule{Duration: time.Duration(1 + rng.Int64N(2e9)), Size: HeaderBytes + rng.IntN(9000)}
-		at := time.Duration(0)
-		for range 1 + rng.IntN(6) {
-			s.Steps = append(s.Steps, Step{at, rng.Int64N(3) * rng.Int64N(20e6)})
-			at += time.Duration(1 + rng.Int64N(1e9))
-		}
-		if err := s.Check(); err != nil {
-			t.Fatal(err)
-		}
-		integral := func(to time.Duration) *big.Int { // bits times ns
-			sum := new(big.Int)
-			for i, step := range s.Steps {
-				end := to
-				if i+1 < len(s.Steps) {
-					end = min(end, s.Steps[i+1].At)
-				}
-				if end > step.At {
-					sum.Add(sum, new(big.Int).Mul(big.NewInt(int64(end-step.At)), big.NewInt(step.RateBps)))
-				}
-			}
-			return sum
-		}
-		datagram := big.NewInt(int64(s.Size) * 8e9)
-		all := departures(s)
-		for n, at := range all {
-			due := new(big.Int).Mul(big.NewInt(int64(n)), datagram)
-			if integral(at).Cmp(due) > 0 || integral(at+1).Cmp(due) <= 0 {
-				t.Fatalf("seed %d: datagram %d leaves at %d, where %v of %v are due", seed, n, at, integral(at), due)
-			}
-			if at >= s.Duration || n > 0 && at < all[n-1] {
-				t.Fatalf("seed %d: datagram %d leaves at %d after %d, the end is %d", seed, n, at, all[max(0, n-1)], s.Duration)
-			}
-		}
-		if due := new(big.Int).Mul(big.NewInt(int64(len(all))), datagram); integral(s.Duration).Cmp(due) > 0 {
-			t.Fatalf("seed %d: %d datagrams leave, %v of %v are due", seed, len(all), integral(s.Duration), due)
-		}
-	}
-}
-
-func TestScheduleCheck(t *testing.T) {
-	good := Schedule{Steps: []Step{{0, 1e6}}, Duration: time.Second, Size: 1472}
-	if err := good.Check(); err != nil {
-		t.Error(err)
-	}
-	for name, spoil := range map[string]func(*Schedule){
-		"no rate":       func(s *Schedule) { s.Steps = nil },
-		"negative rate": func(s *Schedule) { s.Steps[0].RateBps = -1 },
-		"huge rate":     func(s *Schedule) { s.Steps[0].RateBps = MaxRateBps + 1 },
-		"no duration":   func(s *Schedule) { s.Duration = 0 },
-		"small":         func(s *Schedule) { s.Size = HeaderBytes - 1 },
-		"large":         func(s *Schedule) { s.Size = MaxSize + 1 },
-		"order":         func(s *Schedule) { s.Steps = append(s.Steps, Step{0, 1}) },
-	} {
-		bad := good
-		bad.Steps = slices.Clone(good.Steps)
-		spoil(&bad)
-		if bad.Check() == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
-// TestSequences loses, duplicates and permutes, and compares with a count that
-// remembers everything.
-func TestSequences(t *testing.T) {
-	for seed := range uint64(200) {
-		rng := rand.New(rand.NewPCG(seed, 2))
-		var arrivals []uint64
-		n := uint64(1 + rng.IntN(3000))
-		loss, copies, reach := rng.Float64()/2, rng.Float64()/4, 1+rng.IntN(500)
-		for sequence := range n {
-			for rng.Float64() >= loss {
-				arrivals = append(arrivals, sequence)
-				if rng.Float64() >= copies {
-					break
-				}
-			}
-		}
-		for i := range arrivals {
-			j := i + rng.IntN(min(reach, len(arrivals)-i))
-			arrivals[i], arrivals[j] = arrivals[j], arrivals[i]
-		}
-		s := new(sequences)
-		seen := make(map[uint64]bool)
-		var highest, reordered, duplicate uint64
-		for i, sequence := range arrivals {
-			s.add(sequence)
-			switch {
-			case seen[sequence]:
-				duplicate++
-			case i > 0 && sequence < highest:
-				reordered++
-			}
-			seen[sequence] = true
-			highest = max(highest, sequence)
-		}
-		if s.unique != uint64(len(seen)) || s.reordered != reordered || s.duplicate != duplicate || s.stale != 0 || s.lost(n) != n-uint64(len(seen)) {
-			t.Errorf("seed %d: %d unique, %d reordered, %d duplicate, %d stale, %d lost; want %d, %d, %d, 0, %d", seed,
-				s.unique, s.reordered, s.duplicate, s.stale, s.lost(n), len(seen), reordered, duplicate, n-uint64(len(seen)))
-		}
-	}
-}
-
-func TestSequencesBeyondWindow(t *testing.T) {
-	s := new(sequences)
-	for _, sequence := range []uint64{0, 5, 5 + window, 6, 5, 5 + 3*window, 6 + window, 6 + 2*window} {
-		s.add(sequence)
-	}
-	// 6 is the oldest that the window still holds when it comes; 5 is beyond it, and so is 6+window later.
-	if s.unique != 6 || s.reordered != 2 || s.duplicate != 0 || s.stale != 2 {
-		t.Errorf("%d unique, %d reordered, %d duplicate, %d stale", s.unique, s.reordered, s.duplicate, s.stale)
-	}
-}
 
 func FuzzDecode(f *testing.F) {
 	b := make([]byte, HeaderBytes)
@@ -239,10 +86,7 @@ func TestFlow(t *testing.T) {
 			}
 			defer sender.Close()
 			if test.noGSO {
-				if err := unix.SetsockoptInt(sender.fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0); err != nil {
-					t.Fatal(err)
-				}
-				sender.gso = false
+				sender.batch.GSO = false
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
@@ -397,10 +241,11 @@ func TestNothingAllocated(t *testing.T) {
 	defer sender.Close()
 	allocations := testing.AllocsPerRun(100, func() {
 		for i := range 8 {
-			header{kindData, 0, sender.sequence + uint64(i), 1}.encode(sender.buffer[i*1472:])
+			header{kindData, 0, sender.sequence + uint64(i), 1}.encode(sender.batch.Place())
+			sender.batch.Add(1472)
 		}
 		sender.sequence += 8
-		if err := sender.sendBatch(8); err != nil {
+		if err := sender.sendBatch(); err != nil {
 			t.Fatal(err)
 		}
 		for i := range receiver.messages {

@@ -55,17 +55,17 @@ func TestBoxes(t *testing.T) {
 		joined := rapid.Bool().Draw(t, "joined")
 		noGSO := rapid.Bool().Draw(t, "without GSO")
 		out := newOutbox(from, 200, mode)
-		out.noGSO = noGSO
+		out.GSO = out.GSO && !noGSO
 		in, err := newInbox(to, &clock{time.Now()}, 4, 200, joined)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var want, got [][]byte
 		send := func() {
-			if err := out.send(); err != nil {
+			if err := out.Send(); err != nil {
 				t.Fatal(err)
 			}
-			if out.n != 0 || out.full() {
+			if out.Len() != 0 || out.Full() {
 				t.Fatal("a train that has left is still there")
 			}
 		}
@@ -75,14 +75,14 @@ func TestBoxes(t *testing.T) {
 			}
 			b := bytes.Repeat([]byte{byte(i)}, size)
 			want = append(want, b)
-			if out.full() {
+			if out.Full() {
 				send()
 			}
-			copy(out.place(), b)
-			if !out.add(size) {
+			copy(out.Place(), b)
+			if !out.Add(size) {
 				send()
-				copy(out.place(), b)
-				if !out.add(size) {
+				copy(out.Place(), b)
+				if !out.Add(size) {
 					t.Fatal("an empty train takes nothing")
 				}
 			}
@@ -145,11 +145,11 @@ func TestFragmentedTrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		out.place()[3999] = byte(i)
-		out.add(4000)
+		out.Place()[3999] = byte(i)
+		out.Add(4000)
 	}
-	if err := out.send(); err != nil || !out.noGSO || out.n != 0 {
-		t.Fatalf("%v, without trains %v, %d are left", err, out.noGSO, out.n)
+	if err := out.Send(); err != nil || out.GSO || out.Len() != 0 {
+		t.Fatalf("%v, without trains %v, %d are left", err, !out.GSO, out.Len())
 	}
 	for i := range 3 {
 		if i == 0 {
@@ -170,21 +170,21 @@ func TestRefused(t *testing.T) {
 	if err := unix.Connect(from, &unix.SockaddrInet4{Port: int(freePort(t)), Addr: ipv4.As4()}); err != nil { // where nobody is
 		t.Fatal(err)
 	}
-	out.add(100)
-	if err := out.send(); err != nil { // the first is told later
+	out.Add(100)
+	if err := out.Send(); err != nil { // the first is told later
 		t.Fatal(err)
 	}
-	out.add(100)
-	out.add(100)
+	out.Add(100)
+	out.Add(100)
 	if err := await(from, soon); !soft(err) && err != nil {
 		t.Fatal(err)
 	} else if err == nil {
-		if err := out.send(); !soft(err) {
+		if err := out.Send(); !soft(err) {
 			t.Fatalf("%v, not that nobody is there", err)
 		}
 	}
-	if out.n != 2 {
-		t.Errorf("%d datagrams are left of 2", out.n)
+	if out.Len() != 2 {
+		t.Errorf("%d datagrams are left of 2", out.Len())
 	}
 	_ = to
 }

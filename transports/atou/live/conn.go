@@ -29,7 +29,7 @@ type conn struct {
 	greeter  greeter
 	poll     [2]unix.PollFd
 	in       *inbox
-	out      *outbox
+	out      *socket.Batch
 	clock    clock
 	data     proto.Data
 	ack      proto.Ack
@@ -228,27 +228,27 @@ func (c *conn) greet(b []byte) {
 // acknowledge sends an ACK, or puts it into the train.
 func (c *conn) acknowledge() {
 	c.receiver.Ack(&c.ack)
-	if c.out.full() {
+	if c.out.Full() {
 		c.flush()
 	}
-	n := c.ack.Encode(c.out.place())
-	if !c.out.add(n) { // longer than those before
+	n := c.ack.Encode(c.out.Place())
+	if !c.out.Add(n) { // longer than those before
 		var b [proto.MaxAckBytes]byte
-		copy(b[:], c.out.place()[:n])
+		copy(b[:], c.out.Place()[:n])
 		c.flush()
-		copy(c.out.place(), b[:n])
-		c.out.add(n)
+		copy(c.out.Place(), b[:n])
+		c.out.Add(n)
 	}
-	if c.out.full() {
+	if c.out.Full() {
 		c.flush()
 	}
 }
 
 // flush sends the ACKs. One that the host refuses is lost, as on any path.
 func (c *conn) flush() {
-	for attempts := 0; c.out.n > 0; attempts++ {
-		if err := c.out.send(); err != nil && err != unix.EINTR && (!soft(err) || attempts > 0) {
-			c.finished.Unsent += uint64(c.out.lose())
+	for attempts := 0; c.out.Len() > 0; attempts++ {
+		if err := c.out.Send(); err != nil && err != unix.EINTR && (!soft(err) || attempts > 0) {
+			c.finished.Unsent += uint64(c.out.Drop())
 		}
 	}
 }

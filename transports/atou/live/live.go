@@ -17,6 +17,8 @@ import (
 	"slices"
 	"time"
 
+	"dumbbell/traffic/socket"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -40,6 +42,16 @@ func ParseMode(name string) (Mode, error) {
 		}
 	}
 	return 0, fmt.Errorf("there is no mode %q; there are precise and bulk", name)
+}
+
+// withoutGSO is for tests of hosts that have none.
+var withoutGSO bool
+
+// newOutbox gathers the datagrams of a connected socket: in trains in bulk mode.
+func newOutbox(fd, largest int, mode Mode) *socket.Batch {
+	out := socket.NewTrain(fd, largest, mode == Bulk)
+	out.GSO = out.GSO && !withoutGSO
+	return out
 }
 
 // A clock tells the time since its start.

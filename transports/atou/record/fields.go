@@ -3,7 +3,7 @@ package record
 import (
 	"time"
 
-	"dumbbell/collectors/sample"
+	"dumbbell/collectors/row"
 	"dumbbell/transports/atou/config"
 	"dumbbell/transports/atou/proto"
 )
@@ -11,7 +11,7 @@ import (
 // AddFields writes the state of a sender to a row, under the names that TCP's
 // have (docs/data-model.md): counters are those since the start. What has no
 // value yet, or needs SACK and has none, is absent.
-func AddFields(rows *sample.Rows, c *config.Sender, st *proto.Stats, busy time.Duration) {
+func AddFields(rows *row.Rows, c *config.Sender, st *proto.Stats, busy time.Duration) {
 	mss := int64(c.MSS)
 	count := func(name string, v uint64) { rows.Int(name, int64(v)) }
 	us := func(name string, d time.Duration) { rows.Int(name, d.Microseconds()) }

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"dumbbell/agent/await"
+)
+
+func mainAwait(args []string) int {
+	flags := newFlags("await DIR armed|ended")
+	timeout := flags.Duration("timeout", 30*time.Second, "`time` after which it is silent")
+	if len(args) < 2 || args[1] != "armed" && args[1] != "ended" {
+		fmt.Fprintln(os.Stderr, "usage: dumbbell-agent await DIR armed|ended [--timeout 30s]")
+		return 2
+	}
+	if !parseFlags(flags, args[2:]) {
+		return 2
+	}
+	b, err := json.Marshal(await.Agent(args[0], args[1], *timeout))
+	if err != nil {
+		return failed(flags, err)
+	}
+	fmt.Println(string(b))
+	return 0
+}
