@@ -72,8 +72,9 @@ lint: setup .build/bin/staticcheck ## check style and types of everything
 	go vet ./... && staticcheck ./...
 
 .PHONY: docs
-docs: setup ## renew the tables of variables in the roles' READMEs
+docs: setup ## renew the tables of variables in the roles' READMEs, and of events in docs/data-model.md
 	python -m tools.role_docs roles
+	python -m tools.event_docs
 
 .PHONY: lab
 lab: preflight setup ## boot the virtual lab
