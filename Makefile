@@ -72,8 +72,9 @@ lint: setup .build/bin/staticcheck ## check style and types of all code
 	go vet ./... && staticcheck ./...
 
 .PHONY: docs
-docs: setup ## write the tables of variables in the roles' READMEs again
+docs: setup ## write the tables of variables in the roles' READMEs again, and that of events in docs/data-model.md
 	python -m tools.role_docs roles
+	python -m tools.event_docs
 
 .PHONY: lab
 lab: preflight setup ## boot the virtual lab

@@ -11,6 +11,7 @@ require (
 	github.com/influxdata/line-protocol/v2 v2.2.1
 	github.com/mdlayher/netlink v1.11.2
 	github.com/mdlayher/socket v0.6.0
+	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/net v0.55.0
 	golang.org/x/sys v0.49.0
 	pgregory.net/rapid v1.3.0

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -18,10 +17,10 @@ import (
 )
 
 // names are what the code writes, each with where it does.
-type names struct{ measurements, tags, fields, events, attributes map[string]string }
+type names struct{ measurements, tags, fields map[string]string }
 
-// TestDataModel: docs/data-model.md names every measurement, tag, field, event
-// and attribute of an event that the code writes, and no tag that it does not.
+// TestDataModel: docs/data-model.md names every measurement, tag and field that
+// the code writes, and no tag that it does not.
 func TestDataModel(t *testing.T) {
 	written := readNames(t, ".", "../collectors", "../traffic", "../transports/atou/record")
 	for _, f := range tcpinfo.Fields {
@@ -37,7 +36,7 @@ func TestDataModel(t *testing.T) {
 	text := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(document), "")
 	documented := words(text)
 	for kind, names := range map[string]map[string]string{
-		"measurement": written.measurements, "tag": written.tags, "field": written.fields, "event": written.events, "attribute of an event": written.attributes,
+		"measurement": written.measurements, "tag": written.tags, "field": written.fields,
 	} {
 		if len(names) < 5 {
 			t.Errorf("only %d names of kind %s were found", len(names), kind)
@@ -87,7 +86,7 @@ func words(text string) (has func(string) bool) {
 
 func readNames(t *testing.T, directories ...string) names {
 	t.Helper()
-	found := names{map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
+	found := names{map[string]string{}, map[string]string{}, map[string]string{}}
 	files := token.NewFileSet()
 	for _, d := range directories {
 		err := filepath.WalkDir(d, func(path string, _ fs.DirEntry, err error) error {
@@ -109,10 +108,8 @@ func readNames(t *testing.T, directories ...string) names {
 
 func (n *names) add(node ast.Node, where string) {
 	put := func(in map[string]string, e ast.Expr) {
-		if text, ok := e.(*ast.BasicLit); ok && text.Kind == token.STRING {
-			if name, err := strconv.Unquote(text.Value); err == nil {
-				in[name] = where
-			}
+		for _, name := range text(e) {
+			in[name] = where
 		}
 	}
 	switch node := node.(type) {
@@ -129,26 +126,16 @@ func (n *names) add(node ast.Node, where string) {
 			put(n.fields, node.Args[0])
 		case name == "addCount":
 			put(n.fields, node.Args[1])
-		case of == "journal" && name == "Event":
-			put(n.events, node.Args[0])
-		case of == "journal" && name == "EventAt":
-			put(n.events, node.Args[1])
 		}
 	case *ast.CompositeLit:
-		in := map[string]map[string]string{"Tags": n.tags, "Attributes": n.attributes}[typeName(node.Type)]
 		for _, e := range node.Elts {
-			if pair, ok := e.(*ast.KeyValueExpr); ok && in != nil {
-				put(in, pair.Key)
+			if pair, ok := e.(*ast.KeyValueExpr); ok && typeName(node.Type) == "Tags" {
+				put(n.tags, pair.Key)
 			}
 		}
 	case *ast.IndexExpr: // tags["name"] = ...
-		if base, ok := node.X.(*ast.Ident); ok {
-			switch base.Name {
-			case "tags":
-				put(n.tags, node.Index)
-			case "attributes", "armed":
-				put(n.attributes, node.Index)
-			}
+		if base, ok := node.X.(*ast.Ident); ok && base.Name == "tags" {
+			put(n.tags, node.Index)
 		}
 	}
 }

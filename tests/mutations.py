@@ -24,10 +24,11 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell.facts import waivers
 from dumbbell.facts.check import Check
 from dumbbell.run.content import Run
 from dumbbell.run.directory import read_json
-from dumbbell.validity import rows, verdict, waivers, whole
+from dumbbell.validity import rows, verdict, whole
 
 Tables = dict[str, pl.DataFrame]
 OF_ONE_NAME = 1  # inputs of the same name, of several hosts and phases, that are altered

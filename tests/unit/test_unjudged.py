@@ -10,11 +10,9 @@ import pytest
 from mutations import Outcome, mutate
 from synthetic import REPOSITORY, write_run
 
-from dumbbell.facts import columns, documents
+from dumbbell.facts import columns, declared, documents, waivers
 from dumbbell.plan import Flow
 from dumbbell.plan.actions import PhaseHost
-from dumbbell.validity import waivers
-from dumbbell.validity.events import known_keys
 from dumbbell.validity.rows import of_flow
 
 SHORT = """\
@@ -47,33 +45,25 @@ def tags(source: str, struct: str) -> set[str]:
 # --- what the code can write ----------------------------------------------------------------------
 
 
-def test_every_event_of_the_agent_is_known() -> None:
-    source = go("agent/*.go")
-    written = set(re.findall(r'\.Event(?:At)?\((?:\w+, )?"(\w+)"', source))
-    states = {"done", "failed", "aborted"}  # the agent's last event has the name of its state
-    assert written | states == documents.EVENTS.keys()
+def test_every_event_is_in_the_documentation() -> None:
+    assert declared.table() in (REPOSITORY / "docs" / "data-model.md").read_text()
 
 
-def test_every_key_of_an_event_is_known() -> None:
-    source = go("agent/*.go")
-    calls = re.findall(r'\.Event(?:At)?\((?:\w+, )?"(\w+)", [^,]+, Attributes{(.*?)}\)', source, re.DOTALL)
-    assert len(calls) > 10
-    for event, attributes in calls:
-        keys = set(re.findall(r'"(\w+)":', attributes))
-        assert keys <= known_keys(event), event
-    others = set(re.findall(r'(?:attributes|armed)\["(\w+)"\]', source))
-    assert others <= set().union(*map(known_keys, documents.EVENTS))
+def test_every_event_is_judged_by_its_own_keys() -> None:
+    for event in declared.events().values():
+        known = {"flow", *event.keys}
+        assert known >= {*event.told_apart_by, *re.findall(r"{(\w+)}", event.fault or "")}, event.name
 
 
 @pytest.mark.parametrize(
     ("document", "sources", "structs"),
     [
-        (documents.Status, "agent/journal.go", ["Status"]),
+        (documents.Status, "agent/journal/journal.go", ["Status"]),
         (documents.UdpSender, "traffic/udp/send.go", ["SentReport", "SentResult"]),
         (documents.UdpReceiver, "traffic/udp/receive.go", ["ReceivedReport", "ReceivedResult"]),
         (documents.HttpReceiver, "traffic/http/client.go", ["ClientResult"]),
         (documents.HttpSender, "traffic/http/server.go", ["ServerResult"]),
-        (documents.TcpPing, "agent/tcp_ping.go", ["tcpPings"]),
+        (documents.TcpPing, "agent/kind/tcp_ping.go", ["TCPPings"]),
     ],
 )
 def test_every_key_of_a_report_is_known(

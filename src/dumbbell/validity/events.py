@@ -5,9 +5,8 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
-from dumbbell.facts import documents
+from dumbbell.facts import declared, documents
 from dumbbell.facts.check import Check, faultless
 from dumbbell.kinds.found import FOUND
 from dumbbell.plan import Phase
@@ -22,14 +21,6 @@ ROUNDING_TICKS = 2  # the first tick and the last are half an interval off
 FASTEST_SLEW = 5e-3  # by which a clock may be made faster or slower: more is a step
 BETWEEN_CLOCKS_NS = 50_000_000  # an agent on a busy host may be put off between its readings of two clocks
 UNTIL_STATUS_NS = 60_000_000_000  # from an agent's last event to its status
-BAD = {
-    "process_exit": "{action} ended with code {code}: {stderr}",
-    "failed": "the agent failed: {reason}",
-    "aborted": "the agent was stopped: {reason}",
-    "spool_mended": "the agent was killed",
-}
-# Judged, where they are a fault, by checks of their own: steps of the clock, sources.
-AT_TIMES = ("clock_step", "collector_unavailable", "collector_inexact")
 
 Key = tuple[str, ...]
 
@@ -70,13 +61,14 @@ class _Told:
 
     def _malformed(self, event: Event) -> Iterator[str]:
         name = event.get("event")
-        if not isinstance(name, str) or name not in documents.EVENTS:
+        known = declared.events().get(name) if isinstance(name, str) else None
+        if known is None:
             yield f"{name!r} is no event of an agent"
-        elif name in BAD:
+        elif known.fault is not None:
             said = {"reason": "it did not say why", "action": "", "code": "", "stderr": ""} | event
-            yield BAD[name].format(**said)
+            yield known.fault.format(**said)
         else:
-            yield from documents.faults(documents.EVENTS[name], event, name)
+            yield from documents.faults(known.document, event, str(name))
 
     # which there are
 
@@ -112,17 +104,17 @@ class _Told:
             yield "flow_first_data", name
 
     def _counted(self) -> Iterator[str]:
-        keys = {"flow_launched": ("flow", "action"), "path_changed": ("name",), "capture": ("name",)}
+        known = declared.events()
         found: Counter[Key] = Counter()
         for event in self.events:
             name = str(event.get("event"))
-            own = ("flow",) if name.startswith("flow_") else ()
-            found[name, *(str(event.get(key)) for key in keys.get(name, own))] += 1
+            keys = known[name].told_apart_by if name in known else ()
+            found[name, *(str(event.get(key)) for key in keys)] += 1
         asked = Counter(self.expected())
         for key, count in (asked - found).items():
             yield f"no event {' '.join(key)}" + (f" ({count} missing)" if count > 1 else "")
         for key, count in (found - asked).items():
-            if key[0] not in (*AT_TIMES, *BAD) and key[0] in documents.EVENTS:
+            if key[0] in known and known[key[0]].planned:
                 yield f"event {' '.join(key)} came {count} more than the plan makes"
 
     # what they say
@@ -250,9 +242,3 @@ class _Told:
         packets, first = event.get("packets"), event.get("first")
         if packets is not None and (not isinstance(first, str) or bool(packets) != bool(first)):
             yield f"strangers: {packets} packets, the first {first!r}"
-
-
-def known_keys(name: str) -> set[str]:
-    """All keys that an event of this name may have."""
-    own: Any = documents.EVENTS[name].model_fields
-    return {*own, *documents.OPTIONAL_KEYS.get(name, ())}

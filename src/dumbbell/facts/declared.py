@@ -1,0 +1,101 @@
+"""Events that agents may write, as ``events.yml`` declares them."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, create_model
+from ruamel.yaml import YAML
+
+from dumbbell.facts import waivers
+from dumbbell.facts.documents import Document
+
+FILE = Path(__file__).with_name("events.yml")
+
+TYPES: dict[str, Any] = {
+    "integer": int,
+    "integer or null": int | None,
+    "count": NonNegativeInt,
+    "positive": PositiveInt,
+    "boolean": bool,
+    "text": str,
+    "texts": list[str],
+}
+
+
+class Key(BaseModel):
+    """One key of an event."""
+
+    model_config = ConfigDict(extra="forbid")
+    type: Literal["integer", "integer or null", "count", "positive", "boolean", "text", "texts"]
+    unit: str | None = None
+    optional: bool = False
+    meaning: str = Field(min_length=1)
+
+
+class Event(BaseModel):
+    """An event: its keys beside the time, the name and the flow, and what judges it."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    meaning: str = Field(min_length=1)
+    flow: bool = False  # it has the key flow
+    distinct: tuple[str, ...] = ()  # keys that tell it from others of its name
+    any_number: bool = False  # it may come at any time
+    fault: str | None = None  # its coming is a fault: the words of the verdict, with keys in them
+    keys: dict[str, Key]
+    judged: str = Field(min_length=1)
+
+    @property
+    def planned(self) -> bool:
+        """Whether the plan makes a certain number of it."""
+        return not self.any_number and self.fault is None
+
+    @property
+    def told_apart_by(self) -> tuple[str, ...]:
+        """Keys of which the plan makes one each."""
+        return (*(("flow",) if self.flow else ()), *self.distinct)
+
+    @cached_property
+    def document(self) -> type[Document]:
+        """Every key that is always there, in its type."""
+        fields: dict[str, Any] = {"unix_ns": PositiveInt, "mono_ns": PositiveInt, "event": str}
+        if self.flow:
+            fields["flow"] = str
+        fields |= {name: TYPES[key.type] for name, key in self.keys.items() if not key.optional}
+        required: dict[str, Any] = {name: (kind, ...) for name, kind in fields.items()}
+        model: type[Document] = create_model(self.name, __base__=Document, **required)
+        return model
+
+
+@cache
+def events() -> dict[str, Event]:
+    """All of them by name, in the order of the file."""
+    declared = YAML(typ="safe").load(FILE)
+    return {name: Event.model_validate({"name": name} | event) for name, event in declared.items()}
+
+
+def table() -> str:
+    """All of them for people, in Markdown."""
+    rows = [
+        f"| `{each.name}` | {each.meaning} | {_keys(each)} | {_judged(each)} |" for each in events().values()
+    ]
+    return "\n".join(["| event | when | keys | judged |", "|---|---|---|---|", *rows])
+
+
+def _keys(event: Event) -> str:
+    flow = ["`flow`"] if event.flow else []
+    return "; ".join([*flow, *(_key(name, key) for name, key in event.keys.items())])
+
+
+def _judged(event: Event) -> str:
+    names = [name for name in event.keys if waivers.waiver(f"event {event.name}.{name}", "altered")]
+    waived = [f"waived: {', '.join(f'`{name}`' for name in names)}"] if names else []
+    return "; ".join([event.judged, *waived])
+
+
+def _key(name: str, key: Key) -> str:
+    about = [key.meaning, *([key.unit] if key.unit else []), *(["at times"] if key.optional else [])]
+    return f"`{name}`: {', '.join(about)}"
