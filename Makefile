@@ -17,7 +17,7 @@ TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,in
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
 # Runs a suite and writes docs/results.md again; exits with the status of the suite.
-EXPERIMENTS = code=0; python -m dumbbell.suite $(1) || code=$$?; \
+EXPERIMENTS = code=0; python -m dumbbell.cli.suite $(1) || code=$$?; \
     python -m tools.results "lab=results/experiments" "virtual time=results/experiments_virtual"; exit $$code
 GO_PLACES := agent cmd collectors traffic transports
 GO_SOURCES := go.mod go.sum $(shell find $(GO_PLACES) -name '*.go' -o -name '*.o')

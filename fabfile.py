@@ -1,19 +1,12 @@
-"""Commands for people: ``fab --list``. The package does the work; playbooks change hosts."""
+"""Commands for people: ``fab --list``. The body of each command is in ``dumbbell.cli``, by its name."""
 
 import shlex
-import signal
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fabric import task
 
-from dumbbell.inventory import Inventory, InventoryError
-
 # Tasks import modules when they run: tables and plots take a second to load, and most tasks need none.
-
-FOLLOW_S = 5
 
 
 @task(
@@ -26,38 +19,25 @@ FOLLOW_S = 5
 )
 def plan(_, scenario, inventory="inventory/lab", profile=None, point=None):
     """Show the plan of a scenario: points, flows over time, each host's actions, duration."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # it may be piped into head
-    with ThreadPoolExecutor(1) as meanwhile:  # Ansible takes as long to start as the planner
-        reading = meanwhile.submit(Inventory.read, Path(inventory))
-        from dumbbell.plan import describe
-        from dumbbell.plan import plan as make_plan
-        from dumbbell.scenario import ScenarioError
-    try:
-        planned = make_plan(Path(scenario), reading.result(), profile)
-        print(describe(planned, point))
-    except (ScenarioError, InventoryError) as error:
-        raise SystemExit(str(error)) from None
+    from dumbbell.cli.plan import show
+
+    show(Path(scenario), Path(inventory), profile, point)
 
 
 @task(help={"run": "directory of the run, by default the last"})
 def status(_, run="results/latest"):
     """Show the progress of a run, as recorded by its controller."""
-    print(_open(run).describe(time.time_ns()))
+    from dumbbell.cli.status import show
+
+    show(Path(run))
 
 
 @task(help={"run": "directory of the run, by default the last"})
 def follow(_, run="results/latest"):
     """Show the progress of a run until every point has a verdict."""
-    said = set()
-    while True:
-        found = _open(run)
-        for line in found.describe(time.time_ns()).splitlines():
-            if line not in said:
-                print(line, flush=True)
-                said.add(line)
-        if all(execution.judged for execution in found.executions):
-            return
-        time.sleep(FOLLOW_S)
+    from dumbbell.cli import follow as command
+
+    command.follow(Path(run))
 
 
 @task(
@@ -65,8 +45,9 @@ def follow(_, run="results/latest"):
 )
 def stop(context, run="results/latest", inventory="inventory/lab"):
     """End a run on its hosts (playbooks/stop.yml). Partial results are kept."""
-    run_dir = shlex.quote(str(_open(run).dir))
-    context.run(f"ansible-playbook -i {shlex.quote(inventory)} playbooks/stop.yml -e run={run_dir}")
+    from dumbbell.cli.stop import command
+
+    context.run(command(Path(run), inventory))
 
 
 @task(
@@ -81,17 +62,9 @@ def compare(_, a, b):
     Settings of hosts that differ without an explanation by plans or kernels are listed first.
     Exits with 2 if there is nothing to compare.
     """
-    from dumbbell.compare.comparison import Comparison
-    from dumbbell.suite import NO_STATEMENT
+    from dumbbell.cli import compare as command
 
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    try:
-        comparison = Comparison(a.split(","), b.split(","))
-        print(comparison.text())
-    except (OSError, ValueError) as error:
-        raise SystemExit(f"there is nothing to compare: {error}") from None
-    if comparison.rows.is_empty():
-        raise SystemExit(NO_STATEMENT)
+    command.compare(a.split(","), b.split(","))
 
 
 @task(
@@ -110,24 +83,10 @@ def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab", accept=""):  # no
     Exits with 2 if there is nothing to compare, and with 3, without a table, if settings of hosts differ
     without an explanation by the profiles or kernels.
     """
-    from dumbbell.compare.comparison import Comparison
-    from dumbbell.scenario import ScenarioError
-    from dumbbell.suite import NO_STATEMENT, UNEXPLAINED, in_turn, interrupted
+    from dumbbell.cli import ab as command
 
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    folder = Path("results", f"ab_{Path(scenario).stem}_{a}_{b}")
-    try:
-        first, second = in_turn(Path(scenario), (a, b), int(rounds), Path(inventory), folder)
-        comparison = Comparison(first, second, (a, b), list(filter(None, accept.split(","))))
-        print(comparison.no_verdict() if comparison.unexplained else comparison.mail())
-    except (ScenarioError, InventoryError, OSError, ValueError) as error:
-        raise SystemExit(str(error)) from None
-    except KeyboardInterrupt:
-        raise SystemExit(interrupted()) from None
-    if comparison.unexplained:
-        raise SystemExit(UNEXPLAINED)
-    if comparison.rows.is_empty():
-        raise SystemExit(NO_STATEMENT)
+    accepted = list(filter(None, accept.split(",")))
+    command.ab(Path(scenario), (a, b), int(rounds), Path(inventory), accepted)
 
 
 @task(
@@ -146,26 +105,14 @@ def nightly(
     now=False,
 ):
     """Run a night now, as the timer of playbooks/nightly.yml does; exits with 1 after a regression."""
-    night = ["dumbbell.nightly", suite, "--home", home, "--inventory", inventory]
-    what = night if now else ["dumbbell.suite", suite, "--plan", "--inventory", inventory]
+    night = ["dumbbell.cli.nightly", suite, "--home", home, "--inventory", inventory]
+    what = night if now else ["dumbbell.cli.suite", suite, "--plan", "--inventory", inventory]
     raise SystemExit(context.run(shlex.join([sys.executable, "-m", *what]), warn=True).exited)
 
 
 @task(help={"results": "directory of the runs"})
 def index(_, results="results"):
     """Write index.html of all runs again, for example after runs were copied or deleted."""
-    from dumbbell.report.pages.index import render_index
+    from dumbbell.cli import index as command
 
-    try:
-        print(render_index(Path(results)))
-    except OSError as error:
-        raise SystemExit(f"there are no runs to list: {error}") from None
-
-
-def _open(run):
-    from dumbbell.run.directory import RunDir
-
-    try:
-        return RunDir.open(Path(run))
-    except (OSError, ValueError) as error:
-        raise SystemExit(f"{run} is no run directory: {error}") from None
+    command.index(Path(results))

@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.inventory_check import known_variables, problems
+from dumbbell.inventory.check import known_variables, problems
 
 
 class ActionModule(ActionBase):

@@ -1,17 +1,15 @@
 """Suites: scenarios that run one after the other, unattended.
 
-``python -m dumbbell.suite suites/experiments.yml --inventory inventory/lab --results results/experiments``,
-in a checkout. What an earlier call has ended is not run again, and what it has begun goes on.
+What an earlier call has ended is not run again, and what it has begun goes on.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Annotated, Any
 import pydantic
 from pydantic import Field
 
-from dumbbell.plan import Inventory, InventoryError, Plan, clock, plan
+from dumbbell.plan import Inventory, Plan, clock, plan
 from dumbbell.plan.virtual import real_s
 from dumbbell.quantities import Duration, Name, Ratio, Strict
 from dumbbell.run.directory import RunDir, read_json
@@ -104,8 +102,8 @@ class Budget:
         left_ns = self._limit_ns - (time.monotonic() - self._began) * 1e9
         if (takes_ns := real_ns(wanted)) <= left_ns:
             return ""
-        left = f"{_about(max(0, left_ns))} are left of the budget of {_about(self._limit_ns)}"
-        return f"it takes about {_about(takes_ns)}, and {left}"
+        left = f"{about(max(0, left_ns))} are left of the budget of {about(self._limit_ns)}"
+        return f"it takes about {about(takes_ns)}, and {left}"
 
 
 def run_suite(
@@ -182,7 +180,8 @@ def in_turn(
     return first, second
 
 
-def _about(ns: float) -> str:
+def about(ns: float) -> str:
+    """A time for people, in steps of 10 s."""
     return clock(10**10 * round(ns / 1e10))
 
 
@@ -253,52 +252,7 @@ def _verdict(run: RunDir) -> dict[str, Any]:
     return read_json(run.dir / "verdict.json") or {}
 
 
-def main() -> int:
-    """Entry point; returns 0 if all runs passed, 1 if one failed, 2 if one says nothing about TCP."""
-    parser = argparse.ArgumentParser(
-        prog="python -m dumbbell.suite", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("suite", type=Path, help="file of the suite")
-    parser.add_argument("--inventory", type=Path, default=Path("inventory/lab"))
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--plan", action="store_true", help="only say what is run, and how long it takes")
-    what.add_argument("--results", type=Path, help="directory of its runs")
-    options = parser.parse_args()
-    try:
-        suite = load(options.suite)
-        if options.plan:
-            print("\n".join(told(suite, planned(suite, Inventory.read(options.inventory)))))
-            return 0
-        outcomes = list(run_suite(suite, options.inventory, options.results))
-    except (ScenarioError, InventoryError) as error:
-        print(error, file=sys.stderr)
-        return NO_STATEMENT
-    except KeyboardInterrupt:
-        return interrupted()
-    for outcome in outcomes:
-        profile = f" {outcome.entry.profile}" if outcome.entry.profile else ""
-        print(f"{outcome.state:12}  {outcome.entry.scenario}{profile}  {outcome.run_dir or ''}")
-        for reason in outcome.reasons:
-            print(f"{'':14}{reason}")
-    return max(STATUS.get(outcome.state, NO_STATEMENT) for outcome in outcomes)
-
-
 def interrupted() -> int:
     """Say how to go on; the exit status."""
     print("Interrupted. The same command goes on where it was.", file=sys.stderr)
     return INTERRUPTED
-
-
-def told(suite: Suite, plans: Sequence[Plan]) -> Iterator[str]:
-    """What a suite runs, a line each, and how long that takes."""
-    for entry, wanted in zip(suite.runs, plans, strict=True):
-        profile = f" {entry.profile}" if entry.profile else ""
-        about = f"{len(wanted.points)} points, about {_about(real_ns(wanted))}"
-        yield f"{entry.scenario}{profile}: {about}"
-    total = _about(sum(map(real_ns, plans)))
-    budget = "" if suite.budget is None else f", of a budget of {_about(suite.budget)}"
-    yield f"{suite.name}: about {total}{budget}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

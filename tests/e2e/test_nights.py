@@ -44,7 +44,7 @@ class Nights:
     def passes(self) -> tuple[int, dict[str, Any]]:
         """Exit status of a night, and what it tells."""
         suite = str(self.home / "nights.yml")
-        night = [sys.executable, "-m", "dumbbell.nightly", suite, "--home", str(self.home)]
+        night = [sys.executable, "-m", "dumbbell.cli.nightly", suite, "--home", str(self.home)]
         done = subprocess.run(night, cwd=REPOSITORY, timeout=TIMEOUT_S, check=False)
         return done.returncode, read_json(self.home / "night.json")
 

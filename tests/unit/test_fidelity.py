@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dumbbell import fidelity
-from dumbbell.fidelity import Cell, Row
+from dumbbell.fidelity import __main__ as command
+from dumbbell.fidelity import judging
+from dumbbell.fidelity.cells import Cell, cells
+from dumbbell.fidelity.judging import Row
 
-CELLS = {cell.name: cell for cell in fidelity.cells()}
-VIRTUAL = {cell.name: cell for cell in fidelity.cells(virtual=True)}
+CELLS = {cell.name: cell for cell in cells()}
+VIRTUAL = {cell.name: cell for cell in cells(virtual=True)}
 
 
 def parts(cell: Cell, **changes: Any) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def parts(cell: Cell, **changes: Any) -> dict[str, Any]:
 
 
 def judged(cell: Cell, **changes: Any) -> tuple[Row, Row]:
-    forward, reverse = fidelity.judge(cell, parts(cell, **changes))
+    forward, reverse = judging.judge(cell, parts(cell, **changes))
     return forward, reverse
 
 
@@ -77,7 +79,7 @@ def test_the_matrix_is_whole() -> None:
     matrix = [cell for cell in CELLS.values() if cell.judged and cell.effect == "loss"]
     assert len(matrix) == len({(c.rate_bps, c.rtt_us, c.loss) for c in matrix}) == 4 * 3 * 4
     assert {cell.effect for cell in CELLS.values()} == {"loss", "duplicate", "reorder", "gemodel"}
-    assert len(CELLS) == len(fidelity.cells())
+    assert len(CELLS) == len(cells())
 
 
 def test_in_virtual_time_it_is_whole_up_to_1_gbit_and_has_10_gbit_once() -> None:
@@ -166,19 +168,19 @@ def test_what_is_close_enough_is_not(name: str, changes: dict[str, Any]) -> None
 def test_the_round_trip_beside_reordering_is_of_what_was_delayed(times: str, measured: float) -> None:
     cell = CELLS["10mbit-60ms-reorder"]
     ping = "".join(f"time={ms} ms\n" for ms in times.split())
-    assert fidelity.rtt_ms(cell, ping) == pytest.approx(measured, nan_ok=True)
+    assert judging.rtt_ms(cell, ping) == pytest.approx(measured, nan_ok=True)
 
 
 def test_no_reply_is_not_close_enough() -> None:
     silent = parts(CELLS["100mbit-10ms-0%"])
     silent["sender"] = silent["sender"] | {"ping": ""}
-    for row in fidelity.judge(CELLS["100mbit-10ms-0%"], silent):
+    for row in judging.judge(CELLS["100mbit-10ms-0%"], silent):
         assert row.wrong == ("no RTT",)
 
 
 @given(st.integers(1, 400), st.floats(0.01, 0.99))
 def test_the_interval_is_binomial(n: int, p: float) -> None:
-    low, high = fidelity.binomial_interval(n, p)
+    low, high = judging.binomial_interval(n, p)
     weights = [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
     assert sum(weights[:low]) <= 0.005 + 1e-9 < sum(weights[: low + 1]) + 2e-9
     assert sum(weights[high + 1 :]) <= 0.005 + 1e-9 < sum(weights[high:]) + 2e-9
@@ -208,13 +210,13 @@ def test_an_unlikely_count_is_measured_again_and_then_judged(
 ) -> None:
     cell = CELLS["100mbit-10ms-1%"]
     write(tmp_path, cell, parts(cell, lost=250))
-    assert fidelity.main(["judge", str(tmp_path)]) == 1
-    (second,) = fidelity.again(tmp_path)
+    assert command.main(["judge", str(tmp_path)]) == 1
+    (second,) = command.again(tmp_path)
     assert (second.name, second.packets) == (cell.name, 4 * cell.packets)
     write(tmp_path, second, parts(second))
-    assert fidelity.again(tmp_path) == []
-    assert fidelity.main(["judge", str(tmp_path)]) == 0
-    assert [row.judged for row in fidelity.judge_all(tmp_path)] == [False, False, True, True]
+    assert command.again(tmp_path) == []
+    assert command.main(["judge", str(tmp_path)]) == 0
+    assert [row.judged for row in command.judge_all(tmp_path)] == [False, False, True, True]
     assert "looked at: loss of 250 packets" in capsys.readouterr().out
 
 
@@ -226,24 +228,24 @@ def test_all_but_losses_without_a_trace_get_a_second_look(
 ) -> None:
     cell = CELLS["100mbit-10ms-1%"]
     write(tmp_path, cell, parts(cell, **changes))
-    assert len(fidelity.again(tmp_path)) == again
+    assert len(command.again(tmp_path)) == again
 
 
 def test_rates_that_are_not_held_prove_nothing_but_slow_ones_must_be_held(tmp_path: Path) -> None:
     for name, rate in (("10mbit-0ms-0%", 1), ("100mbit-0ms-0%", 1), ("500mbit-0ms-0%", 0.6)):
         write(tmp_path, CELLS[name], parts(CELLS[name], rate=rate))
-    assert fidelity.highest_held_bps(fidelity.judge_all(tmp_path)) == 100_000_000
-    assert fidelity.main(["judge", str(tmp_path)]) == 0
+    assert judging.highest_held_bps(command.judge_all(tmp_path)) == 100_000_000
+    assert command.main(["judge", str(tmp_path)]) == 0
     write(tmp_path, CELLS["100mbit-0ms-0%"], parts(CELLS["100mbit-0ms-0%"], rate=0.9))
-    assert fidelity.main(["judge", str(tmp_path)]) == 1
+    assert command.main(["judge", str(tmp_path)]) == 1
 
 
 def test_nothing_measured_is_no_success(tmp_path: Path) -> None:
-    assert fidelity.main(["judge", str(tmp_path)]) == 1
+    assert command.main(["judge", str(tmp_path)]) == 1
 
 
 def test_the_cells_are_listed_for_the_playbook(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fidelity.main(["cells", "--only", "^100mbit-10ms"]) == 0
+    assert command.main(["cells", "--only", "^100mbit-10ms"]) == 0
     found = [Cell(**cell) for cell in json.loads(capsys.readouterr().out)]
     assert found == [cell for name, cell in CELLS.items() if name.startswith("100mbit-10ms")]
     assert replace(found[0]) == CELLS["100mbit-10ms-0%"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dumbbell.inventory_check import known_variables, problems
+from dumbbell.inventory.check import known_variables, problems
 
 ROLES = known_variables(Path(__file__).parents[2] / "roles")
 GROUPS = {"senders": ["s1"], "receivers": ["r1"], "routers": ["router"], "archives": ["a"]}

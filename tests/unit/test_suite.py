@@ -188,7 +188,7 @@ def test_an_interrupt_is_for_the_playbook_to_answer(tmp_path: Path) -> None:
     playbook = tmp_path / "ansible-playbook"
     playbook.write_text(PLAYBOOK)
     playbook.chmod(0o755)
-    command = [f"{tmp_path}/python", "-m", "dumbbell.suite", "suites/tiny.yml"]
+    command = [f"{tmp_path}/python", "-m", "dumbbell.cli.suite", "suites/tiny.yml"]
     command += ["--results", f"{tmp_path}/runs"]
     packages = os.pathsep.join([str(REPOSITORY / "src"), sysconfig.get_path("purelib")])
     with subprocess.Popen(

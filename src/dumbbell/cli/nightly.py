@@ -1,4 +1,4 @@
-"""``python -m dumbbell.nightly suites/nightly.yml --home results/nightly``, in a checkout.
+"""Run a night: ``python -m dumbbell.cli.nightly suites/nightly.yml --home results/nightly``, in a checkout.
 
 Exits with 0 without regressions, 1 after a regression, 2 if a run says nothing about TCP.
 """
@@ -28,7 +28,7 @@ from dumbbell.suite import NO_STATEMENT, Suite, interrupted, load
 
 def main() -> int:
     """Entry point."""
-    parser = argparse.ArgumentParser(prog="python -m dumbbell.nightly")
+    parser = argparse.ArgumentParser(prog="python -m dumbbell.cli.nightly")
     parser.add_argument("suite", type=Path, help="file of the suite")
     parser.add_argument("--inventory", type=Path, default=Path("inventory/lab"))
     parser.add_argument("--home", type=Path, required=True, help="directory of its nights")
