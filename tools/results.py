@@ -22,14 +22,14 @@ from typing import Any, TypeVar
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.evaluation.cross_traffic import Row, UdpAndTcp
-from dumbbell.evaluation.recovery import LossRecovery, ReductionLogs
-from dumbbell.evaluation.source import Missing
-from dumbbell.evaluation.source import Source as OnePoint
-from dumbbell.evaluation.transfer import LongTransfer
 from dumbbell.metrics.values import values
 from dumbbell.run.content import point_dirs
 from dumbbell.run.directory import RunDir
+from dumbbell.studies.cross_traffic import Row, UdpAndTcp
+from dumbbell.studies.recovery import LossRecovery, ReductionLogs
+from dumbbell.studies.source import Missing
+from dumbbell.studies.source import Source as OnePoint
+from dumbbell.studies.transfer import LongTransfer
 from dumbbell.units import human
 
 DOCUMENT, FOUND = Path("docs/results.md"), Path("docs/results.json")

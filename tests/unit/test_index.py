@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dumbbell.evaluation.listed import Listed
 from dumbbell.report.pages.index import NEWEST, render_index
 from dumbbell.run.directory import record_state
+from dumbbell.studies.listed import Listed
 
 
 @pytest.fixture

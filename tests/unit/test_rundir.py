@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.evaluation.listed import Listed
 from dumbbell.metrics.values import conditions
 from dumbbell.plan import Plan, plan
 from dumbbell.report.pages.summary import render_summary
@@ -24,6 +23,7 @@ from dumbbell.run.directory import (
     record_state,
     write_json,
 )
+from dumbbell.studies.listed import Listed
 from dumbbell.validity.points import summarise
 
 SWEEP = """\

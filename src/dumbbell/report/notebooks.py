@@ -18,9 +18,9 @@ from nbclient import NotebookClient
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
-from dumbbell.evaluation.source import Source
 from dumbbell.report import html
 from dumbbell.run.directory import RunDir
+from dumbbell.studies.source import Source
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 RUN_REPORT = NOTEBOOKS / "run_report.py"

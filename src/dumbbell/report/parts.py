@@ -10,8 +10,8 @@ from IPython.display import HTML
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from dumbbell.evaluation.source import Missing
 from dumbbell.report import html
+from dumbbell.studies.source import Missing
 
 
 def part(make: Callable[..., Markup]) -> Callable[..., HTML]:

@@ -9,8 +9,6 @@ import polars as pl
 from markupsafe import Markup
 
 from dumbbell import analysis, atou
-from dumbbell.evaluation.atou import flows_of_atou
-from dumbbell.evaluation.source import Missing
 from dumbbell.metrics.values import values
 from dumbbell.plan import Flow
 from dumbbell.report import html
@@ -18,6 +16,8 @@ from dumbbell.report.figures import atou as figures
 from dumbbell.report.pages.run import Report
 from dumbbell.report.parts import part
 from dumbbell.run.content import point_dirs
+from dumbbell.studies.atou import flows_of_atou
+from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
 BIN_NS = 200_000_000  # of a run's goodput: its samples are not at the bins' edges

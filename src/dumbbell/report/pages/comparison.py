@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from dumbbell.compare.comparison import NOTHING, UNEXPLAINED
 from dumbbell.compare.comparison import Comparison as Compared
-from dumbbell.evaluation.source import Missing
 from dumbbell.report import figures, html
 from dumbbell.report.parts import part
+from dumbbell.studies.source import Missing
 
 fill = partial(html.part, "comparison.html")
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from dumbbell.evaluation.cross_traffic import CONTROL, UdpAndTcp, loads, median_of
-from dumbbell.evaluation.source import Missing
 from dumbbell.report import figures, html
 from dumbbell.report.pages.rejects import Rejects
 from dumbbell.report.parts import part
 from dumbbell.run.content import point_dirs
+from dumbbell.studies.cross_traffic import CONTROL, UdpAndTcp, loads, median_of
+from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
 # What netstat tells: of the hosts that receive TCP's data, and of those that send it.

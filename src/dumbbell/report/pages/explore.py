@@ -11,11 +11,11 @@ from pathlib import Path
 import polars as pl
 from markupsafe import Markup
 
-from dumbbell.evaluation.source import Missing
 from dumbbell.ingest import live
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.report import figures, html
 from dumbbell.report.parts import part
+from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
 LISTED = 20  # most runs of the table

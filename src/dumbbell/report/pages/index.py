@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from filelock import FileLock
 
-from dumbbell.evaluation.listed import Listed, Testbed
 from dumbbell.metrics.registry import title
 from dumbbell.report import html
 from dumbbell.report.curve import Curve, Mark
+from dumbbell.studies.listed import Listed, Testbed
 from dumbbell.units import human
 
 NEWEST = 20  # runs of a scenario that are shown at once; older ones unfold

@@ -8,10 +8,10 @@ import polars as pl
 from markupsafe import Markup
 
 from dumbbell import analysis
-from dumbbell.evaluation.source import Missing, Source
 from dumbbell.plan import Flow, windows
 from dumbbell.report import figures, html
 from dumbbell.report.parts import part
+from dumbbell.studies.source import Missing, Source
 
 fill = partial(html.part, "over_time.html")
 

@@ -14,12 +14,12 @@ import polars as pl
 from markupsafe import Markup
 
 from dumbbell import analysis
-from dumbbell.evaluation.fetches import PERCENTS, FetchTimes
-from dumbbell.evaluation.recovery import LossRecovery, ReductionLogs
-from dumbbell.evaluation.source import Missing
 from dumbbell.report import figures, html
 from dumbbell.report.pages.run import Report
 from dumbbell.report.parts import part
+from dumbbell.studies.fetches import PERCENTS, FetchTimes
+from dumbbell.studies.recovery import LossRecovery, ReductionLogs
+from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
 LISTED = 200  # most recoveries of the table

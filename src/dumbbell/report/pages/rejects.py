@@ -9,12 +9,12 @@ from markupsafe import Markup
 
 from dumbbell import analysis
 from dumbbell.analysis.paws import MOST_PER_DROP, MOST_UNEXPLAINED
-from dumbbell.evaluation.retransmissions import QDISC, Retransmissions
-from dumbbell.evaluation.source import Missing
 from dumbbell.ingest.capture import Capture
 from dumbbell.report import html
 from dumbbell.report.pages.run import Report
 from dumbbell.report.parts import part
+from dumbbell.studies.retransmissions import QDISC, Retransmissions
+from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
 MOST_STEPS = 12  # rows of a histogram

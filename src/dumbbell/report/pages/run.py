@@ -11,12 +11,12 @@ from typing import NamedTuple
 import polars as pl
 from markupsafe import Markup
 
-from dumbbell.evaluation.source import Missing
 from dumbbell.report import check_rows, html
 from dumbbell.report.check_rows import CheckRow
 from dumbbell.report.pages.over_time import OverTime
 from dumbbell.report.parts import part
 from dumbbell.run.content import dig
+from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
 # Of those in docs/variables.md, what tells most of a sender.

@@ -7,13 +7,13 @@ from functools import partial
 import polars as pl
 from markupsafe import Markup
 
-from dumbbell.evaluation.sharing import FAIR, STAYS_NS, fair_after_s
-from dumbbell.evaluation.source import Missing
 from dumbbell.metrics.values import values
 from dumbbell.plan.windows import ways
 from dumbbell.report import html
 from dumbbell.report.pages.rejects import Rejects
 from dumbbell.report.parts import part
+from dumbbell.studies.sharing import FAIR, STAYS_NS, fair_after_s
+from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
 fill = partial(html.part, "sharing.html")

@@ -12,12 +12,12 @@ import polars as pl
 from markupsafe import Markup
 
 from dumbbell import analysis
-from dumbbell.evaluation.source import Missing
-from dumbbell.evaluation.transfer import LongTransfer
 from dumbbell.report import figures, html
 from dumbbell.report.figures import transfer
 from dumbbell.report.pages.run import Report
 from dumbbell.report.parts import part
+from dumbbell.studies.source import Missing
+from dumbbell.studies.transfer import LongTransfer
 from dumbbell.units import human
 
 ZOOM = 1 / 48  # of the time: ten minutes of eight hours

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.evaluation.source import Missing, Source
 from dumbbell.plan import Flow, Point
 from dumbbell.run.content import point_dirs
+from dumbbell.studies.source import Missing, Source
 from dumbbell.units import human
 
 # What the sender of a flow of atou tells only with SACK, or once it has a threshold.

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.evaluation.source import Missing, Source
 from dumbbell.plan import Flow
 from dumbbell.run.content import dig
 from dumbbell.run.directory import read_json
+from dumbbell.studies.source import Missing, Source
 
 UNDOS = ("TcpExtTCPFullUndo", "TcpExtTCPPartialUndo", "TcpExtTCPDSACKUndo", "TcpExtTCPLossUndo")
 

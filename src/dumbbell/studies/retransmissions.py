@@ -9,11 +9,11 @@ from pathlib import Path
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.evaluation.source import Missing, Source
 from dumbbell.plan import Flow, Way
 from dumbbell.plan.actions import CaptureAction
 from dumbbell.run.content import dig
 from dumbbell.run.directory import read_json
+from dumbbell.studies.source import Missing, Source
 
 UDP = ("udp", "iperf3_udp")
 QDISC = {  # counters of the qdisc rapid, and what they count

@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.evaluation.source import Missing, Source
 from dumbbell.run.content import point_dirs
+from dumbbell.studies.source import Missing, Source
 from dumbbell.units import human
 
 PERCENTS = (50, 95, 99)

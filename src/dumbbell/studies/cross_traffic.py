@@ -11,9 +11,9 @@ from typing import NamedTuple
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.evaluation.retransmissions import UDP, Retransmissions
-from dumbbell.evaluation.source import Missing
 from dumbbell.plan import Flow
+from dumbbell.studies.retransmissions import UDP, Retransmissions
+from dumbbell.studies.source import Missing
 
 CONTROL = "congestion_control"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.evaluation.source import Missing, Source
 from dumbbell.plan.windows import ways
+from dumbbell.studies.source import Missing, Source
 
 BIN_NS = 10**9
 FAIR = 0.9  # Jain's index from which on flows count as sharing
