@@ -23,7 +23,7 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.metrics.values import values
-from dumbbell.run.content import point_dirs
+from dumbbell.run.content import RunSet
 from dumbbell.run.directory import RunDir
 from dumbbell.studies.cross_traffic import Row, UdpAndTcp
 from dumbbell.studies.recovery import LossRecovery, ReductionLogs
@@ -99,7 +99,7 @@ class Source:
     def points(self, scenario: str, read: Callable[[Path], P]) -> Iterator[P]:
         """Valid points of a scenario's ended runs, each as it is read."""
         for run in self.runs(scenario):
-            for point in map(read, point_dirs(run)):
+            for point in map(read, RunSet.open(run).dirs):
                 if point.verdict.get("state") in analysis.VALID:
                     yield point
 

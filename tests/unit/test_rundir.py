@@ -14,7 +14,7 @@ from synthetic import REPOSITORY, inventory
 from dumbbell.metrics.values import conditions
 from dumbbell.plan import Plan, plan
 from dumbbell.report.pages.summary import render_summary
-from dumbbell.run.content import point_dirs
+from dumbbell.run.content import RunSet
 from dumbbell.run.directory import (
     Execution,
     RunDir,
@@ -138,12 +138,12 @@ def test_points_are_in_their_order_without_earlier_attempts(tmp_path: Path) -> N
     (tmp_path / "points" / "003").mkdir()  # being run
     names = ["001", "002", "003", "999", "1000"]
     assert [path.name for path in point_folders(tmp_path)] == names
-    assert [path.name for path in point_dirs(tmp_path)] == [name for name in names if name != "003"]
+    assert [path.name for path in RunSet.open(tmp_path).dirs] == [name for name in names if name != "003"]
     assert [path.name for path, _ in Listed(tmp_path)._points] == names
     (tmp_path / "points" / "001" / "manifest.json").unlink()
     assert conditions(tmp_path) == {"scenario": "002"}
     assert point_folders(tmp_path / "points") == []
-    assert point_dirs(tmp_path / "points" / "001") == [tmp_path / "points" / "001"]
+    assert RunSet.open(tmp_path / "points" / "001").dirs == [tmp_path / "points" / "001"]
 
 
 @pytest.mark.parametrize(

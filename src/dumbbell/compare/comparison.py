@@ -15,7 +15,7 @@ from dumbbell import analysis
 from dumbbell.compare.observed import Difference, Seen, by_hosts, differences, unexplained
 from dumbbell.metrics.values import VALUES, conditions, digests, values
 from dumbbell.plan.settings import settings
-from dumbbell.run.content import Run, located, point_dirs
+from dumbbell.run.content import Run, RunSet, located
 from dumbbell.run.directory import read_json
 from dumbbell.units import human
 from dumbbell.validity.settings import seen
@@ -42,7 +42,7 @@ class _Side:
     @cached_property
     def points(self) -> list[tuple[Path, dict[str, Any]]]:
         """Directory and verdict of each point that has one."""
-        folders = [folder for run_dir in self.dirs for folder in point_dirs(run_dir)]
+        folders = RunSet.open(*self.dirs).dirs
         return [(folder, read_json(folder / "verdict.json") or {}) for folder in folders]
 
     @cached_property

@@ -12,7 +12,7 @@ from dumbbell.metrics.flows import COUNTED
 from dumbbell.metrics.measure import MEASURED_FROM, Tables
 from dumbbell.metrics.registry import METRICS
 from dumbbell.plan import Expectation, windows
-from dumbbell.run.content import Run, dig, point_dirs
+from dumbbell.run.content import Run, RunSet, dig
 from dumbbell.run.directory import point_folders, read_json
 from dumbbell.units import human
 
@@ -39,17 +39,16 @@ def values(run_dir: Path) -> pl.DataFrame:
     flow and ping while it runs, of all flows of one direction while all of them run. Those that could not be
     measured are absent. OSError or ValueError if there is no run with results.
     """
-    rows = [row for point_dir in point_dirs(run_dir) for row in _of_point(point_dir)]
+    rows = [row for run in RunSet.open(run_dir) for row in _of_point(run)]
     return pl.DataFrame(rows, schema=VALUES, orient="row")
 
 
 def digests(run_dir: Path) -> dict[tuple[str, int], dict[str, str]]:
     """Of each point and repetition of a run in virtual time a digest of every table; empty of other runs."""
     found = {}
-    for point_dir in point_dirs(run_dir):
-        manifest = read_json(point_dir / "manifest.json") or {}
-        if told := manifest.get("digests"):
-            found[Run.open(point_dir).point.label or "-", int(manifest["repetition"])] = told
+    for run in RunSet.open(run_dir):
+        if told := run.manifest.get("digests"):
+            found[run.point.label or "-", int(run.manifest["repetition"])] = told
     return found
 
 
@@ -75,23 +74,22 @@ def conditions(run_dir: Path) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-def _of_point(run_dir: Path) -> Iterator[tuple[Any, ...]]:
-    run, verdict = Run.open(run_dir), read_json(run_dir / "verdict.json")
-    if verdict is None:
-        raise ValueError(f"{run_dir} has no readable verdict.json: its run has not ended")
-    paths = {name: run_dir / f"{name}.parquet" for name in COUNTED}
+def _of_point(run: Run) -> Iterator[tuple[Any, ...]]:
+    if not run.verdict:
+        raise ValueError(f"{run.dir} has no readable verdict.json: its run has not ended")
+    paths = {name: run.dir / f"{name}.parquet" for name in COUNTED}
     tables = {name: _read(name, path) for name, path in paths.items() if path.exists()}
     if "tcp_info" not in tables:
         return  # it ended before it measured
     if lost := COUNTED.keys() - tables:
-        raise ValueError(f"{run_dir} has no {', '.join(sorted(lost))}.parquet")
+        raise ValueError(f"{run.dir} has no {', '.join(sorted(lost))}.parquet")
     point = run.point
     measured = Tables(run, tables)
     for bound in _bounds(run):
         for found in measured.measure(bound):
             if found.value is not None:
                 numbers = (bound.metric, found.subject, METRICS[bound.metric].unit, found.value)
-                yield (run.id, point.id, point.label or "-", point.repetition, verdict["state"], *numbers)
+                yield (run.id, point.id, point.label or "-", point.repetition, run.verdict["state"], *numbers)
 
 
 def _read(name: str, path: Path) -> pl.DataFrame:

@@ -15,7 +15,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.compare.observed import Change, changes, digest, of_the_testbed
 from dumbbell.metrics.values import conditions, values
-from dumbbell.run.content import Run, point_dirs
+from dumbbell.run.content import Run, RunSet
 from dumbbell.validity.settings import seen
 
 _SCHEMA = """
@@ -99,7 +99,7 @@ class History:
         scenario = found.get("scenario", "-")
         testbed = {name: value for name, value in found.items() if name not in _NOT_OF_THE_TESTBED}
         problems = []
-        for folder in point_dirs(run_dir):
+        for folder in RunSet.open(run_dir).dirs:
             try:
                 rows = values(folder).with_columns(run=pl.lit(str(run_dir)))
                 settings = self._settings(folder)

@@ -15,7 +15,7 @@ from dumbbell.nightly.again import Remeasured
 from dumbbell.nightly.history import History
 from dumbbell.nightly.judge import Acknowledgement, Finding, judge
 from dumbbell.plan import Inventory, Plan
-from dumbbell.run.content import point_dirs
+from dumbbell.run.content import RunSet
 from dumbbell.run.directory import STAMP, time_of, write_json
 from dumbbell.suite import (
     NO_STATEMENT,
@@ -109,7 +109,7 @@ def _broken_off(suite: Suite, plans: Sequence[Plan], folder: Path) -> Night:
 def _recorded(history: History, folder: Path, outcome: Outcome) -> Outcome:
     """Store the numbers of a run. If they cannot be read, the run becomes invalid."""
     run = outcome.run_dir
-    if run is None or not any((point / "verdict.json").exists() for point in point_dirs(run)):
+    if run is None or not any((point / "verdict.json").exists() for point in RunSet.open(run).dirs):
         return outcome
     try:
         problems = history.record(folder.name, run)

@@ -44,15 +44,6 @@ _NO_ROWS = {
 }
 
 
-def located(path: Path | str) -> Path:
-    """A relative path from here or, where it is not there, from the nearest directory above that has it.
-
-    A notebook works in its own directory, while its user thinks of the checkout's.
-    """
-    bases = (Path(), *Path.cwd().parents)
-    return next((base / path for base in bases if (base / path).exists()), Path(path))
-
-
 def dig(value: Any, *keys: str) -> Any:
     """``value[k1][k2]...``, or None where a key is missing."""
     for key in keys:
@@ -60,15 +51,9 @@ def dig(value: Any, *keys: str) -> Any:
     return value
 
 
-def point_dirs(run_dir: Path | str) -> list[Path]:
-    """Directories of all judged points of a run, in their order; of a run of one point its own."""
-    run_dir = located(run_dir)
-    return [folder for folder in point_folders(run_dir) if (folder / "verdict.json").exists()] or [run_dir]
-
-
 @dataclass
 class Run:
-    """A run directory, read lazily."""
+    """The directory of a point that was run, read lazily; of a run with one point its own."""
 
     dir: Path
     plan: Plan
@@ -84,8 +69,18 @@ class Run:
 
     @property
     def point(self) -> Point:
-        """The point that was run: a run directory holds one."""
+        """The point that was run."""
         return self.plan.points[0]
+
+    @cached_property
+    def verdict(self) -> dict[str, Any]:
+        """``verdict.json``; empty if it cannot be read."""
+        return read_json(self.dir / "verdict.json") or {}
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """``manifest.json``; empty if it cannot be read."""
+        return read_json(self.dir / "manifest.json") or {}
 
     @cached_property
     def id(self) -> str:
@@ -188,6 +183,36 @@ class Run:
         if not parts:
             return none
         return pl.concat([*parts, none], how="diagonal_relaxed")
+
+
+@dataclass(frozen=True)
+class RunSet:
+    """The points of one or several runs that have a verdict, in their order."""
+
+    dirs: list[Path]  # of each point
+
+    @classmethod
+    def open(cls, *run_dirs: Path | str) -> RunSet:
+        """Find the points of runs. A run without any verdict stands for itself, so that reading it says why.
+
+        A relative path is searched from here and from each directory above: a notebook works in its own
+        directory, while its user names directories of the checkout.
+        """
+        found: list[Path] = []
+        for run_dir in map(located, run_dirs):
+            judged = [folder for folder in point_folders(run_dir) if (folder / "verdict.json").exists()]
+            found += judged or [run_dir]
+        return cls(found)
+
+    def __iter__(self) -> Iterator[Run]:
+        """Each point. OSError or ValueError for one whose plan cannot be read."""
+        return map(Run.open, self.dirs)
+
+
+def located(path: Path | str) -> Path:
+    """A relative path from here or, if it is not there, from the nearest directory above that has it."""
+    bases = (Path(), *Path.cwd().parents)
+    return next((base / path for base in bases if (base / path).exists()), Path(path))
 
 
 # --- what the tools on the hosts report ----------------------------------------------------------

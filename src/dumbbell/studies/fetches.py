@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.run.content import point_dirs
+from dumbbell.run.content import RunSet
 from dumbbell.studies.source import Missing, Source
 from dumbbell.units import human
 
@@ -19,7 +19,7 @@ class FetchTimes:
     """Of a run directory of one point or of many, by size and loss rate."""
 
     def __init__(self, run_dir: Path | str) -> None:
-        self.points = [Source(path) for path in point_dirs(run_dir)]
+        self.points = [Source(path) for path in RunSet.open(run_dir).dirs]
 
     @cached_property
     def rows(self) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.plan import Flow, Point
-from dumbbell.run.content import point_dirs
+from dumbbell.run.content import RunSet
 from dumbbell.studies.source import Missing, Source
 from dumbbell.units import human
 
@@ -38,7 +38,7 @@ class LossRecovery(Source):
     """
 
     def __init__(self, run_dir: Path | str, flow: str = "", point: str = "") -> None:
-        points = [path for path in point_dirs(run_dir) if point in ("", path.name)]
+        points = [path for path in RunSet.open(run_dir).dirs if point in ("", path.name)]
         seen = [(path, losing) for path in points if (losing := _losing(path))]
         where, losing = next(iter(seen), (points[0] if points else Path(run_dir, "points", point), []))
         super().__init__(where)
@@ -110,7 +110,7 @@ class ReductionLogs:
     """How windows came down, by the logs of ACKs of a run directory of one point, or of many."""
 
     def __init__(self, run_dir: Path | str) -> None:
-        self.points = [Source(path) for path in point_dirs(run_dir)]
+        self.points = [Source(path) for path in RunSet.open(run_dir).dirs]
 
     @cached_property
     def logs(self) -> list[tuple[Flow, str, pl.DataFrame]]:

@@ -15,7 +15,7 @@ from dumbbell.report import html
 from dumbbell.report.figures import atou as figures
 from dumbbell.report.pages.run import Report
 from dumbbell.report.parts import part
-from dumbbell.run.content import point_dirs
+from dumbbell.run.content import RunSet
 from dumbbell.studies.atou import flows_of_atou
 from dumbbell.studies.source import Missing
 from dumbbell.units import human
@@ -103,7 +103,7 @@ class AtouRun(Report):
     """Parts about the flows of atou of a run, of all of its points together."""
 
     def __init__(self, run_dir: Path | str) -> None:
-        self._points = point_dirs(run_dir)
+        self._points = RunSet.open(run_dir).dirs
         super().__init__(self._points[0])
         self._whole = run_dir
 

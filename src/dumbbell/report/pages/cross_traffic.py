@@ -15,7 +15,7 @@ from markupsafe import Markup
 from dumbbell.report import figures, html
 from dumbbell.report.pages.rejects import Rejects
 from dumbbell.report.parts import part
-from dumbbell.run.content import point_dirs
+from dumbbell.run.content import RunSet
 from dumbbell.studies.cross_traffic import CONTROL, UdpAndTcp, loads, median_of
 from dumbbell.studies.source import Missing
 from dumbbell.units import human
@@ -84,7 +84,7 @@ class CrossTraffic:
     """
 
     def __init__(self, run_dir: Path | str, point: str = "") -> None:
-        self.points = [Beside(path) for path in point_dirs(run_dir)]
+        self.points = [Beside(path) for path in RunSet.open(run_dir).dirs]
         named = [one for one in self.points if point and one.dir.name == point]
         both = [one for one in self.points if one.has_both]
         self.shown = (named or both or self.points)[0]
