@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from lab import INFLUXDB_PORT, SECRET, Lab
 from synthetic import REPOSITORY, write_run
 
@@ -14,6 +15,10 @@ from dumbbell.execution.collect import collect
 from playbooks import ansible_playbook
 
 BUILD_TIMEOUT_S = 3600
+
+# An example of a busy machine may take long.
+settings.register_profile("dumbbell", deadline=None)
+settings.load_profile("dumbbell")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -31,24 +31,25 @@ type Plan struct {
 // Of http and ndt7_download the sender of the data is the server, of the others
 // it is the client.
 type Flow struct {
-	Name              string         `json:"name"`
-	Kind              string         `json:"kind"`      // iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou or command
-	Direction         string         `json:"direction"` // of the path that data takes: for who reads the results
-	SrcHost           string         `json:"src_host"`
-	DstHost           string         `json:"dst_host"`
-	Src               netip.Addr     `json:"src"`
-	Dst               netip.Addr     `json:"dst"`
-	ServerPort        uint16         `json:"server_port"`
-	ClientPort        uint16         `json:"client_port"` // of the first stream, the others follow; 0 for http and ndt7: the kernel chooses
-	Streams           int            `json:"streams"`
-	Start             time.Duration  `json:"start_ns"` // from t0
-	Duration          time.Duration  `json:"duration_ns"`
-	Connect           *time.Duration `json:"connect_ns,omitempty"`    // from t0: it makes no connection before; null: when its client is launched
-	CongestionControl *string        `json:"congestion_control"`      // only iperf3_tcp and http have one, others null
-	RateBps           *int64         `json:"rate_bps"`                // payload bits/s over all streams; null: as fast as possible
-	DelayUs           int64          `json:"delay_us,omitempty"`      // of its own, which the router adds: for who reads the results
-	PayloadBytes      int            `json:"payload_bytes,omitempty"` // of a datagram; only udp has it
-	RateSteps         []udp.Step     `json:"rate_steps,omitempty"`    // later rates, by time from the start; only udp has them
+	Name              string            `json:"name"`
+	Kind              string            `json:"kind"`      // iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou or command
+	Direction         string            `json:"direction"` // of the path that data takes: for who reads the results
+	SrcHost           string            `json:"src_host"`
+	DstHost           string            `json:"dst_host"`
+	Src               netip.Addr        `json:"src"`
+	Dst               netip.Addr        `json:"dst"`
+	ServerPort        uint16            `json:"server_port"`
+	ClientPort        uint16            `json:"client_port"` // of the first stream, the others follow; 0 for http and ndt7: the kernel chooses
+	Streams           int               `json:"streams"`
+	Start             time.Duration     `json:"start_ns"` // from t0
+	Duration          time.Duration     `json:"duration_ns"`
+	Connect           *time.Duration    `json:"connect_ns,omitempty"`    // from t0: it makes no connection before; null: when its client is launched
+	CongestionControl *string           `json:"congestion_control"`      // only iperf3_tcp and http have one, others null
+	RateBps           *int64            `json:"rate_bps"`                // payload bits/s over all streams; null: as fast as possible
+	DelayUs           int64             `json:"delay_us,omitempty"`      // of its own, which the router adds: for who reads the results
+	PayloadBytes      int               `json:"payload_bytes,omitempty"` // of a datagram; only udp has it
+	RateSteps         []udp.Step        `json:"rate_steps,omitempty"`    // later rates, by time from the start; only udp has them
+	Own               map[string]string `json:"own,omitempty"`           // what its kind has beside all these
 	Fetching
 	Options
 	Atou

@@ -3,6 +3,8 @@
  *
  * With queue=buggy it sends what TCP sends again before what waits, as the original did. Timestamps were written
  * before the segments were queued, so that a receiver gets older ones after newer ones, and rejects them (PAWS).
+ *
+ * One file, as the qdiscs of the kernel are: all of it shares the static parameters and the private structure.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>

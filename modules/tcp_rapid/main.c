@@ -4,6 +4,8 @@
  *
  * Gaps are those of TCP's internal pacing: one packet leaves at a time, and before it does min_tso_segs is called, which sets
  * the rate that makes the gap after it. Received gaps are those of the receiver's timestamps in the ACKs.
+ *
+ * What is computed is in plan.c and estimate.c. All hooks of tcp_congestion_ops stay in this file: they share its static state.
  */
 #include <linux/inet_diag.h>
 #include <linux/module.h>

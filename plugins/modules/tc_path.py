@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+# Longer than other files: more than half is documentation, which Ansible wants in the module itself.
 DOCUMENTATION = r"""
 ---
 module: tc_path
