@@ -15,7 +15,7 @@ from dumbbell.plan.windows import Window, in_words
 from dumbbell.run.content import IN_MEASUREMENT, Run, ping_replies
 
 # What is needed of tcp_info. Of a long run the whole may be larger than memory.
-MEASURED_FROM = (*analysis.COUNTED_FROM, "ca_state", "srtt_us", "total_retrans", "data_segs_out")
+MEASURED_FROM = (*analysis.COUNTED_FROM, *{name for metric in METRICS.values() for name in metric.columns})
 
 
 @dataclass(frozen=True)

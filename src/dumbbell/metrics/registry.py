@@ -50,6 +50,7 @@ class Metric:
     sampled: bool  # from samples that are there only while a flow runs
     until_done: bool  # by default its window ends when a flow has transferred all that it was asked for
     percentile: str | None  # that its bound takes: what it is of; None if it takes none
+    columns: tuple[str, ...]  # of tcp_info that it reads, beside those of goodput
 
     def known(self, flows: Iterable[Flow], pings: Iterable[str]) -> set[str]:
         """Names of the flows and pings of which it is known."""
@@ -102,6 +103,7 @@ def _metric(
     sampled: bool = False,
     until_done: bool = False,
     percentile: str | None = None,
+    columns: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     def register(measure: Callable[..., Value]) -> Callable[..., Value]:
         name = measure.__name__
@@ -122,6 +124,7 @@ def _metric(
             sampled=sampled,
             until_done=until_done,
             percentile=percentile,
+            columns=columns,
         )
         return measure
 
@@ -171,7 +174,7 @@ def goodput(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     return NOT_SAMPLED if rate is None else rate
 
 
-@_metric("share", Ratio, worse="more", of=_of_tcp, sampled=True)
+@_metric("share", Ratio, worse="more", of=_of_tcp, sampled=True, columns=("total_retrans", "data_segs_out"))
 def retransmits(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     """Segments sent again over data segments sent, of each TCP flow."""
     if flow.fetch_bytes:
@@ -188,7 +191,7 @@ def retransmits(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     return again_bps / sent_bps if sent_bps else "nothing was sent"
 
 
-@_metric("share", Ratio, worse="more", of=_of_tcp, sampled=True)
+@_metric("share", Ratio, worse="more", of=_of_tcp, sampled=True, columns=("ca_state",))
 def time_in_recovery(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     """Share of samples in which a connection is in the states Recovery or Loss, of each TCP flow."""
     samples = tables.samples(flow, bound.window_ns)
@@ -197,7 +200,17 @@ def time_in_recovery(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     return int(samples["ca_state"].is_in(RECOVERY).sum()) / samples.height
 
 
-@_metric("ns", Duration, worse="more", title="RTT", of=_of_tcp, pings=True, sampled=True, percentile="")
+@_metric(
+    "ns",
+    Duration,
+    worse="more",
+    title="RTT",
+    of=_of_tcp,
+    pings=True,
+    sampled=True,
+    percentile="",
+    columns=("srtt_us",),
+)
 def rtt(tables: Tables, flow: Flow | str, bound: Expectation) -> Value:
     """A percentile of the round-trip time, of each flow: of TCP its smoothed RTT, of ping its replies."""
     if isinstance(flow, str):
