@@ -258,7 +258,7 @@ def test_captures_show_who_was_overtaken(on_off: Path, tmp_path: Path) -> None:
         if path.name != "raw":
             (tmp_path / path.name).symlink_to(path)
     assert cells(CrossTraffic(tmp_path).shown.overtaken().data) == [
-        [f"router {dev}", f"[Errno 2] No such file or directory: &#x27;{path}&#x27;", "", "", "", ""]
+        [f"router {dev}", f"[Errno 2] No such file or directory: &#39;{path}&#39;", "", "", "", ""]
         for dev in ("vec1", "vec2")
         for path in [tmp_path / f"raw/router/measurement/capture-{dev}.pcap"]
     ]

@@ -121,7 +121,7 @@ from scenario.texts import GOOD, WHERE, problems
             "netperf",
             [
                 "x.yml:9:5: flows.flow1.kind: 'netperf' is not one of "
-                "iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou, ping, command"
+                "atou, command, http, iperf3_tcp, iperf3_udp, ndt7_download, ndt7_upload, ping, udp"
             ],
         ),
         (
@@ -129,7 +129,7 @@ from scenario.texts import GOOD, WHERE, problems
             "",
             [
                 "x.yml:8:3: flows.flow1.kind: missing, give one of "
-                "iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou, ping, command"
+                "atou, command, http, iperf3_tcp, iperf3_udp, ndt7_download, ndt7_upload, ping, udp"
             ],
         ),
         (
