@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shutil
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def test_what_cannot_be_told_is_not_zero(collected: Path, tmp_path: Path) -> Non
 
 def test_shares_of_flows(collected: Path) -> None:
     sharing = Sharing(collected)
-    table = sharing.flows().data
+    table = unescape(sharing.flows().data)
     for flow in (
         pl.read_parquet(collected / "flows.parquet").filter(phase="measurement").iter_rows(named=True)
     ):
