@@ -1,1 +1,1 @@
-"""What checks are made of: a fact that was asked for beside the one found, and what files and rows say."""
+"""Building blocks of checks: `Check` itself, the files, rows and events that a run must have, and waivers."""

@@ -1,4 +1,4 @@
-"""What a run was asked to be, and what it left: what checks of one subject are made of."""
+"""The input of a check: the plan, the run directory and the run's tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Asked:
 
     @property
     def point(self) -> Point:
-        """The plan."""
+        """The point that was planned."""
         return self.run.point
 
     @property
@@ -29,5 +29,5 @@ class Asked:
 
 
 def lost_share(lost: int | None, kept: int | None) -> float | None:
-    """Of all; None if one of them is not known."""
+    """Lost packets as a share of all packets; None if either number is not known."""
     return None if lost is None or kept is None else lost / max(lost + kept, 1)

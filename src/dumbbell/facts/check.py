@@ -1,4 +1,4 @@
-"""A check: a fact that was asked for, beside the one that was found."""
+"""The class `Check`, which compares a requested value with a measured one, and functions that make checks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pydantic import BaseModel, ConfigDict
 
 from dumbbell.units import human
 
-SAID = 3  # faults that a reason names; the others are counted
+SAID = 3  # how many faults a reason lists; it gives the number of the others
 
 
 class Check(BaseModel):
-    """One requested fact beside the measured one; ``tolerance`` is absolute, in ``unit``."""
+    """The requested value of one fact, the measured value, and whether they agree.
+
+    ``tolerance`` is absolute and has the unit ``unit``.
+    """
 
     model_config = ConfigDict(extra="forbid")
     name: str
@@ -39,7 +42,7 @@ def fact(
     tolerance: float | None = None,
     unit: str = "",
 ) -> Check:
-    """A check that its caller has made; ``reason`` is '' if it is ok."""
+    """A check whose result ``ok`` the caller has computed; ``reason`` is '' if it is ok."""
     return Check(
         name=name,
         kind=kind,
@@ -54,7 +57,7 @@ def fact(
 
 
 def same(name: str, subject: str, requested: Any, measured: Any, *, what: str, missing: str = "") -> Check:
-    """Both are equal."""
+    """A check that both values are equal."""
     ok = measured is not None and measured == requested
     reason = "" if ok else f"{what}: asked {human(requested)}, found {human(measured)}"
     if measured is None:
@@ -73,7 +76,7 @@ def close(
     what: str,
     missing: str,
 ) -> Check:
-    """They differ by no more than a tolerance."""
+    """A check that the values differ by no more than ``tolerance``."""
     if measured is None:
         reason = f"{what} not known: {missing}"
     elif abs(measured - requested) <= tolerance:
@@ -89,7 +92,7 @@ def close(
 
 
 def faultless(name: str, subject: str, faults: Iterable[str]) -> Check:
-    """A check of many things of one kind, of which the first that are wrong are said."""
+    """A check that there are no faults; the reason lists the first ones."""
     found = list(faults)
     reason = "; ".join(found[:SAID])
     if len(found) > SAID:

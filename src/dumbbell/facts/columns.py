@@ -1,4 +1,4 @@
-"""What every row of each measurement says, and what some do: without it a run is not judged."""
+"""The columns that each measurement must have. A run without them is invalid."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ Release = tuple[int, int]
 
 
 def names(text: str) -> Names:
-    """Words of a text."""
+    """The words of a text, split at white space."""
     return tuple(text.split())
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Of the rows of a measurement that match; ``since`` is the kernel that has some first."""
+    """The columns that matching rows of a measurement must have.
+
+    ``since`` lists columns that older kernels do not report, by the first kernel that reports them.
+    """
 
     measurement: str
     always: Names
-    sometimes: Names = ()  # in one row at the least
-    counters: Names = ()  # of those, what only grows within a series
+    sometimes: Names = ()  # columns that at least one row must have
+    counters: Names = ()  # columns that never decrease within a series
     match: dict[str, str] = field(default_factory=dict)
-    series: Names = ()  # tags that tell series of a host apart
+    series: Names = ()  # tags that identify a series on one host
     since: dict[Release, Names] = field(default_factory=dict)
-    sampled: Callable[[PhaseHost], bool] | None = None  # at which hosts it is; None: by the flows
-    each_second: bool = True  # else at each tick
-    steady: bool = True  # else rows come when there is something to tell
+    sampled: Callable[[PhaseHost], bool] | None = None  # at which hosts it is taken; None: the flows decide
+    each_second: bool = True  # one row per second; False: one row per tick
+    steady: bool = True  # rows come at regular times; False: a row is written when something happens
 
 
 LINK = names("""
@@ -49,14 +52,14 @@ MEMORY = tuple(
     for name in names("""rmem_alloc_bytes rcvbuf_bytes wmem_alloc_bytes sndbuf_bytes fwd_alloc_bytes
                           wmem_queued_bytes optmem_bytes backlog_bytes drops""")
 )
-# Not CurRwinSent, which kernels before 6.2 do not tell.
+# CurRwinSent is left out: kernels before 6.2 do not report it.
 WEB100 = names("""
     SegsOut DataSegsOut DataOctetsOut SegsRetrans OctetsRetrans SegsIn DataSegsIn AckPktsIn ThruOctetsAcked
     ThruOctetsReceived CurMSS CurCwnd MaxCwnd PipeSize SmoothedRTT RTTVar MinRTT MaxRTT CurRTO MaxRTO
     SndLimTimeRwin SndLimTimeCwnd SndLimTimeSnd CongestionSignals CurTimeoutCount OtherReductions
     DupAcksOut DSACKDups ReorderingEvents ECNsignals CurRwinRcvd CurAppWQueue CurAppRQueue""")
 _TIMED = ("unix_ns", "mono_ns")
-# What variables of web100 are made of, in the connection's row of tcp_info of the same time.
+# How each web100 variable follows from the row of tcp_info of the same connection and time.
 WEB100_OF = {name: pl.col(column) for name, column in (pair.split(":") for pair in names("""
     SegsOut:segs_out DataSegsOut:data_segs_out DataOctetsOut:bytes_sent SegsRetrans:total_retrans
     OctetsRetrans:bytes_retrans SegsIn:segs_in DataSegsIn:data_segs_in ThruOctetsAcked:bytes_acked
@@ -69,7 +72,7 @@ WEB100_OF = {name: pl.col(column) for name, column in (pair.split(":") for pair 
     "PipeSize": (pl.col("unacked") - pl.col("sacked") - pl.col("lost") + pl.col("retrans"))
     * pl.col("snd_mss"),
 }  # fmt: skip
-# Settings of queues that a path may be made of; of netem also those of a delay line.
+# Settings of the queues of an emulated path; netem's include those of a delay line.
 SETTINGS = {
     "htb": (),
     "netem": names("limit_packets loss duplicate reorder corrupt rate_bps delay_ns jitter_ns"),
@@ -83,21 +86,21 @@ SETTINGS = {
 }
 
 
-OF_CLASS = ("rate_bps",)  # a setting of the class of a bottleneck
+OF_CLASS = ("rate_bps",)  # the setting of a bottleneck's class
 
 
 def rows_of(measurement: str, always: Names, **rest: object) -> Columns:
-    """Of a measurement; all rows have both times."""
+    """The columns of a measurement, with both timestamps, which every row has."""
     return Columns(measurement, (*always, *_TIMED), **rest)  # type: ignore[arg-type]
 
 
 def of_hosts() -> list[Columns]:
-    """What a host samples of itself."""
+    """The measurements that a host takes of itself."""
     return [
         rows_of(
             "sampler",
             names("ticks sampled missed achieved_interval_ns late_max_ns"),
-            counters=names("ticks sampled late_max_ns"),  # a tick that is late is missed until it is sampled
+            counters=names("ticks sampled late_max_ns"),  # a late tick is missed until it has been sampled
             sampled=lambda part: True,
         ),
         rows_of("link", LINK, counters=LINK, series=("dev",), sampled=lambda part: part.sample.link),
@@ -139,7 +142,7 @@ def of_hosts() -> list[Columns]:
 
 
 def of_queue(kind: str, *, each_second: bool = False) -> Columns:
-    """A qdisc of an emulated path, which is sampled at each tick, or of a host's own interface."""
+    """The columns of a qdisc: on an emulated path (each tick), or on a host's own interface (each second)."""
     return rows_of(
         "qdisc",
         (*_QUEUE, *SETTINGS.get(kind, ())),
@@ -151,7 +154,7 @@ def of_queue(kind: str, *, each_second: bool = False) -> Columns:
 
 
 def of_class() -> Columns:
-    """The class of a bottleneck."""
+    """The columns of a bottleneck's class."""
     return rows_of(
         "tc_class",
         (*_QUEUE, *OF_CLASS, "lends", "borrows", "tokens", "ctokens"),

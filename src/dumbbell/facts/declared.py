@@ -1,4 +1,4 @@
-"""Events that agents may write, as ``events.yml`` declares them."""
+"""The events that agents may write, as declared in ``events.yml``."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ class Key(BaseModel):
 
 
 class Event(BaseModel):
-    """An event: its keys beside the time, the name and the flow, and what judges it."""
+    """An event: its keys (time, name and flow apart), and the check that judges it."""
 
     model_config = ConfigDict(extra="forbid")
     name: str
     meaning: str = Field(min_length=1)
     flow: bool = False  # it has the key flow
-    distinct: tuple[str, ...] = ()  # keys that tell it from others of its name
-    any_number: bool = False  # it may come at any time
-    fault: str | None = None  # its coming is a fault: the words of the verdict, with keys in them
+    distinct: tuple[str, ...] = ()  # keys that distinguish events of this name
+    any_number: bool = False  # it may occur any number of times
+    fault: str | None = None  # if the event is a fault: the verdict's message
     keys: dict[str, Key]
     judged: str = Field(min_length=1)
 
     @property
     def planned(self) -> bool:
-        """Whether the plan makes a certain number of it."""
+        """Whether the plan determines how many of these events a run has."""
         return not self.any_number and self.fault is None
 
     @property
     def told_apart_by(self) -> tuple[str, ...]:
-        """Keys of which the plan makes one each."""
+        """Keys that distinguish events of this name: a run has one event for each of their values."""
         return (*(("flow",) if self.flow else ()), *self.distinct)
 
     @cached_property
     def document(self) -> type[Document]:
-        """Every key that is always there, in its type."""
+        """A model with every mandatory key and its type."""
         fields: dict[str, Any] = {"unix_ns": PositiveInt, "mono_ns": PositiveInt, "event": str}
         if self.flow:
             fields["flow"] = str
@@ -72,13 +72,13 @@ class Event(BaseModel):
 
 @cache
 def events() -> dict[str, Event]:
-    """All of them by name, in the order of the file."""
+    """All declared events by name, in the order of the file."""
     declared = YAML(typ="safe").load(FILE)
     return {name: Event.model_validate({"name": name} | event) for name, event in declared.items()}
 
 
 def table() -> str:
-    """All of them for people, in Markdown."""
+    """The declared events as a Markdown table, for the documentation."""
     rows = [
         f"| `{each.name}` | {each.meaning} | {_keys(each)} | {_judged(each)} |" for each in events().values()
     ]

@@ -1,7 +1,7 @@
-"""What each file that hosts and agents leave has to say: every key, in its type.
+"""The files that hosts and agents write: their keys and the types of the values.
 
-A key that is missing is a fault. Keys beyond these are not, for hosts may tell more; a test sees to it that
-what the agent can write is here.
+A missing key is a fault. Additional keys are allowed, because hosts may report more; a test checks that every
+key that the agent can write is declared here.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 
 class Document(BaseModel):
-    """Every key is there, in its own type; others are let pass."""
+    """A file with mandatory keys and strict types; other keys are ignored."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
 
 def faults(document: type[BaseModel], content: Any, name: str) -> list[str]:
-    """What is wrong with the content of a file."""
+    """Faults in the content of a file, one sentence each; none if it is as declared."""
     try:
         document.model_validate(content)
     except ValidationError as error:
@@ -28,7 +28,7 @@ def faults(document: type[BaseModel], content: Any, name: str) -> list[str]:
     return []
 
 
-# --- what the agent leaves ------------------------------------------------------------------------
+# --- written by the agent -------------------------------------------------------------------------
 
 
 class Status(Document):

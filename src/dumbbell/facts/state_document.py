@@ -1,4 +1,4 @@
-"""``state.json``: what the state of a host has to say."""
+"""The content of ``state.json``, the state of a host before the traffic."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dumbbell.facts.documents import Document
 
 
 class Interface(Document):
-    """An interface of the experiment, of which ethtool may tell more.
+    """An interface of the experiment; ethtool may report further settings.
 
-    A number that interfaces are asked to have is one field here, and one in SIZES of the host's half,
-    plugins/module_utils/dumbbell_link.py; a test compares them.
+    Each size that a scenario can set has a field here and an entry in SIZES of
+    plugins/module_utils/dumbbell_link.py; a test compares the two.
     """
 
     mtu: PositiveInt
@@ -23,7 +23,7 @@ class Interface(Document):
     qdisc_options: dict[str, Any]
     qdisc_leaves: list[str]
     routes: list[dict[str, Any]]
-    # Groups of settings that somebody asks for.
+    # Groups of settings that a scenario may set.
     offloads: dict[str, bool | None]
     rings: dict[str, Any] = Field(default={})
     coalescing: dict[str, Any] = Field(default={})
@@ -32,13 +32,13 @@ class Interface(Document):
 
 
 SIZES = tuple(name for name, field in Interface.model_fields.items() if field.annotation is int)
-# Groups of ethtool's settings, and what each of them is called among owned settings.
+# ethtool's groups of settings, and their names among the owned settings.
 GROUPS = {"offloads": "feature", "rings": "ring", "coalescing": "coalescing", "pause": "pause",
           "channels": "channels"}  # fmt: skip
 
 
 class LoadedModule(Document):
-    """A module, or what is built in in its place."""
+    """A kernel module; its features may be built into the kernel instead."""
 
     srcversion: str | None
     build_id: str | None
@@ -46,7 +46,7 @@ class LoadedModule(Document):
 
 
 class Modules(Document):
-    """Modules and congestion controls."""
+    """Kernel modules and congestion controls."""
 
     loaded: dict[str, LoadedModule]
     available: list[str] = Field(min_length=1)
@@ -54,7 +54,7 @@ class Modules(Document):
 
 
 class Clock(Document):
-    """How well the clock follows the testbed's."""
+    """The offset of the host's clock from the testbed's clock."""
 
     synchronised: bool
     offset_ns: int
@@ -64,21 +64,21 @@ class Clock(Document):
 
 
 class Devices(Document):
-    """Where a direction has its bottleneck and its delay line."""
+    """The devices that hold a direction's bottleneck and delay line."""
 
     bottleneck: str
     delay_line: str
 
 
 class Ways(Document):
-    """Devices of both directions."""
+    """The devices of both directions."""
 
     forward: Devices
     reverse: Devices
 
 
 class EmulatedPath(Document):
-    """What a router has, in the words of the plan."""
+    """The emulated path of a router, with the plan's keys."""
 
     forward: dict[str, Any]
     reverse: dict[str, Any]
@@ -88,7 +88,7 @@ class EmulatedPath(Document):
 
 
 class State(Document):
-    """``state.json``: what was read back before the traffic."""
+    """``state.json``: the settings that were read back before the traffic."""
 
     kernel: str = Field(min_length=1)
     versions: dict[str, Any]
@@ -101,7 +101,7 @@ class State(Document):
 
 
 class OwnedState(State):
-    """The same of runs that own settings: what was asked of each, and what was found."""
+    """``state.json`` of a run that owns settings: for each setting the requested and the found value."""
 
     boot_id: str = Field(min_length=1)
     cpu: dict[str, str]

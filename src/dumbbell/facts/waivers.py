@@ -1,4 +1,4 @@
-"""What of a run is judged by no check, by name, and why: ``waivers.yml``."""
+"""Waivers (``waivers.yml``): the parts of a run that no check judges, with the reasons."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ FILE = Path(__file__).with_name("waivers.yml")
 
 
 class Waiver(BaseModel):
-    """Inputs that nothing judges: whether they are there (``removed``), or what they say (``altered``)."""
+    """Inputs that no check judges: their presence (``removed``) or their content (``altered``)."""
 
     model_config = ConfigDict(extra="forbid")
-    names: list[str] = Field(min_length=1)  # as a shell's patterns
+    names: list[str] = Field(min_length=1)  # shell patterns
     may_be: list[Literal["removed", "altered", "emptied", "added"]] = Field(min_length=1)
     reason: str = Field(min_length=1)
 
 
 @cache
 def read() -> list[Waiver]:
-    """All of them, in the order of the file."""
+    """All waivers, in the order of the file."""
     return [Waiver.model_validate(each) for each in YAML(typ="safe").load(FILE)]
 
 
 def waiver(name: str, how: str) -> Waiver | None:
-    """That of an input, if there is one."""
+    """The first waiver that covers an input and this kind of change, or None."""
     for each in read():
         if how in each.may_be and any(fnmatchcase(name, pattern) for pattern in each.names):
             return each
@@ -37,7 +37,7 @@ def waiver(name: str, how: str) -> Waiver | None:
 
 
 def table() -> str:
-    """All of them for people, in Markdown."""
+    """The waivers as a Markdown table, for the documentation."""
     rows = [
         f"| {', '.join(f'`{name}`' for name in each.names)} | {', '.join(each.may_be)} | {each.reason} |"
         for each in read()

@@ -1,5 +1,5 @@
-"""Kinds of flows. A kind is a module in ``asked`` and one in ``found``, which find their modules themselves.
+"""Kinds of flows. Each kind has a module in ``asked`` and one in ``found``, which import all their modules.
 
-``asked``: its keys in a scenario, and what the plan says of it. ``found``: the files that it leaves, the
-checks of a run, and its part of the tables. What hosts do is in ``agent/kind``.
+``asked``: the keys of a scenario and the kind's part of the plan. ``found``: the files that a flow writes,
+the checks of a run, and the kind's part of the tables. What the hosts do is in ``agent/kind``.
 """

@@ -1,1 +1,1 @@
-"""A run's directory: made, found again, read, and followed."""
+"""The directory of a run: create it, find it again, read its contents, follow its progress."""

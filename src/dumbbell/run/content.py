@@ -1,6 +1,6 @@
-"""A run directory as it comes home: what the roles read back, what the agents left, the tables made of it.
+"""The contents of a run directory: plan, state of the hosts, files of the agents, spools and tables.
 
-Nothing here judges. A file that is missing or broken reads as None or as an empty table; the verdict says so.
+Nothing here judges them. A missing or broken file reads as None or as an empty table; the verdict reports it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dumbbell.run.directory import Event, point_folders, read_json, read_jsonl
 
 _PING_REPLY = re.compile(r"^\[([0-9.]+)\] .*icmp_seq=(\d+) .*time=([0-9.]+) ms(.*)$", re.MULTILINE)
 _DUPLICATE = " (DUP!)"
-_SEQUENCES = 2**16  # of echo requests; then they begin again at 0
+_SEQUENCES = 2**16  # sequence numbers of echo requests; they wrap to 0
 _NO_ROWS = {
     "tcp_info": {
         **dict.fromkeys(("phase", "host", "flow", "side", "stream", "congestion_control"), pl.String),
@@ -53,7 +53,7 @@ def dig(value: Any, *keys: str) -> Any:
 
 @dataclass
 class Run:
-    """The directory of a point that was run, read lazily; of a run with one point its own."""
+    """The directory of one point, read lazily. A run of one point has no other."""
 
     dir: Path
     plan: Plan
@@ -61,7 +61,7 @@ class Run:
 
     @classmethod
     def open(cls, run_dir: Path) -> Run:
-        """Read the plan and find the spools; OSError or ValueError if there is no usable ``plan.json``."""
+        """Read the plan and find the spools; OSError or ValueError without a usable ``plan.json``."""
         plan = Plan.model_validate_json((run_dir / "plan.json").read_bytes())
         if not plan.points:
             raise ValueError(f"{run_dir}/plan.json has no points")
@@ -84,7 +84,7 @@ class Run:
 
     @cached_property
     def id(self) -> str:
-        """The run's id, as the agents were told it; it survives a renamed directory."""
+        """The run's id as the agents got it; it stays the same if the directory is renamed."""
         for path in sorted(self.dir.glob("raw/*/*/plan.json")):
             if isinstance(run_id := dig(read_json(path), "run_id"), str):
                 return run_id
@@ -92,7 +92,7 @@ class Run:
 
     @property
     def routers(self) -> list[str]:
-        """Hosts that emulate the path, if there is one."""
+        """The hosts that emulate the path, if any."""
         return [host for host, planned in self.point.hosts.items() if "routers" in planned.groups]
 
     def raw(self, host: str, *parts: str) -> Path:
@@ -101,7 +101,7 @@ class Run:
 
     @cached_property
     def states(self) -> dict[str, Any]:
-        """``state.json`` of each host, or None."""
+        """``state.json`` of each host, or None where it is missing."""
         return {host: read_json(self.raw(host, "state.json")) for host in self.point.hosts}
 
     def status(self, host: str, phase: str) -> Any:
@@ -109,7 +109,7 @@ class Run:
         return read_json(self.raw(host, phase, "status.json"))
 
     def t0_unix_ns(self, phase: str) -> int | None:
-        """When a phase began, or None if no host kept its ``start.json``."""
+        """The t0 of a phase, or None if no host has a ``start.json``."""
         for host in self.point.hosts:
             if isinstance(t0 := dig(read_json(self.raw(host, phase, "start.json")), "t0_unix_ns"), int):
                 return t0
@@ -124,7 +124,7 @@ class Run:
 
     @cached_property
     def agent_events(self) -> list[Event]:
-        """Events of all agents, with ``host`` and ``phase``, in order of time."""
+        """The events of all agents with ``host`` and ``phase``, in order of time."""
         events: list[Event] = [
             {"unix_ns": event.get("unix_ns", 0), "host": host, "phase": phase.phase} | event
             for phase in self.point.phases
@@ -134,14 +134,14 @@ class Run:
         return sorted(events, key=lambda event: event["unix_ns"])
 
     def event(self, name: str, /, **match: str) -> Event | None:
-        """The last event of this name whose keys have these values."""
+        """The last event with this name and these values, or None."""
         for event in reversed(self.agent_events):
             if event.get("event") == name and all(event.get(key) == value for key, value in match.items()):
                 return event
         return None
 
     def read_spools(self) -> None:
-        """Read the spool of every host that samples in a phase."""
+        """Read the spools of all hosts that sample in any phase."""
         for phase in self.point.phases:
             for host, part in phase.hosts.items():
                 path = self.raw(host, phase.phase, "spool.lp")
@@ -152,22 +152,22 @@ class Run:
 
     @property
     def spool_paths(self) -> list[Path]:
-        """First file of each spool that was read."""
+        """The first file of each spool that was read."""
         return [self.raw(host, phase, "spool.lp") for (host, phase), part in self.spools.items() if part]
 
     def last_row_unix_ns(self, host: str, phase: str) -> int | None:
-        """When the last row of a spool was taken, or None if it has none."""
+        """The time of the last row in a spool, or None if it has none."""
         part = self.spools.get((host, phase))
         times = [table["unix_ns"].max() for table in part.tables.values()] if part else []
         return max((int(at) for at in times if isinstance(at, int)), default=None)
 
     def measurements(self) -> list[str]:
-        """Names of all measurements in the spools; some are there even without rows."""
+        """The names of all measurements in the spools, including some without rows."""
         found = {name for part in self.spools.values() if part for name in part.tables}
         return [*_NO_ROWS, *sorted(found - set(_NO_ROWS))]
 
     def table(self, measurement: str) -> pl.DataFrame:
-        """All rows of a measurement from the spools, with ``t_ns`` since the t0 of their phase."""
+        """All rows of a measurement in the spools, with ``t_ns``, the time since the t0 of their phase."""
         parts = []
         for (_, phase), part in self.spools.items():
             if part is not None and measurement in part.tables:
@@ -178,7 +178,7 @@ class Run:
                 parts.append(
                     frame.with_columns(t_ns=t_ns).select(*frame.columns[:at], "t_ns", *frame.columns[at:])
                 )
-        # Columns that are there whatever was measured.
+        # Columns that exist even without a row.
         none = pl.DataFrame(schema=_NO_ROWS.get(measurement, {}))
         if not parts:
             return none
@@ -215,11 +215,11 @@ def located(path: Path | str) -> Path:
     return next((base / path for base in bases if (base / path).exists()), Path(path))
 
 
-# --- what the tools on the hosts report ----------------------------------------------------------
+# --- outputs of the tools on the hosts ------------------------------------------------------------
 
 
 class Reply(NamedTuple):
-    """The first reply to an echo request, which was sent at ``sent_unix_ns``. Numbers begin at 1."""
+    """The first reply to an echo request sent at ``sent_unix_ns``. Sequence numbers start at 1."""
 
     number: int
     sent_unix_ns: int
@@ -227,14 +227,15 @@ class Reply(NamedTuple):
 
 
 def ping_replies(path: Path) -> list[Reply]:
-    """Replies in the output of ``ping -D``, without duplicates; empty without a file.
+    """Replies in the output of ``ping -D``, without duplicates; empty if there is no file.
 
-    A request's time is that of its reply less the RTT: ping keeps its interval only roughly.
+    The time of a request is computed as the time of its reply minus the RTT, because ping keeps its interval
+    only roughly.
     """
     replies: list[Reply] = []
     for at, seq, ms, mark in _ping_lines(path):
         if mark != _DUPLICATE:
-            # ping prints 16 bits of the number: the number meant is the one nearest to the last.
+            # ping prints the low 16 bits; the full number is the one nearest to the last.
             last = replies[-1].number if replies else int(seq)
             number = last + (int(seq) - last + _SEQUENCES // 2) % _SEQUENCES - _SEQUENCES // 2
             rtt_ns = round(float(ms) * 1e6)
@@ -243,12 +244,12 @@ def ping_replies(path: Path) -> list[Reply]:
 
 
 def ping_duplicates(path: Path) -> int:
-    """How many replies came again to a request that had been answered."""
+    """The number of replies to requests that already had one."""
     return sum(mark == _DUPLICATE for *_, mark in _ping_lines(path))
 
 
 def ping_rtts_ns(path: Path) -> list[int]:
-    """Round-trip times of ping's replies but that to the first request, which also waited for ARP."""
+    """Round-trip times of all replies but the first, which includes the time for ARP."""
     return [reply.rtt_ns for reply in ping_replies(path) if reply.number > 1]
 
 
@@ -262,11 +263,11 @@ def _ping_lines(path: Path) -> list[tuple[str, str, str, str]]:
 # --- tables --------------------------------------------------------------------------------------
 
 
-# Rows of the measurement whose time since t0 is known.
+# The rows of the measurement phase whose time since t0 is known.
 IN_MEASUREMENT = (pl.col("phase") == "measurement") & pl.col("t_ns").is_not_null()
 
 
 def start_error_ns(run: Run, flow: Flow) -> int | None:
-    """First data of a flow, as it left its host, minus its planned start."""
+    """When the first data of a flow left its host, minus the planned start; None if not known."""
     error = (run.event("flow_first_data", flow=flow.name) or {}).get("error_ns")
     return error if isinstance(error, int) else None

@@ -1,7 +1,7 @@
-"""Run directories on the controller: made, found again, and the record of their states.
+"""Run directories on the controller: create and find them, and record their states.
 
-A run of one point has one directory. A run of several has one that holds the plan, the summary, and a
-directory for each point, ``points/NNN``, which is like that of a run of one point.
+A run of one point has one directory. A run of several points has a directory with the plan, the summary and a
+directory for each point, ``points/NNN``, which is like the directory of a run of one point.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 from dumbbell.plan import Plan, Point
 from dumbbell.units import human
 
-STAMP = "%Y%m%dT%H%M%SZ"  # when a run or a night began, in the name of its directory
+STAMP = "%Y%m%dT%H%M%SZ"  # time in the name of a directory: when the run or night began
 Event = dict[str, Any]
 
 State = Literal[
@@ -36,12 +36,12 @@ State = Literal[
 
 
 def time_of(stamp: str) -> datetime:
-    """When a run or a night began, in UTC, by the name of its directory; ValueError if it is none."""
+    """When a run or a night began, in UTC, from the name of its directory; ValueError if it has no time."""
     return datetime.strptime(stamp, STAMP).replace(tzinfo=UTC)
 
 
 def read_json(path: Path) -> Any:
-    """Content of a JSON file; None if it is missing or broken."""
+    """The content of a JSON file; None if it is missing or broken."""
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -49,21 +49,21 @@ def read_json(path: Path) -> Any:
 
 
 def point_folders(run_dir: Path) -> list[Path]:
-    """Directories of the points of a run in their order, without those of earlier attempts.
+    """Directories of the points of a run in order, without those of earlier attempts.
 
-    A run of one point has none.
+    Empty for a run of one point.
     """
     found = (folder for folder in (run_dir / "points").glob("*") if folder.name.isdecimal())
     return sorted(found, key=lambda folder: int(folder.name))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file for people to read, too."""
+    """Write a JSON file, indented for people to read."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_jsonl(path: Path) -> list[Event]:
-    """Objects of a JSON lines file; what is not an object is left out, and a missing file has none."""
+    """The objects of a file of JSON lines. Other lines are skipped; a missing file has no objects."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
@@ -80,7 +80,7 @@ def read_jsonl(path: Path) -> list[Event]:
 
 
 def record_state(run_dir: Path, state: State, reason: str = "") -> None:
-    """Append a transition to the run's events, with the time of this machine's clock."""
+    """Append a state to the run's events, with the time of this machine's clock."""
     if state not in get_args(State):
         raise ValueError(f"{state!r} is no state of a run; there are {', '.join(get_args(State))}")
     event = {"unix_ns": time.time_ns(), "event": "state", "state": state, "reason": reason}
@@ -89,12 +89,12 @@ def record_state(run_dir: Path, state: State, reason: str = "") -> None:
 
 
 def was_armed(run_dir: Path) -> bool:
-    """Whether the agents of a run, or of a point, were armed for its measurement."""
+    """Whether the agents of a run, or of a point, were armed for the measurement."""
     return any((event["state"], event["reason"]) == ("armed", "measurement") for event in _states(run_dir))
 
 
 def abort(run_dir: Path, reasons: Sequence[str]) -> None:
-    """Give a run that was not brought to its end its verdict."""
+    """Write the verdict `aborted` of a run that was not completed."""
     record_state(run_dir, "aborted", "; ".join(reasons))
     write_json(run_dir / "verdict.json", {"state": "aborted", "reasons": list(reasons), "checks": []})
 
@@ -105,27 +105,27 @@ def _part(part: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Execution:
-    """One execution of a point: its directory, and the id by which hosts and InfluxDB know it."""
+    """One execution of a point: its directory, and the id that hosts and InfluxDB use."""
 
     id: str
     dir: Path
-    holder: str  # id of the whole run, which has the hosts
-    name: str  # for people
-    plan: Plan  # of this point only
+    holder: str  # id of the whole run, which holds the lock of the hosts
+    name: str  # shown to people
+    plan: Plan  # contains this point only
 
     @property
     def point(self) -> Point:
-        """The point."""
+        """The point that is executed."""
         return self.plan.points[0]
 
     @property
     def short_name(self) -> str:
-        """The name without what varies: which point of how many it is."""
+        """The name without the levels: the number of the point and of all points."""
         return self.name.partition(":")[0]
 
     @property
     def phases(self) -> dict[str, list[str]]:
-        """Names of the phases in which each host takes part, in their order."""
+        """The phases of each host, in order."""
         found: dict[str, list[str]] = {}
         for phase in self.point.phases:
             for host in phase.hosts:
@@ -133,7 +133,7 @@ class Execution:
         return found
 
     def facts(self, *, last: bool) -> dict[str, Any]:
-        """What playbooks need of it; ``last`` is whether it is the last one of its run."""
+        """The variables that playbooks need; ``last`` says whether it is the last execution of its run."""
         return {
             "run_id": self.id,
             "run_dir": str(self.dir),
@@ -148,7 +148,7 @@ class Execution:
         }
 
     def create(self) -> None:
-        """Make the directory with plan.json and raw/HOST/PHASE/plan.json, which the agents get."""
+        """Create the directory with plan.json and the agents' plans, raw/HOST/PHASE/plan.json."""
         self.dir.mkdir(parents=True, exist_ok=True)
         for host in self.point.hosts:
             (self.dir / "raw" / host).mkdir(parents=True)
@@ -164,27 +164,27 @@ class Execution:
 
     @property
     def finished(self) -> bool:
-        """Whether it has a verdict about its result."""
+        """Whether it has a verdict other than `aborted`."""
         state = self._verdict().get("state")
         return state is not None and state != "aborted"
 
     @property
     def judged(self) -> bool:
-        """Whether it has a verdict, be it `aborted`."""
+        """Whether it has a verdict, including `aborted`."""
         return bool(self._verdict())
 
     @property
     def begun(self) -> bool:
-        """Whether hosts were asked for anything."""
+        """Whether the preparation of its hosts has begun."""
         return any(event["state"] == "preparing" for event in _states(self.dir))
 
     @property
     def measuring(self) -> bool:
-        """Whether its agents may have gone on alone."""
+        """Whether its agents may be measuring without the controller."""
         return not self._verdict() and was_armed(self.dir)
 
     def progress(self, now_unix_ns: int) -> str:
-        """The verdict, or the last state with its time, as far as the controller has written it down."""
+        """The verdict, or the last state that the controller recorded, with its time."""
         if verdict := self._verdict():
             return "; ".join([verdict["state"], *verdict["reasons"]])
         if not (states := _states(self.dir)):
@@ -200,7 +200,7 @@ class Execution:
         return words if last["state"] == "planned" else f"{words} for {passed_s:.0f} s"
 
     def again(self) -> Execution:
-        """Another attempt, with an id of its own. What there is of this one is kept beside it."""
+        """A new attempt with a new id. The directory of this one is kept beside it."""
         before = self.dir.rename(self.dir.with_name(f"{self.dir.name}_attempt{_attempts(self.dir) + 1}"))
         other = _execution(self.dir, self.holder, self.name, self.plan)
         other.create()
@@ -217,7 +217,7 @@ def _states(run_dir: Path) -> list[Event]:
 
 
 def _new_dir(results: Path, scenario: str) -> Path:
-    """That of a run which begins now. One second has one run of a scenario."""
+    """The directory of a new run. Only one run of a scenario can begin in the same second."""
     while True:
         run_dir = results / f"{datetime.now(UTC):{STAMP}}_{scenario}"
         try:
@@ -230,7 +230,7 @@ def _new_dir(results: Path, scenario: str) -> Path:
 
 @dataclass(frozen=True)
 class RunDir:
-    """A whole run: its directory, and the executions of its points in their order."""
+    """A whole run: its directory, and the executions of its points in order."""
 
     dir: Path
     executions: list[Execution]
@@ -242,7 +242,7 @@ class RunDir:
 
     @classmethod
     def create(cls, plan: Plan, scenario: Path, results_dir: Path) -> RunDir:
-        """Make the directories of a new run, and let ``latest`` point to it."""
+        """Create the directories of a new run, and point the link ``latest`` to it."""
         run_dir = _new_dir(results_dir.absolute(), plan.scenario)
         run_id = run_dir.name
         run = cls(run_dir, _executions(plan, run_id, run_dir))
@@ -253,7 +253,7 @@ class RunDir:
         if run.sweeps:
             (run_dir / "plan.json").write_bytes(plan.to_json())
             record_state(run_dir, "planned")
-        # In one step: another run may begin in this moment.
+        # Atomic, because another run may begin at the same time.
         latest = run_dir.parent / f"latest.{run_id}"
         latest.symlink_to(run_id)
         latest.replace(run_dir.parent / "latest")
@@ -261,23 +261,23 @@ class RunDir:
 
     @classmethod
     def open(cls, run_dir: Path) -> RunDir:
-        """Find a run again. OSError or ValueError if there is no usable ``plan.json``."""
+        """Open an existing run. OSError or ValueError without a usable ``plan.json``."""
         run_dir = run_dir.resolve()
         plan = Plan.model_validate_json((run_dir / "plan.json").read_bytes())
         return cls(run_dir, _executions(plan, run_dir.name, run_dir))
 
     @property
     def sweeps(self) -> bool:
-        """Whether it has several points, each with a directory of its own."""
+        """Whether it has several points, each with a directory."""
         return self.executions[0].dir != self.dir
 
     def facts(self, executions: Sequence[Execution]) -> dict[str, Any]:
-        """What playbooks need of it, to run these executions."""
+        """The variables that playbooks need to run these executions."""
         points = [each.facts(last=each.id == self.executions[-1].id) for each in executions]
         return {"run_id": self.id, "run_dir": str(self.dir), "sweeps": self.sweeps, "points": points}
 
     def describe(self, now_unix_ns: int) -> str:
-        """A line for the run and one for each point: its verdict, or what it is doing and for how long."""
+        """One line for the run and one for each point: the verdict, or the current state and its age."""
         lines = [f"{self.id}: {self.executions[0].plan.title}"]
         lines += [f"  {execution.name}: {execution.progress(now_unix_ns)}" for execution in self.executions]
         return "\n".join(lines)
@@ -302,18 +302,18 @@ def _execution(folder: Path, holder: str, name: str, plan: Plan) -> Execution:
     base = holder if folder.name == holder else f"{holder}_{folder.name}"
     attempts = _attempts(folder)
     own_id = f"{base}_attempt{attempts + 1}" if attempts else base
-    # A world of virtual time sees no earlier attempts beside a run's own directory.
+    # A world in virtual time cannot see earlier attempts beside the directory of a run.
     if folder.name == holder and (known := _recorded(folder)).startswith(f"{base}_attempt"):
         own_id = known
     return Execution(own_id, folder, holder, name, plan)
 
 
 def _recorded(folder: Path) -> str:
-    """The id of an execution by the plans that its agents get, which all have it; '' if there are none."""
+    """The id of an execution from the plans of its agents, which all have it; '' if there are none."""
     part = next(folder.glob("raw/*/*/plan.json"), None)
     return str((read_json(part) or {}).get("run_id", "")) if part else ""
 
 
 def _attempts(folder: Path) -> int:
-    """How many earlier attempts are kept beside a directory."""
+    """The number of earlier attempts kept beside a directory."""
     return len(list(folder.parent.glob(f"{folder.name}_attempt*")))

@@ -1,4 +1,4 @@
-"""What samples, tools and agents say of a flow of the measurement, in the words of the plan."""
+"""What samples, tools and agents report about a flow of the measurement, in the units of the plan."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import polars as pl
 from dumbbell.plan import Flow
 from dumbbell.run.content import Run
 
-UNPACED_SEGMENTS = 10  # that the kernel sends of a connection before it paces
-SUPER_PACKET_BYTES = 2**16  # the most that it sends at once
-SAID = 300  # characters of what a program wrote when it failed
+UNPACED_SEGMENTS = 10  # segments that the kernel sends on a connection before it paces
+SUPER_PACKET_BYTES = 2**16  # the largest packet that the kernel hands to the network
+SAID = 300  # characters of the output of a failed program that are quoted
 
 
 def pacing_bps(tcp_info: pl.DataFrame, asked_bps: int) -> tuple[float | None, str]:
-    """The limit that the kernel had for the sockets of a sender, and why it is not known.
+    """The kernel's pacing rate of a sender's sockets (bit/s), and the reason if it is None.
 
-    Of several the one that is furthest from what was asked. ``tcp_info`` has the sender's rows; those before
-    its data may be from before it had set the limit.
+    Of several sockets it is the rate furthest from ``asked_bps``. ``tcp_info`` has the sender's rows; rows
+    before its first data may precede the setting and are ignored.
     """
     if tcp_info.is_empty() or "data_segs_out" not in tcp_info.columns:
         return None, "its sender was not sampled"
@@ -32,10 +32,10 @@ def pacing_bps(tcp_info: pl.DataFrame, asked_bps: int) -> tuple[float | None, st
 
 
 def paced_bps(tcp_info: pl.DataFrame, start_ns: int) -> float | None:
-    """The rate of the payload that a sender sent, also again, from its start to its last row.
+    """Rate (bit/s) of the payload that a sender sent, with retransmissions, from its start to its last row.
 
     Of several streams the highest. ``tcp_info`` has the sender's rows. What the kernel sends before it paces
-    is left out.
+    is not counted.
     """
     if not {"bytes_sent", "snd_mss", "t_ns"} <= {*tcp_info.columns}:
         return None
@@ -49,7 +49,7 @@ def paced_bps(tcp_info: pl.DataFrame, start_ns: int) -> float | None:
 def unsampled_share(tcp_info: pl.DataFrame, span_ns: tuple[int, int], interval_ns: int) -> float | None:
     """Share of a time that is further from the next sample than the sampling interval; of the worst stream.
 
-    ``tcp_info`` has the rows of one end of a flow. None without any in that time.
+    ``tcp_info`` has the rows of one end of a flow. None if it has none in that time.
     """
     start, end = span_ns
     rows = tcp_info.filter(pl.col("t_ns").is_between(start, end))
@@ -61,7 +61,7 @@ def unsampled_share(tcp_info: pl.DataFrame, span_ns: tuple[int, int], interval_n
 
 
 def failures(run: Run, flow: Flow) -> list[str]:
-    """What agents say went wrong with the programs of a flow, in order of time."""
+    """Failures of the flow's programs that agents reported, in order of time."""
     found = []
     for event in run.agent_events:
         if (event.get("event"), event.get("flow"), event["phase"]) == (
@@ -77,7 +77,7 @@ def failures(run: Run, flow: Flow) -> list[str]:
 
 
 def why_no_start(run: Run, flow: Flow) -> str:
-    """Why the agent saw no first data of a flow, from the first thing that went wrong on."""
+    """Why the agent saw no first data of a flow: the failures that it reported, the first one first."""
     events = (
         run.event(name, flow=flow.name, phase="measurement") for name in ("flow_held", "flow_first_data")
     )

@@ -1,4 +1,4 @@
-"""What counters, samples and probes say of the path, in the words of the plan."""
+"""What counters, samples and probes report about the path, in the units of the plan."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from dumbbell.plan.path import Conditions, GilbertElliott
 from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import read_json
 
-TC_ROUNDING_US = 1  # tc keeps delays in ticks of 64 ns and reads them back cut to whole microseconds
-# What is lost in reading back, by the unit at the end of a name: a rate is kept in bytes, a share in 32 bits.
+TC_ROUNDING_US = 1  # tc stores delays in ticks of 64 ns and shows them cut to whole microseconds
+# Precision of values read back, by unit: rates are stored in bytes, shares in 32 bits.
 RESOLUTION = {"us": TC_ROUNDING_US, "bps": 8}
 LEAST_SHARE = 2**-32
-TIMESTAMP_NS = 1_000_000  # the kernel takes the RTT of what was sent again from TCP's timestamps, in ms
+TIMESTAMP_NS = 1_000_000  # the RTT of retransmitted packets comes from TCP's timestamps, in ms
 
-RARELY = 10_000  # a good run in so many is found to have lost too many packets
+RARELY = 10_000  # the loss check fails one good run in so many
 
 NETEM_SHARES = ("loss", "duplicate", "corrupt", "reorder")
 GEMODEL = ("p", "r", "loss_bad", "loss_good")
@@ -40,7 +40,7 @@ QUEUE = ("limit_packets", "limit_bytes", "ecn", "target_us", "interval_us")
 
 
 def agrees(asked: Any, found: Any, resolution: float = LEAST_SHARE) -> bool:
-    """Equal in every key asked for, but for what is lost in reading back; what is nothing may be absent."""
+    """Whether each requested value was found, within precision; a zero may be absent."""
     if found is None:
         return not asked
     if isinstance(asked, dict):
@@ -55,11 +55,11 @@ def agrees(asked: Any, found: Any, resolution: float = LEAST_SHARE) -> bool:
     return bool(asked == found)
 
 
-# --- what flows met -------------------------------------------------------------------------------
+# --- seen by flows --------------------------------------------------------------------------------
 
 
 def first_min_rtts(tcp_info: pl.DataFrame, flow: Flow) -> pl.DataFrame:
-    """``t_ns`` and ``min_rtt_us`` of each of a flow's connections at its first sample after the start."""
+    """The first sample since the flow's start of each of its connections: ``t_ns`` and ``min_rtt_us``."""
     if "min_rtt_us" not in tcp_info:
         return pl.DataFrame(schema={"t_ns": pl.Int64, "min_rtt_us": pl.Int64})
     of = (pl.col("flow") == flow.name) & (pl.col("side") == "sender") & (pl.col("t_ns") >= flow.start_ns)
@@ -71,9 +71,9 @@ def first_min_rtts(tcp_info: pl.DataFrame, flow: Flow) -> pl.DataFrame:
 
 
 def served_bps(qdisc: pl.DataFrame, path: PlannedPath, flow: Flow) -> float | None:
-    """What a bottleneck sent while it had a queue, by the time that this took; None if it never had.
+    """Rate (bit/s) of a bottleneck while it had a queue; None if it never had one.
 
-    ``qdisc`` has the columns of the measurement of that name. Of all bottlenecks, that of the flow sent most.
+    ``qdisc`` has the columns of that measurement. If there are several bottlenecks, the one that sent most.
     """
     way = path.way(flow.direction)
     rows = qdisc.filter(
@@ -97,10 +97,10 @@ def served_bps(qdisc: pl.DataFrame, path: PlannedPath, flow: Flow) -> float | No
 
 
 def blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> float | None:
-    """What came through while a blast kept the bottleneck's queue full, by the time that this took.
+    """Rate (bit/s) at which a blast arrived while it kept the bottleneck's queue full.
 
-    That ends with the last arrival, or when a full queue had to be empty: a receiver that was kept waiting
-    gets the last packets later than the path has let them through.
+    The time ends with the last arrival, or earlier, when a full queue must have drained: a receiver that had
+    to wait for a core gets the last packets later than they passed the path.
     """
     way = path.way(flow.direction)
     packets, first, last = (
@@ -117,16 +117,16 @@ def blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> fl
 
 
 def lost_chances(way: Conditions, packets: int) -> list[float]:
-    """How likely a direction, as it is asked, loses none of so many packets, one, two ... all of them.
+    """Probabilities that a direction with these conditions loses 0, 1, 2 ... of so many packets.
 
-    Of losses in bursts, the chain of netem is followed from packet to packet; it may begin in either state.
+    For losses in bursts, netem's Markov chain is followed packet by packet; it may start in either state.
     """
     bursts = way.loss_gemodel or GilbertElliott(p=0, r=1, loss_bad=0, loss_good=0)
     passes = (1 - way.loss) * (1 - (way.corrupt or 0))
     loses = [1 - passes * (1 - loss) for loss in (bursts.loss_good, bursts.loss_bad)]
     leaves = (bursts.p, bursts.r)
     bad = bursts.p / (bursts.p + bursts.r) if bursts.p else 0
-    chances = [[1 - bad, *[0.0] * packets], [bad, *[0.0] * packets]]  # by state, by number lost so far
+    chances = [[1 - bad, *[0.0] * packets], [bad, *[0.0] * packets]]  # by state, by packets lost so far
     for _ in range(packets):
         after = [
             [one * (1 - lose) + before * lose for before, one in pairwise([0.0, *chance])]
@@ -143,9 +143,9 @@ def lost_chances(way: Conditions, packets: int) -> list[float]:
 
 
 def most_lost(ways: Sequence[Conditions], packets: int) -> int:
-    """How many of so many packets may be lost by what is asked of the directions that they take.
+    """The most packets of so many that these directions may lose together.
 
-    More are lost in one of :data:`RARELY` runs.
+    One run in :data:`RARELY` loses more.
     """
     chances = [1.0]
     for way in ways:
@@ -165,9 +165,9 @@ def most_lost(ways: Sequence[Conditions], packets: int) -> int:
 def probe_ns(
     run: Run, flow: Flow, protocol: Literal["tcp", "udp"], probe: Probe, *, median: bool
 ) -> float | None:
-    """What the quickest packet of a probe took, or half of them; there and back over TCP, one way over UDP.
+    """Time of a probe's fastest packet, or of the median; a round trip over TCP, one way over UDP.
 
-    None if fewer came through than the path that is asked lets through.
+    None if fewer packets arrived than the path's loss allows.
     """
     name, path = probe_name(flow, probe), run.point.path
     assert path is not None
@@ -189,9 +189,9 @@ def probe_ns(
 
 
 def has_delay_line(way: Direction, trim_us: int) -> bool:
-    """Whether packets pass a netem: with nothing to emulate behind the bottleneck there is none.
+    """Whether packets pass a netem: without delay, loss or the like behind the bottleneck there is none.
 
-    ``trim_us`` is the path's own delay, which is part of the delay that was asked.
+    ``trim_us`` is the delay of the real path, which counts towards the requested delay.
     """
     does = ("loss", "loss_gemodel", "jitter_us", "duplicate", "corrupt", "reorder")
     return bool(way.flows) or any(
@@ -200,9 +200,9 @@ def has_delay_line(way: Direction, trim_us: int) -> bool:
 
 
 def dropped_share(qdisc: pl.DataFrame) -> float | None:
-    """What qdiscs dropped of all that came to them; None if none was sampled twice.
+    """Share of packets that qdiscs dropped; None if none was sampled twice.
 
-    ``qdisc`` has the columns of the measurement of that name.
+    ``qdisc`` has the columns of that measurement.
     """
     own = ("dev", "handle")
     rows = qdisc.filter(pl.len().over(own) > 1)
@@ -220,16 +220,16 @@ def dropped_share(qdisc: pl.DataFrame) -> float | None:
 def conditions_held(
     run: Run, tables: dict[str, pl.DataFrame], host: str, name: Way, span_unix_ns: tuple[int, int | None]
 ) -> list[dict[str, Any]]:
-    """All that a direction was in a time, by the settings in every sample of its qdiscs; empty without any.
+    """All conditions of a direction in a time, from the qdisc settings in every sample; empty without any.
 
-    In the shape of :class:`Conditions`, without a distribution, which no kernel shows. The path's own delay
-    is part of its delay, and delays of flows' own are not.
+    They have the keys of :class:`Conditions`, except the distribution, which no kernel shows. The delay
+    includes that of the real path, and excludes the flows' own delays.
     """
     about = dig(run.states[host], "path")
     bottleneck, delay_line = (dig(about, "devices", name, stage) for stage in ("bottleneck", "delay_line"))
     assert run.point.path is not None
     way = run.point.path.way(name)
-    own_us = sorted({0, *(flow.delay_us for flow in way.flows or [])})  # of the delay line's bands
+    own_us = sorted({0, *(flow.delay_us for flow in way.flows or [])})  # one per band of the delay line
     start, end = span_unix_ns
 
     def settings(table: str, device: Any, kind: str, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -259,5 +259,5 @@ def conditions_held(
 
 
 def holds(asked: dict[str, Any], found: dict[str, Any]) -> bool:
-    """Whether a direction was what was asked, and nothing more."""
+    """Whether a direction had the requested conditions and no others."""
     return agrees(asked, found) and not any(value for key, value in found.items() if key not in asked)

@@ -1,4 +1,4 @@
-"""How a phase is getting on, in one line for people. What it says of flows is a look, no result."""
+"""The progress of a phase in one line, for people. Its numbers of flows are a preview, not a result."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dumbbell.ingest.influx import Influx
 from dumbbell.plan import Flow, Phase
 from dumbbell.units import human
 
-_LATELY_S = 8  # samples arrive every few seconds
-_COUNTERS = (  # of bytes delivered, and the side that has it
+_LATELY_S = 8  # how recent a sample must be; samples arrive every few seconds
+_COUNTERS = (  # the counter of delivered bytes, and the side that has it
     ("tcp_info", "bytes_acked", "sender"),
     ("udp", "received_bytes", "receiver"),
 )
@@ -17,7 +17,7 @@ _MOST_NAMED = 8
 
 
 def goodputs(influx: Influx, run_id: str) -> dict[str, float]:
-    """Goodput (bps) over the last seconds of every flow that was sampled in them."""
+    """Goodput (bps) over the last seconds, of every flow with samples in them."""
     found: dict[str, float] = {}
     for measurement, counter, side in _COUNTERS:
         rows = influx.query(
@@ -33,14 +33,14 @@ def goodputs(influx: Influx, run_id: str) -> dict[str, float]:
         f"WHERE run = $run AND side = 'receiver' AND time > now() - {_LATELY_S}s GROUP BY flow",
         run=run_id,
     )
-    # Its connections come and go, and with them their counters.
+    # Connections come and go, and their counters with them.
     return found | {row["flow"]: 8 * row["bytes"] / _LATELY_S for row in fetched}
 
 
 def describe(phase: Phase, at_ns: int, rates_bps: dict[str, float] | str) -> str:
-    """Of the sampled flows that should be running, how many are alive, and what they deliver.
+    """How many of the sampled flows that should be running are alive, and their goodput.
 
-    ``rates_bps`` is what ``goodputs`` has found, or why that is not known.
+    ``rates_bps`` comes from ``goodputs``, or is the reason why it is not known.
     """
     if isinstance(rates_bps, str):
         return rates_bps
@@ -59,7 +59,7 @@ def describe(phase: Phase, at_ns: int, rates_bps: dict[str, float] | str) -> str
 
 
 def line(title: str, phase: Phase, at_ns: int, flows: str, columns: int | None = None) -> str:
-    """Title, time, what there is to say of the flows; with a bar, and no longer than the terminal's columns.
+    """One line: title, time, a bar, and ``flows``; not longer than the terminal's columns.
 
     ``at_ns`` is the time since the phase's t0, negative before it.
     """

@@ -1,1 +1,1 @@
-"""What a run's tables tell, for pages and tools: each module reads them for one subject."""
+"""Numbers for pages and tools from the tables of a run; one module for each subject."""

@@ -1,4 +1,4 @@
-"""Flows of atou, as their senders told of themselves."""
+"""Samples of atou's flows, as their senders reported them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from dumbbell.run.content import IN_MEASUREMENT, Run
 
 
 def flows_of_atou(points: Iterable[Path]) -> Iterator[tuple[str, tuple[Flow, pl.DataFrame]]]:
-    """Each flow of some point directories by what tells it from the others, and its samples by time.
+    """Each atou flow of some point directories: its label, the flow, and its samples by time.
 
-    Their ``t_ns`` is since the flow's start. Points that cannot be read are left out.
+    A label distinguishes a flow from the others. ``t_ns`` is the time since the flow's start. Points that
+    cannot be read are skipped.
     """
     for point_dir in points:
         try:

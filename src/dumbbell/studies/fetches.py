@@ -16,14 +16,14 @@ PERCENTS = (50, 95, 99)
 
 
 class FetchTimes:
-    """Of a run directory of one point or of many, by size and loss rate."""
+    """Durations of fetches in a run directory of one or many points, by size and loss rate."""
 
     def __init__(self, run_dir: Path | str) -> None:
         self.points = [Source(path) for path in RunSet.open(run_dir).dirs]
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """:func:`analysis.fetches` of all flows of fetches of all valid points, or Missing.
+        """:func:`analysis.fetches` of all http flows of all valid points, or Missing.
 
         With ``size`` (bytes), ``loss`` (share that the path is asked to lose in the direction of the data),
         ``congestion_control`` and ``connections``.
@@ -56,7 +56,7 @@ class FetchTimes:
 
     @cached_property
     def groups(self) -> list[tuple[list[str], analysis.Latency]]:
-        """Fetches that differ in nothing that ``rows`` tells of them: that in words, and their latency."""
+        """``rows`` grouped by those four columns: the values in words, and the latency of the group."""
         by = ["size", "loss", "congestion_control", "connections"]
         found = []
         for key, rows in self.rows.sort(by, maintain_order=True).group_by(by, maintain_order=True):

@@ -1,7 +1,7 @@
-"""A run as a list of runs shows it, from what runs leave that is small.
+"""A run as it appears in a list of runs.
 
-Those are verdicts, states and the table of flows. A directory that is broken, or whose run has not ended, is
-listed as what it is.
+It is read from small files only: verdicts, states and the table of flows. A broken directory, or a run that
+has not ended, is listed as such.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dumbbell import analysis
 from dumbbell.run.content import dig
 from dumbbell.run.directory import Event, point_folders, read_json, read_jsonl, time_of
 
-Numbers = Mapping[tuple[str, str], Sequence[float]]  # by metric and unit, of all flows and valid points
+Numbers = Mapping[tuple[str, str], Sequence[float]]  # by metric and unit, over all flows and valid points
 
 
 class _Check(BaseModel):
@@ -39,7 +39,7 @@ class _Point(BaseModel):
 
 
 class _Verdict(BaseModel):
-    """What a list needs of ``verdict.json``: of a point, or of a run with several."""
+    """The part of ``verdict.json`` that a list needs; of a point, or of a run with several points."""
 
     state: str
     reasons: list[str] = []
@@ -48,7 +48,7 @@ class _Verdict(BaseModel):
 
 
 class Testbed(NamedTuple):
-    """Where a run was: what people call it, and what tells it from others."""
+    """The testbed of a run: its name, and a key that distinguishes it from others."""
 
     name: str
     hosts: str
@@ -59,7 +59,7 @@ UNKNOWN = Testbed("unknown", "")
 
 @dataclass(frozen=True)
 class Listed:
-    """A run directory; what cannot be read is not there."""
+    """A run directory in a list. Whatever cannot be read is None or empty."""
 
     dir: Path
 
@@ -69,19 +69,19 @@ class Listed:
 
     @property
     def is_run(self) -> bool:
-        """Whether it is a run at all: by its name, or by its plan if it was renamed."""
+        """Whether it is a run, by its name, or by its plan if it was renamed."""
         return self._named is not None or (self.dir / "plan.json").exists()
 
     @cached_property
     def scenario(self) -> str:
-        """Name of its scenario."""
+        """The name of the scenario."""
         if self._named:
             return self._named[2]
         return str(dig(read_json(self.dir / "plan.json"), "scenario") or "unknown")
 
     @cached_property
     def began(self) -> datetime | None:
-        """When it was planned, by the controller's clock."""
+        """When the run was planned, by the controller's clock."""
         if self._named:
             try:
                 return time_of(self._named[1])
@@ -92,7 +92,7 @@ class Listed:
 
     @property
     def title(self) -> str | None:
-        """What its scenario says that it is."""
+        """The title in the scenario."""
         for name in ("manifest.json", "plan.json"):
             if title := dig(read_json(self.dir / name), "title"):
                 return str(title)
@@ -104,7 +104,7 @@ class Listed:
 
     @cached_property
     def _points(self) -> list[tuple[Path, _Verdict | None]]:
-        """Directory and verdict of each point: of a run of one point its own."""
+        """The directory and verdict of each point; a run of one point is its own directory."""
         if self._verdict and self._verdict.points:
             folders = [self.dir / point.directory for point in self._verdict.points]
         else:
@@ -113,7 +113,7 @@ class Listed:
 
     @cached_property
     def testbed(self) -> Testbed:
-        """Hosts, their roles and machines, and whether time was virtual, as its first manifest says."""
+        """The testbed's hosts, roles and machines, and whether time was virtual, from the first manifest."""
         manifests = (read_json(folder / "manifest.json") for folder, _ in self._points)
         manifest = next((found for found in manifests if isinstance(dig(found, "hosts"), dict)), None)
         if manifest is None:
@@ -127,14 +127,14 @@ class Listed:
 
     @cached_property
     def point_states(self) -> list[str | None]:
-        """The verdict of each point, None where it has none."""
+        """The verdict of each point, None for a point without one."""
         if self._verdict and self._verdict.points:
             return [point.state for point in self._verdict.points]
         return [verdict.state if verdict else None for _, verdict in self._points]
 
     @cached_property
     def state(self) -> str:
-        """Its verdict, else the last state that the controller wrote down, else ``unknown``."""
+        """The verdict, or else the last state that the controller recorded, or else ``unknown``."""
         if self._verdict:
             return self._verdict.state
         if (self.dir / "verdict.json").exists():
@@ -145,7 +145,7 @@ class Listed:
 
     @property
     def why(self) -> str:
-        """Why it is in that state, as far as it is known."""
+        """Why the run is in that state, as far as known."""
         if self._verdict:
             more = len(self._verdict.reasons) - 1
             return "".join(self._verdict.reasons[:1]) + (f"; and {more} more" if more > 0 else "")
@@ -155,7 +155,7 @@ class Listed:
 
     @cached_property
     def numbers(self) -> Numbers:
-        """What expectations were measured by, and what the flows delivered; of valid points only."""
+        """The metrics of expectations, and the flows' goodputs; of valid points only."""
         found: dict[tuple[str, str], list[float]] = {}
         for _, verdict in self._points:
             if verdict and verdict.state in analysis.VALID:
@@ -168,7 +168,7 @@ class Listed:
         return found
 
     def median(self, metric: tuple[str, str]) -> float | None:
-        """Of a metric's numbers, None if there are none."""
+        """The median of a metric, None if it has no values."""
         numbers = self.numbers.get(metric)
         return median(numbers) if numbers else None
 
@@ -186,7 +186,7 @@ class Listed:
 
     @property
     def has_report(self) -> bool:
-        """Whether a page was made of it."""
+        """Whether it has a report page."""
         return (self.dir / "report.html").exists()
 
 

@@ -1,4 +1,4 @@
-"""How senders recover from loss, and by which rule their windows come down."""
+"""How senders recover from loss, and how their windows are reduced."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from dumbbell.run.content import RunSet
 from dumbbell.studies.source import Missing, Source
 from dumbbell.units import human
 
-# What the sender of a flow of atou tells only with SACK, or once it has a threshold.
+# Columns that atou's sender reports only with SACK, or only once it has a threshold.
 NOT_ALWAYS = ("sacked", "lost", "retrans", "snd_ssthresh")
 
 
 class Around(NamedTuple):
-    """A recovery and what was near it in time; times are in ns since t0, windows in segments."""
+    """A recovery and the time around it; times are in ns since t0, windows in segments."""
 
     begin_ns: int
-    source: str  # of the states, as :func:`analysis.ca_states` has it
+    source: str  # where the states come from, as in :func:`analysis.ca_states`
     since_ns: float
     until_ns: float
     windows: pl.DataFrame  # [t_ns, snd_cwnd, snd_ssthresh]
-    pipe: tuple[str, pl.DataFrame]  # when it was told, and [t_ns, y]
-    states: pl.DataFrame  # [t_ns, ca_state], not near only
+    pipe: tuple[str, pl.DataFrame]  # what reports it, and [t_ns, y]
+    states: pl.DataFrame  # [t_ns, ca_state], of the whole flow
 
 
 class LossRecovery(Source):
-    """Recoveries of one flow of TCP or atou of a run directory of one point, or of many.
+    """The recoveries of one flow of TCP or atou, in a run directory of one or many points.
 
-    By default it is the first flow that was seen in Recovery or Loss, of the first point that has one;
-    ``point`` names a directory below ``points``.
+    By default the first flow that was in Recovery or Loss, of the first point that has one; ``point`` names a
+    directory below ``points``.
     """
 
     def __init__(self, run_dir: Path | str, flow: str = "", point: str = "") -> None:
@@ -46,7 +46,7 @@ class LossRecovery(Source):
 
     @cached_property
     def flow(self) -> Flow:
-        """The flow that is looked at, or Missing."""
+        """The selected flow, or Missing."""
         flows = [f for f in self.planned_flows if f.kind in ("iperf3_tcp", "atou")]
         wanted = [f for f in flows if f.name == self._name or (not self._name and f.name in self._losing)]
         if found := wanted or ([] if self._name else flows):
@@ -55,7 +55,7 @@ class LossRecovery(Source):
         raise Missing(f"This run has no TCP flow {self._name} that lasts{known}.".replace("  ", " "))
 
     def _of_flow(self, name: str) -> pl.DataFrame | None:
-        """Its rows of a table that not every run has."""
+        """The flow's rows of a table that not every run has."""
         try:
             return self.table(name, where=pl.col("flow") == self.flow.name)
         except Missing:
@@ -63,7 +63,7 @@ class LossRecovery(Source):
 
     @cached_property
     def _tcp_info(self) -> pl.DataFrame:
-        name = self.flow.name  # or Missing, before a table is
+        name = self.flow.name  # raises Missing first if there is no flow
         own = (pl.col("flow") == name) & pl.col("stream").is_not_null()
         rows = self.rows("tcp_info", *analysis.SAMPLED_FROM, where=own)
         if rows.filter(pl.col("side") == "sender").is_empty():
@@ -79,7 +79,7 @@ class LossRecovery(Source):
         return found.sort("begin_ns")
 
     def near(self, number: int, around_s: float) -> Around:
-        """The number-th recovery, from 1, and so many seconds before and after it; or Missing."""
+        """The number-th recovery, counted from 1, and so many seconds before and after it; or Missing."""
         if not 1 <= number <= self.found.height:
             raise Missing(f"There is no recovery {number} of {self.flow.name}: it has {self.found.height}.")
         chosen = self.found.row(number - 1, named=True)
@@ -107,14 +107,14 @@ class LossRecovery(Source):
 
 
 class ReductionLogs:
-    """How windows came down, by the logs of ACKs of a run directory of one point, or of many."""
+    """Window reductions in the ACK logs of a run directory of one or many points."""
 
     def __init__(self, run_dir: Path | str) -> None:
         self.points = [Source(path) for path in RunSet.open(run_dir).dirs]
 
     @cached_property
     def logs(self) -> list[tuple[Flow, str, pl.DataFrame]]:
-        """Of each flow that has one, in valid points: the flow, what its path loses, and its log."""
+        """Each flow of a valid point that has a log: the flow, its path's loss, and the log."""
         found = []
         for point in self.points:
             if len(self.points) > 1 and point.verdict.get("state") not in analysis.VALID:
@@ -136,7 +136,7 @@ class ReductionLogs:
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """:func:`analysis.reductions` of all of them, with ``congestion_control`` and ``loss``."""
+        """:func:`analysis.reductions` of all logs, with ``congestion_control`` and ``loss``."""
         parts = [
             analysis.reductions(log).with_columns(
                 congestion_control=pl.lit(flow.congestion_control), loss=pl.lit(loss)
@@ -149,18 +149,18 @@ class ReductionLogs:
 
     @cached_property
     def groups(self) -> list[tuple[list[str], pl.DataFrame]]:
-        """``rows`` by loss and control, with the names of both."""
+        """``rows`` grouped by loss and control, with the names of both."""
         by = ["loss", "congestion_control"]
         groups = self.rows.group_by(by, maintain_order=True)
         return [([str(name) for name in key], rows) for key, rows in groups]
 
     @property
     def losses(self) -> list[str]:
-        """What paths lose on which there were reductions."""
+        """The path losses for which there were reductions."""
         return list(dict.fromkeys(self.rows["loss"]))
 
     def longest(self, loss: str) -> dict[str, pl.DataFrame]:
-        """Of each control the reduction that delivered most where the path loses this, or Missing.
+        """For each control, the reduction that delivered most at this loss; or Missing.
 
         ``[t_ns, y]``: pipe over ssthresh at each ACK since the reduction began.
         """
@@ -181,7 +181,7 @@ class ReductionLogs:
 
 
 def _losing(run_dir: Path) -> list[str]:
-    """Flows that samples of a point show in Recovery or Loss."""
+    """Flows of a point that were in Recovery or Loss, by their samples."""
     losing = pl.col("ca_state").is_in(analysis.LOSING) & (pl.col("side") == "sender")
     try:
         rows = pl.scan_parquet(run_dir / "tcp_info.parquet").filter(losing, pl.col("phase") == "measurement")
@@ -191,7 +191,7 @@ def _losing(run_dir: Path) -> list[str]:
 
 
 def _loss(plan: Point, flow: Flow) -> str:
-    """What a flow's path is asked to lose."""
+    """The loss that is requested of a flow's path."""
     way = plan.path.way(flow.direction) if plan.path else None
     share = human(1 - way.arriving if way else 0.0, "share")
     return f"{share} in bursts" if way and way.loss_gemodel else share

@@ -1,4 +1,4 @@
-"""What made TCP send segments again at a point."""
+"""Why TCP retransmitted segments at a point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dumbbell.run.directory import read_json
 from dumbbell.studies.source import Missing, Source
 
 UDP = ("udp", "iperf3_udp")
-QDISC = {  # counters of the qdisc rapid, and what they count
+QDISC = {  # counters of the qdisc rapid, and their meanings
     "retrans": "sent again",
     "jumped": "of them ahead of others",
     "ts_regressions": "older timestamp than one before",
@@ -27,11 +27,11 @@ QDISC = {  # counters of the qdisc rapid, and what they count
 
 
 class Retransmissions(Source):
-    """Counters and captures of one point, of TCP and perhaps UDP."""
+    """Counters and captures of one point with TCP, with or without UDP."""
 
     @property
     def tcp(self) -> list[Flow]:
-        """Its flows of TCP, or Missing."""
+        """The flows of TCP, or Missing."""
         flows = [flow for flow in self.planned_flows if flow.kind not in UDP]
         if not flows:
             raise Missing("There is no TCP flow whose hosts would count.")
@@ -39,17 +39,17 @@ class Retransmissions(Source):
 
     @property
     def ways(self) -> set[Way]:
-        """Directions in which TCP sends data, or Missing: acknowledgments are never sent again."""
+        """The directions in which TCP sends data, or Missing: acknowledgments are never retransmitted."""
         return {flow.direction for flow in self.tcp}
 
     def dropped(self) -> pl.DataFrame:
-        """:func:`analysis.queue` of what drops packets in the ways of TCP's data, or Missing."""
+        """:func:`analysis.queue` of the qdiscs that drop packets in those directions, or Missing."""
         if self.plan.path is None:
             raise Missing("this run has no path.")
         kinds = {*(way.queue.kind for _, way in self.plan.path.ways), "netem"}
         rows = self.table("qdisc").filter(pl.col("kind").is_in(kinds))
         parts = []
-        for (host,), own in rows.group_by("host"):  # of senders, too
+        for (host,), own in rows.group_by("host"):  # including the senders' own
             if of_ways := dig(read_json(self.dir / f"raw/{host}/state.json"), "path", "devices"):
                 devices = {device for way in self.ways for device in of_ways[way].values()}
                 parts.append(own.filter(pl.col("dev").is_in(devices)))
@@ -59,7 +59,7 @@ class Retransmissions(Source):
 
     @property
     def dropped_udp(self) -> int:
-        """Datagrams of them, by their receivers; Missing if one does not tell."""
+        """Dropped datagrams, as their receivers counted; Missing if one does not report them."""
         flows = [flow for flow in self.planned_flows if flow.direction in self.ways]
         if silent := [flow.name for flow in flows if flow.kind == "iperf3_udp"]:
             raise Missing(f"Of {', '.join(silent)} it is not known how much the path dropped.")
@@ -70,7 +70,7 @@ class Retransmissions(Source):
 
     @cached_property
     def budget(self) -> analysis.Budget:
-        """Of the whole measurement, and of all TCP of the hosts at both ends of its flows, or Missing."""
+        """The budget of the whole measurement, over all TCP of the hosts at the flows' ends; or Missing."""
         senders = {flow.src_host for flow in self.tcp}
         receivers = {flow.dst_host for flow in self.tcp}
         snmp = self.table("snmp")
@@ -86,7 +86,7 @@ class Retransmissions(Source):
         )
 
     def captures(self) -> Iterator[tuple[str, Path]]:
-        """Name and file of each capture that there should be."""
+        """The name and file of each capture that the plan asks for."""
         for host, own in self.plan.phase("measurement").hosts.items():
             for action in own.actions:
                 if isinstance(action, CaptureAction):

@@ -1,4 +1,4 @@
-"""When the flows of a point came to share its bottleneck."""
+"""When the flows of a point began to share its bottleneck fairly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dumbbell.plan.windows import ways
 from dumbbell.studies.source import Missing, Source
 
 BIN_NS = 10**9
-FAIR = 0.9  # Jain's index from which on flows count as sharing
-STAYS_NS = 5 * 10**9  # for which they have to go on
+FAIR = 0.9  # the least Jain's index that counts as fair
+STAYS_NS = 5 * 10**9  # how long it must stay fair
 
 
 def fair_after_s(source: Source) -> dict[str, float | None]:
-    """When flows began to share fairly, by direction: s after the last began, None is never; or Missing."""
+    """When flows began to share fairly, by direction: s after the last began, None if never; or Missing."""
     rates = source.goodputs(BIN_NS)
     found = {}
     for way, flows in ways(source.planned_flows).items():

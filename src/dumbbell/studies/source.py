@@ -1,4 +1,4 @@
-"""A run directory, read for what it has; what it lacks is told in a sentence."""
+"""Reads one point of a run; missing data raises :class:`Missing`, whose message is a sentence for people."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dumbbell.plan import Flow, Point
 from dumbbell.run.content import IN_MEASUREMENT, Run, located
 from dumbbell.run.directory import read_json
 
-BINS = 1500  # most intervals of a goodput line
+BINS = 1500  # the most intervals of a goodput line
 
 
 class Missing(Exception):
-    """A run lacks what is asked for; the message is a sentence that says so."""
+    """The run lacks the requested data; the message is a sentence that says what is missing."""
 
 
 class Source:
-    """Tables, plan and verdict of one point; what it does not have is :class:`Missing`."""
+    """The tables, plan and verdict of one point; missing ones raise :class:`Missing`."""
 
     def __init__(self, run_dir: Path | str) -> None:
         self.dir = located(run_dir)
@@ -36,7 +36,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The run's id, or what its directory is called."""
+        """The run's id, or the name of its directory."""
         return str(self.manifest.get("run", self.dir.name))
 
     @property
@@ -52,16 +52,16 @@ class Source:
         return self.opened.point
 
     def table(self, name: str, *columns: str, where: pl.Expr | None = None) -> pl.DataFrame:
-        """:meth:`rows`, of which there are some, or Missing."""
+        """:meth:`rows`, or Missing if there are none."""
         table = self.rows(name, *columns, where=where)
         if table.is_empty():
             raise Missing(f"{name}.parquet holds no rows of the measurement whose time since t0 is known.")
         return table
 
     def rows(self, name: str, *columns: str, where: pl.Expr | None = None) -> pl.DataFrame:
-        """Rows of the measurement phase, which may be none; Missing if there is no such file.
+        """Rows of the measurement phase, possibly none; Missing if there is no such file.
 
-        Of a long run a table may be larger than memory; what is not asked for is not read.
+        Only the requested columns and rows are read: a table of a long run may be larger than memory.
         """
         try:
             table = pl.scan_parquet(self.dir / f"{name}.parquet")
@@ -76,20 +76,20 @@ class Source:
 
     @property
     def planned_flows(self) -> list[Flow]:
-        """Those of the measurement, in the plan's order, or Missing."""
+        """The flows of the measurement, in the plan's order, or Missing."""
         return self.plan.phase("measurement").flows
 
     @property
     def x_max_s(self) -> float:
-        """Length of the time axis."""
+        """The length of the time axis."""
         return self.plan.phase("measurement").duration_ns / 1e9
 
     def checks(self, name: str) -> Iterator[dict[str, Any]]:
-        """Those of the verdict with a name."""
+        """The checks of the verdict with this name."""
         return (check for check in self.verdict.get("checks", []) if check["name"] == name)
 
     def graded(self, names: Iterable[str]) -> dict[tuple[str, str], dict[str, tuple[Any, str]]]:
-        """Value and grade of variables of RFC 4898 that could be told, by flow and stream of each sender."""
+        """Value and grade of RFC 4898 variables that are known, by the flow and stream of each sender."""
         found: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {}
         flows = self.plan.phase("measurement").flows
         place = pl.col("flow").replace_strict({flow.name: i for i, flow in enumerate(flows)}, default=None)
@@ -101,13 +101,13 @@ class Source:
         return found
 
     def bin_ns(self) -> int:
-        """The width of an interval of a line over time."""
+        """The width of the intervals of a line over time."""
         phase = self.plan.phase("measurement")
         return max(phase.sampling_interval_ns, phase.duration_ns // BINS)
 
     @functools.cached_property
     def counters(self) -> pl.DataFrame:
-        """Payload bytes delivered so far by each flow, as :func:`analysis.goodput` takes them, or Missing."""
+        """Payload bytes that each flow has delivered so far, as for :func:`analysis.goodput`, or Missing."""
         needed = {"tcp_info": analysis.COUNTED_FROM}
         tables = {name: self.rows(name, *needed.get(name, ())) for name in COUNTED}
         counted = goodput_counters(self.opened, tables)

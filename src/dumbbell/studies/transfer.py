@@ -1,4 +1,4 @@
-"""One long transfer of TCP: samples of its sender, and what made it back off."""
+"""One long transfer of TCP: samples of its sender, and the signals that made it back off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNDOS = ("TcpExtTCPFullUndo", "TcpExtTCPPartialUndo", "TcpExtTCPDSACKUndo", "Tcp
 
 
 class DupAcks(NamedTuple):
-    """Duplicate ACKs and fast retransmits of a transfer, beside its time and mean round-trip time (s)."""
+    """Duplicate ACKs and fast retransmits of a transfer, with its duration and mean round-trip time (s)."""
 
     total: int
     fast_retransmits: int
@@ -27,7 +27,7 @@ class DupAcks(NamedTuple):
 
 
 class LongTransfer(Source):
-    """One flow of a point; by default the first that TCP carries."""
+    """One flow of a point; by default the first one over TCP."""
 
     def __init__(self, run_dir: Path | str, flow: str = "") -> None:
         super().__init__(run_dir)
@@ -35,7 +35,7 @@ class LongTransfer(Source):
 
     @property
     def flow(self) -> Flow:
-        """The flow that is looked at, or Missing."""
+        """The selected flow, or Missing."""
         flows = [flow for flow in self.planned_flows if flow.kind == "iperf3_tcp"]
         for flow in flows:
             if self._name in ("", flow.name):
@@ -57,7 +57,7 @@ class LongTransfer(Source):
 
     @cached_property
     def signals(self) -> pl.DataFrame:
-        """:func:`analysis.signals`, by the best source that the run has."""
+        """:func:`analysis.signals`, from the best source that the run has."""
         try:
             own = (pl.col("flow") == self.flow.name) & (pl.col("stream") == "0")
             events = self.table("tcp_event", where=own)
@@ -66,12 +66,12 @@ class LongTransfer(Source):
         return analysis.signals(self._tcp_info, events)
 
     def told(self, *names: str) -> bool:
-        """Whether the run tells of all these signals."""
+        """Whether the run has all these signals."""
         return all(self.signals[name].null_count() < self.signals.height for name in names)
 
     @property
     def iperf3_rates(self) -> dict[tuple[str, str], pl.DataFrame]:
-        """Rates by iperf3's own reports, ``[t_ns, y]`` in Mbit/s, by end and host, or Missing."""
+        """Rates in iperf3's reports, ``[t_ns, y]`` in Mbit/s, by end and host, or Missing."""
         found = {}
         for end, host in (("client", self.flow.src_host), ("server", self.flow.dst_host)):
             file = self.dir / "raw" / host / "measurement" / f"iperf3-{self.flow.name}-{end}.json"
@@ -85,9 +85,9 @@ class LongTransfer(Source):
         return found
 
     def windows_and_rates(self, which: str = "all") -> pl.DataFrame:
-        """Window (``x``, MB) and rate since the sample before (``y``, Mbit/s) at samples, or Missing.
+        """Window (``x``, MB) and rate since the sample before (``y``, Mbit/s) of each sample, or Missing.
 
-        ``which`` are ``all``, or those ``with stalls``, ``without stalls``, ``without signals``.
+        ``which`` selects samples: ``all``, ``with stalls``, ``without stalls`` or ``without signals``.
         """
         stalled, signalled = pl.col("SendStall") > 0, pl.col("CongestionSignals") > 0
         kept = {
@@ -109,18 +109,18 @@ class LongTransfer(Source):
         return self.samples["min_rtt_ns"].min()  # type: ignore[return-value]
 
     def total(self, name: str) -> pl.DataFrame:
-        """A signal's total since the start, ``[t_ns, y]``."""
+        """The total of a signal since the start, ``[t_ns, y]``."""
         return self.signals.select("t_ns", y=pl.col(name).fill_null(0).cum_sum())
 
     def by_second(self, x: str, y: str) -> pl.DataFrame:
-        """Totals of two signals in each second, ``[second, x, y]``."""
+        """The totals of two signals in each second, ``[second, x, y]``."""
         second = pl.col("t_ns") // 10**9
         seconds = self.signals.group_by(second=second, maintain_order=True)
         return seconds.agg(x=pl.col(x).sum(), y=pl.col(y).sum())
 
     @property
     def duplicate_acks(self) -> DupAcks:
-        """How often duplicate ACKs came in, where the run tells of them."""
+        """The number of duplicate ACKs received, if the run has it."""
         return DupAcks(
             int(self.signals["DupAcksIn"].sum()),
             int(self.signals["FastRetran"].sum()),
@@ -130,7 +130,7 @@ class LongTransfer(Source):
 
     @property
     def taken_back(self) -> dict[str, int]:
-        """Growth of the sending host's counters of reductions that it took back, or Missing."""
+        """Growth of the sending host's counters of undone window reductions, or Missing."""
         rows = self.table("snmp").filter(pl.col("host") == self.flow.src_host)
         counters = (*UNDOS, "TcpExtTCPSpuriousRTOs")
         return {name: int(rows.filter(name=name)["delta"].sum()) for name in counters}

@@ -1,1 +1,1 @@
-"""Whether a run is what was asked: checks by subject."""
+"""Checks of whether a run is valid; one module for each subject."""

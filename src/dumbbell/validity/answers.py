@@ -1,4 +1,4 @@
-"""What programs leave of themselves: replies of pings, and reports of both ends of a flow, agree within."""
+"""Outputs of programs are consistent: replies of pings, and reports of both ends of a flow."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ COUNTS = re.compile(
     r"^(\d+) packets transmitted, (\d+) received(?:, \+(\d+) duplicates)?, [0-9.]+% packet loss, time \d+ms$"
 )
 RTTS = re.compile(r"^rtt min/avg/max/mdev = ([0-9.]+)/([0-9.]+)/([0-9.]+)/[0-9.]+ ms(?:, pipe \d+)?$")
-SEQUENCES = 2**16  # of echo requests; then they begin again
-ROUNDING_MS = 0.5  # of a mean over times of three digits, whatever their size
+SEQUENCES = 2**16  # sequence numbers of echo requests; they wrap to 0
+ROUNDING_MS = 0.5  # of a mean of times that ping prints with three digits, whatever their size
 
 
 def checks(run: Run) -> Iterator[Check]:
-    """Of each ping, and of each flow whose ends report."""
+    """A check of each ping, and of each flow whose ends report."""
     path = run.point.path
     for phase in run.point.phases:
         for host, part in phase.hosts.items():
@@ -54,11 +54,11 @@ def checks(run: Run) -> Iterator[Check]:
 def _ping(
     file: Path, ping: PingAction, t0: int | None, phase: Phase, path: PlannedPath | None
 ) -> Iterator[str]:
-    """Ping's replies are those that it counted, in order, of one path."""
+    """Contradictions in the output of a ping: replies and totals agree, in order, with RTTs of one path."""
     try:
         lines = [line for line in file.read_text(errors="replace").splitlines() if line]
     except OSError:
-        return  # that it is missing is said of files
+        return  # the check of files reports this
     replies = [match for line in lines if (match := REPLY.match(line))]
     counts = next((match for line in lines if (match := COUNTS.match(line))), None)
     rtts = next((match for line in lines if (match := RTTS.match(line))), None)
@@ -106,7 +106,7 @@ def _counted(
 
 
 def _rtts(found: list[float], told: list[float]) -> Iterator[str]:
-    """Of the replies, and as ping tells of all."""
+    """Contradictions between the RTTs of the replies and ping's summary."""
     own = (min(found), sum(found) / len(found), max(found))
     for what, value, of_all in zip(("least", "mean", "largest"), own, told, strict=True):
         if abs(value - of_all) > ROUNDING_MS:
@@ -115,7 +115,7 @@ def _rtts(found: list[float], told: list[float]) -> Iterator[str]:
 
 def _tcp_ping(told: Any, ping: TcpPingAction, path: PlannedPath | None) -> Iterator[str]:
     if documents.faults(documents.TcpPing, told, ""):
-        return  # which is said of files
+        return  # the check of files reports this
     sent, came = told["sent"], len(told["rtts_ns"])
     if sent != ping.count:
         yield f"it asked for {sent} connections, of {ping.count}"

@@ -1,9 +1,8 @@
-"""The loss budget of a run: what was sent and has not arrived was dropped where the path was asked to, or the
-run is invalid.
+"""The loss budget of a run: packets may be lost only where the scenario asks for it.
 
-Every counter of drops and errors that hosts have is read: at a place where nobody asked for any, it may not
-grow. What flows lost is compared with what the path dropped: what is left on either side was lost, or
-dropped, where no counter tells.
+Every counter of drops and errors on the hosts is read; it may not grow where no drop was requested. What
+flows lost is compared with what the path dropped: a difference means that packets were lost, or dropped,
+where no counter counts. In both cases the run is invalid.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from dumbbell.validity.rows import devices, path_devices
 
 Tables = Mapping[str, pl.DataFrame]
 
-# Counters of struct rtnl_link_stats64 that grow with every packet that an interface loses, or cannot send.
-# Not rx_dropped: it also counts packets of protocols that nobody listens to, such as a switch's LLDP.
+# Counters of struct rtnl_link_stats64 that grow with every packet that an interface loses or cannot send.
+# Without rx_dropped: it also counts packets of protocols that no one receives, such as a switch's LLDP.
 LINK_DROPS = (
     *("rx_errors", "tx_errors", "tx_dropped", "collisions", "rx_length_errors", "rx_over_errors"),
     *("rx_crc_errors", "rx_frame_errors", "rx_fifo_errors", "rx_missed_errors", "tx_aborted_errors"),
     *("tx_carrier_errors", "tx_fifo_errors", "tx_heartbeat_errors", "tx_window_errors"),
 )
-# Counters of the network stack, by the names of nstat. A counter without a row did not move.
+# Counters of the network stack, by the names of nstat. A counter without a row did not change.
 STACK_DROPS = (
     *("IpInDiscards", "IpOutDiscards", "IpReasmFails", "IpFragFails"),
     *("UdpRcvbufErrors", "UdpSndbufErrors", "UdpMemErrors"),
@@ -44,7 +43,7 @@ STACK_DROPS = (
     *("TcpExtListenOverflows", "TcpExtListenDrops", "TcpExtTCPReqQFullDrop", "TcpExtTCPAbortOnMemory"),
     *("TcpExtTCPWqueueTooBig", "TcpExtTCPMemoryPressures"),
 )
-# A packet that was damaged counts here; some paths are asked to damage them.
+# Counts damaged packets, which some paths are asked to make.
 DAMAGED = (
     "IpInHdrErrors",
     "UdpInErrors",
@@ -54,12 +53,12 @@ DAMAGED = (
     "IpExtInCsumErrors",
     "IcmpInCsumErrors",
 )
-SUPER_PACKET_SEGMENTS = 45  # of 1448 bytes that one of 64 kB has
-FEW = 10  # packets of a phase that no flow counts: those that connect it, and end it
+SUPER_PACKET_SEGMENTS = 45  # packets of 1448 bytes in one of 64 kB
+FEW = 10  # packets of a phase that no flow counts: they open and close its connections
 
 
 def checks(run: Run, tables: Tables) -> Iterator[Check]:
-    """Of each host that is sampled, and of each direction of the path."""
+    """A check of each sampled host and of each direction of the path."""
     measurement = run.point.phase("measurement")
     for host, part in measurement.hosts.items():
         if part.sample.link or part.sample.snmp or part.sample.cpu:
@@ -75,7 +74,7 @@ def checks(run: Run, tables: Tables) -> Iterator[Check]:
 
 
 def _grown(rows: pl.DataFrame, names: tuple[str, ...], series: tuple[str, ...]) -> dict[str, int]:
-    """By how much counters of several series grew, from their first row to their last."""
+    """Growth of counters from their first row to their last, summed over series."""
     known = [name for name in names if name in rows.columns]
     if rows.is_empty() or not known:
         return {}
@@ -90,7 +89,7 @@ def _measured(tables: Tables, name: str, host: str) -> pl.DataFrame:
     return table.filter(phase="measurement", host=host)
 
 
-# --- where nobody asked for a drop ----------------------------------------------------------------
+# --- drops that nobody requested ------------------------------------------------------------------
 
 
 def _elsewhere(run: Run, tables: Tables, host: str) -> Check:
@@ -98,7 +97,7 @@ def _elsewhere(run: Run, tables: Tables, host: str) -> Check:
 
 
 def _drops(run: Run, tables: Tables, host: str) -> Iterator[str]:
-    """Each counter that grew, by more than is allowed of what the device or the host has received or sent."""
+    """Counters that grew by more than the allowed share of the packets of the device or host."""
     sample = run.point.phase("measurement").hosts[host].sample
     if sample.link:
         yield from _at_interfaces(run, tables, host)
@@ -126,7 +125,7 @@ def _at_interfaces(run: Run, tables: Tables, host: str) -> Iterator[str]:
 
 
 def _at_queues(run: Run, tables: Tables, host: str) -> Iterator[str]:
-    """Qdiscs of the interfaces but those of the emulated path; an interface may have none."""
+    """Qdiscs that dropped packets, on interfaces outside the emulated path; an interface may have none."""
     queues = _measured(tables, "qdisc", host)
     emulates = path_devices(run.states.get(host))
     if queues.is_empty():
@@ -155,7 +154,7 @@ def _in_stack(run: Run, tables: Tables, host: str) -> Iterator[str]:
         yield "the counters of its network stack were not sampled"
         return
     moved = dict(counters.group_by("name").agg(pl.col("delta").sum()).iter_rows())
-    # A SYN-ACK that is sent again counts as an error of TCP, too, and is challenged: its connection is up.
+    # A retransmitted SYN-ACK counts as a TCP error and is challenged; its connection is established.
     moved["TcpInErrs"] = (moved.get("TcpInErrs") or 0) - (moved.get("TcpExtTCPSYNChallenge") or 0)
     received = moved.get("IpInReceives") or 0
     path = run.point.path
@@ -166,11 +165,11 @@ def _in_stack(run: Run, tables: Tables, host: str) -> Iterator[str]:
             yield f"{name} grew by {human(count)}"
 
 
-# --- what the path was asked to lose --------------------------------------------------------------
+# --- loss that the path was asked for -------------------------------------------------------------
 
 
 def _asked_loss(run: Run, tables: Tables, path: PlannedPath, way: Way) -> Iterator[Check]:
-    """A delay line drops as many packets as its loss, which is random, makes likely."""
+    """A delay line dropped a likely number of packets, given its random loss."""
     planned = path.way(way)
     states = planned.states
     for host in run.routers:
@@ -182,7 +181,7 @@ def _asked_loss(run: Run, tables: Tables, path: PlannedPath, way: Way) -> Iterat
                 planned, dig(run.states.get(host), "path", "trim_us") or 0
             ):
                 continue
-            # The samples in which it is surely as asked: a change takes a moment.
+            # Samples taken while the conditions surely apply: a change takes a moment.
             begin = since + run.point.validity.start_error_ns if since else None
             own = lines if lines.is_empty() else _between(lines, begin, until)
             yield _of_state(f"{host} {way} from {human(since, 'ns')}", own, state)
@@ -222,10 +221,10 @@ def _of_state(subject: str, rows: pl.DataFrame, state: Conditions) -> Check:
 
 
 def loss_bounds(packets: int, state: Conditions) -> tuple[int, int]:
-    """The numbers of so many packets that are lost in all but one of :data:`RARELY` runs.
+    """The least and most losses of so many packets in all but one of :data:`RARELY` runs.
 
-    Single losses are binomial. Losses in bursts come together: their number varies by more, by what the
-    chain that makes them remembers from packet to packet.
+    Single losses are binomial. Losses in bursts are correlated: the Markov chain that makes them increases
+    the variance of their number.
     """
     tail = 1 / (2 * RARELY)
     bursts = state.loss_gemodel
@@ -237,16 +236,16 @@ def loss_bounds(packets: int, state: Conditions) -> tuple[int, int]:
     spread = (bursts.loss_bad - bursts.loss_good) * (1 - state.loss)
     memory = max(0.0, 1 - bursts.p - bursts.r)
     variance = mean * (1 - mean) + 2 * spread**2 * bad * (1 - bad) * memory / max(1 - memory, 1 / packets)
-    # Beside the normal distribution, room for the few bursts that a short time has.
+    # Beyond the normal distribution, allow for the few bursts of a short time.
     away = float(stats.norm.isf(tail)) * math.sqrt(packets * variance) + 3 / max(bursts.r, 1 / packets)
     return max(0, math.floor(packets * mean - away)), min(packets, math.ceil(packets * mean + away))
 
 
-# --- what flows lost ------------------------------------------------------------------------------
+# --- losses of flows ------------------------------------------------------------------------------
 
 
 def _dropped(run: Run, tables: Tables, path: PlannedPath, way: Way) -> tuple[int | None, int]:
-    """What the queue and the delay line of a direction dropped, and when that was known last."""
+    """Packets that the queue and the delay line of a direction dropped, and the time of the last sample."""
     total, last = 0, 0
     for host in run.routers:
         rows = _measured(tables, "qdisc", host)
@@ -264,7 +263,7 @@ def _dropped(run: Run, tables: Tables, path: PlannedPath, way: Way) -> tuple[int
 
 
 def _budget(run: Run, tables: Tables, path: PlannedPath, way: Way, flows: list[Flow]) -> Iterator[Check]:
-    """What all flows of a direction lost its queue and its delay line dropped, and the other way round."""
+    """The flows of a direction lost as many packets as its queue and delay line dropped."""
     dropped, last_ns = _dropped(run, tables, path, way)
     lost = {flow.name: FOUND[flow.kind].lost(run, tables, flow, last_ns) for flow in flows}
     known = {name: found for name, found in lost.items() if isinstance(found, Lost)}
@@ -315,7 +314,7 @@ def _binomial_most(packets: int, share: float) -> int:
 
 
 def _put_together(run: Run, flow: Flow) -> bool:
-    """Whether an end puts segments together to what the path counts as one packet."""
+    """Whether an end merges segments into what the path counts as one packet."""
     for host in (flow.src_host, flow.dst_host):
         for nic in (dig(run.states.get(host), "nic") or {}).values():
             offloads = dig(nic, "offloads") or {}
@@ -325,7 +324,7 @@ def _put_together(run: Run, flow: Flow) -> bool:
 
 
 def _backward(run: Run, way: Way) -> bool:
-    """Whether anything but ACKs goes the other way, whose ACKs then are on this one."""
+    """Whether data goes the other way, so that its ACKs go this way."""
     return any(flow.direction != way for flow in run.point.phase("measurement").flows)
 
 

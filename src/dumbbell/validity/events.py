@@ -1,4 +1,4 @@
-"""Every event that agents tell: those of the plan once each, with all they say, and none of a failure."""
+"""Events of agents: each planned event occurs once with correct values, and no failure is reported."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import Event, read_json, read_jsonl
 from dumbbell.units import human
 
-SAMPLE_LEAD_NS = 2_000_000_000  # in which agents sample before t0, if they sample anything
-LAUNCH_LEAD_NS = 4_000_000_000  # by which iperf3 is launched before its flow starts
-ROUNDING_TICKS = 2  # the first tick and the last are half an interval off
-FASTEST_SLEW = 5e-3  # by which a clock may be made faster or slower: more is a step
-BETWEEN_CLOCKS_NS = 50_000_000  # an agent on a busy host may be put off between its readings of two clocks
-UNTIL_STATUS_NS = 60_000_000_000  # from an agent's last event to its status
+SAMPLE_LEAD_NS = 2_000_000_000  # agents that sample start this long before t0
+LAUNCH_LEAD_NS = 4_000_000_000  # iperf3 is launched this long before its flow starts
+ROUNDING_TICKS = 2  # the first and the last tick may be off by half an interval
+FASTEST_SLEW = 5e-3  # the fastest rate at which a clock is slewed; more is a step
+BETWEEN_CLOCKS_NS = 50_000_000  # an agent on a busy host may be delayed between its readings of two clocks
+UNTIL_STATUS_NS = 60_000_000_000  # between an agent's last event and its status
 
 Key = tuple[str, ...]
 
 
 def checks(run: Run) -> Iterator[Check]:
-    """Of each host and phase whose agent left any."""
+    """A check of each host and phase with a file of events."""
     for phase in run.point.phases:
         for host, part in phase.hosts.items():
             if run.raw(host, phase.phase, "events.jsonl").exists():
@@ -70,10 +70,10 @@ class _Told:
         else:
             yield from documents.faults(known.document, event, str(name))
 
-    # which there are
+    # which events there are
 
     def expected(self) -> Iterator[Key]:
-        """What tells each event of the plan from the others."""
+        """The keys of each planned event."""
         yield from ((name,) for name in ("armed", "start_received", "sampler", "clock_watched", "done"))
         for flow in self.phase.flows:
             if flow.src_host == self.host:
@@ -117,10 +117,10 @@ class _Told:
             if key[0] in known and known[key[0]].planned:
                 yield f"event {' '.join(key)} came {count} more than the plan makes"
 
-    # what they say
+    # the values of events
 
     def _times(self, events: list[Event]) -> Iterator[str]:
-        """Both clocks of each event tell the same moment, and each is within the phase."""
+        """Faults of times: both clocks of each event agree, and each event is within the phase."""
         apart = [event["unix_ns"] - event["mono_ns"] for event in events]
         if not apart:
             return
@@ -160,7 +160,7 @@ class _Told:
     def _flow_held(self, event: Event) -> Iterator[str]:
         flow = self.flows.get(event["flow"])
         if flow is None or not event["held"]:
-            return  # what that cost shows in its start
+            return  # the cost of this shows in the flow's start
         if not 0 < event["lead_ns"] <= LAUNCH_LEAD_NS:
             yield f"flow_held: lead_ns is {event['lead_ns']}"
         if self.t0 is not None:

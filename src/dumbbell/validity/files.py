@@ -1,4 +1,4 @@
-"""Every file that a run leaves: those that the plan makes are there, whole, and no others."""
+"""Files of a run: every planned file is there and complete, and there are no others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dumbbell.run.directory import read_json
 ALWAYS = ("plan.json", "start.json", "status.json", "events.jsonl")
 MAY_BE_EMPTY = re.compile(r"path-.*\.txt|command-.*\.txt|atou-.*-(events|trace)\.txt")
 SPOOL = re.compile(r"spool(-\d+)?\.lp(\.gz)?")
-OBSERVED = "observed.json"  # of the measurement
+OBSERVED = "observed.json"  # in the measurement phase
 DOCUMENTS: dict[str, type[documents.Document]] = {
     "status.json": documents.Status,
     "start.json": documents.Start,
@@ -37,7 +37,7 @@ DOCUMENTS: dict[str, type[documents.Document]] = {
 
 
 def checks(run: Run) -> Iterator[Check]:
-    """Of each host and phase."""
+    """A check of each host and phase."""
     for phase in run.point.phases:
         for host, part in phase.hosts.items():
             yield faultless("files", f"{host} {phase.phase}", _files(run, phase, host, part))
@@ -46,7 +46,7 @@ def checks(run: Run) -> Iterator[Check]:
 
 
 def expected(phase: Phase, part: PhaseHost) -> Iterator[str]:
-    """Names of the files that the agent of a host leaves, but for its spool."""
+    """Names of the files that the agent of a host writes, except its spool."""
     yield from ALWAYS
     flows = {flow.name: flow for flow in phase.flows}
     for action in part.actions:
@@ -84,7 +84,7 @@ def _files(run: Run, phase: Phase, host: str, part: PhaseHost) -> Iterator[str]:
     if not any(SPOOL.fullmatch(name) for name in found):
         yield "spool.lp is missing"
     known = {*wanted, OBSERVED}
-    # What the programs of a flow of commands, and of NDT, write into their directory is theirs.
+    # Programs of flows of kind command and NDT write what they like into their directory.
     others = any(isinstance(action, CommandAction) for action in part.actions)
     for name in sorted(found.keys() - known):
         if name == "path-undo.tc":
@@ -111,15 +111,15 @@ def _content(run: Run, phase: Phase, host: str, file: Path) -> Iterator[str]:
 
 
 def _plan(phase: Phase, run: Run, host: str, told: Any) -> Iterator[str]:
-    """What the agent was told is the plan's phase, and whose it is."""
+    """Differences between the plan that the agent got and the plan's phase, or another run's id."""
     about = {"run_id": run.id, "point": run.point.id, "host": host}
-    # As it was written: keys that say nothing are left out.
+    # As written: unset keys are left out.
     wanted = json.loads(phase.model_dump_json()) | about
     if run.plan.virtual:
         wanted["virtual"] = True
     for key, value in wanted.items():
         found = dig(told, key)
-        if key == "hosts" and isinstance(found, dict):  # a router's part also has how it changes its path
+        if key == "hosts" and isinstance(found, dict):  # a router's part also has its path's commands
             found = {name: _without_commands(part) for name, part in found.items()}
         if found != value:
             yield f"plan.json: {key} is not that of the plan"
@@ -138,7 +138,7 @@ def _without_commands(part: Any) -> Any:
 
 
 def _starts(run: Run, phase: Phase) -> Iterator[str]:
-    """All agents of a phase had one t0."""
+    """Agents of a phase with different t0."""
     told = {
         host: dig(read_json(run.raw(host, phase.phase, "start.json")), "t0_unix_ns") for host in phase.hosts
     }
@@ -148,7 +148,7 @@ def _starts(run: Run, phase: Phase) -> Iterator[str]:
 
 
 def _versions(run: Run) -> Iterator[str]:
-    """Agents of one run are of one build: what one writes another means."""
+    """Agents of different builds in one run; different builds may write different things."""
     told: dict[str, list[str]] = {}
     for phase in run.point.phases:
         for host in phase.hosts:

@@ -1,4 +1,4 @@
-"""Each flow began in time, over the path of its start, with the congestion control that it asks for."""
+"""Flows began in time, over the path of their start, with the requested congestion control."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dumbbell.units import human
 
 
 def checks(of: Asked) -> Iterator[Check]:
-    """All of the flows of the measurement."""
+    """Checks of all flows of the measurement."""
     for flow in of.measurement.flows:
         for failure in failures(of.run, flow):
             yield fact("program", flow.name, "no error", failure, ok=False, reason=failure)
@@ -26,9 +26,9 @@ def checks(of: Asked) -> Iterator[Check]:
 
 
 def pings(of: Asked) -> Iterator[Check]:
-    """A ping beside the flows had enough replies for its RTTs to be those of the path.
+    """Each ping beside the flows had enough replies for its RTTs to represent the path.
 
-    Full queues drop echoes too, and nobody asked how many; what the path is asked to lose comes on top.
+    Full queues drop echoes too, by an unknown number; losses that the path is asked for are allowed on top.
     """
     path = of.point.path
     arriving = [min(state.arriving for _, state in way.states) for _, way in path.ways] if path else []

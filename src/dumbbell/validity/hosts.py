@@ -1,4 +1,4 @@
-"""Each host was what the plan asks of it: kernel, modules, interfaces, sysctls, clock, time of its cores."""
+"""Hosts were in the planned state: kernel, modules, interfaces, sysctls, clock, and time on their cores."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dumbbell.run.content import (
 from dumbbell.scenario.hosts import READ_GAPS
 from dumbbell.units import human
 
-TROUBLE = "execution"  # name of the check that says what went wrong on the way to the results
+TROUBLE = "execution"  # name of the check that reports failures of the controller and the hosts
 
 
 def troubles(troubles: Sequence[str]) -> Iterator[Check]:
-    """What went wrong on the way to the results."""
+    """Failures while the run was executed, before there were results."""
     for trouble in troubles:
         yield fact(TROUBLE, "run", "no error", trouble, ok=False, reason=trouble)
 
 
 def agents(of: Asked) -> Iterator[Check]:
-    """Each agent came to the end of its phase."""
+    """Each agent reached the end of its phase."""
     for phase in of.point.phases:
         for host in phase.hosts:
             status = of.run.status(host, phase.phase)
@@ -40,7 +40,7 @@ def agents(of: Asked) -> Iterator[Check]:
 
 
 def states(of: Asked) -> Iterator[Check]:
-    """What was asked of each host was read back."""
+    """The requested state of each host was read back."""
     for host, planned in of.point.hosts.items():
         state, asked = of.run.states[host], planned.state
         found: Any
@@ -85,7 +85,7 @@ def states(of: Asked) -> Iterator[Check]:
 def _routes(
     of: Asked, host: str, asked: Mapping[str, bool], routes: Sequence[Mapping[str, Any]]
 ) -> Iterator[Check]:
-    """Options of all that lead to another network; a host without one has none of what is asked."""
+    """Options of all routes to other networks; a host without such a route fails the requested ones."""
     for route in routes:
         found = {option: route.get(option, False) for option in asked}
         yield same("route", host, asked, found, what=f"options of the route to {route['to']}")
@@ -94,7 +94,7 @@ def _routes(
 
 
 def gaps(of: Asked) -> Iterator[Check]:
-    """The qdisc fq, also below mq, would take the pacing of packets from their congestion control."""
+    """No host has the qdisc fq, also below mq: it would pace packets in place of the congestion control."""
     flows = [flow for flow in of.measurement.flows if flow.congestion_control in READ_GAPS]
     for host, flow in {flow.src_host: flow for flow in flows}.items():
         for device, nic in (dig(of.run.states[host], "nic") or {"": None}).items():
@@ -110,7 +110,7 @@ def gaps(of: Asked) -> Iterator[Check]:
 
 
 def clocks(of: Asked) -> Iterator[Check]:
-    """Clocks agreed before the run, and nobody set one while it lasted."""
+    """Clocks agreed before the run, and no clock was set during it."""
     for host in of.point.hosts:
         clock = dig(of.run.states[host], "clock")
         missing = "the clock was not read"
@@ -143,9 +143,9 @@ def clocks(of: Asked) -> Iterator[Check]:
 
 
 def strangers(of: Asked) -> Iterator[Check]:
-    """Who has no part in the plan was kept from the ports of hosts, or told from a flow's own client.
+    """Packets from outside the plan were blocked from the hosts' ports, or told apart from a flow's client.
 
-    As many as may have come: they are in no number of a flow.
+    Any number is allowed: they are in no number of a flow.
     """
     for phase in of.point.phases:
         for host, part in phase.hosts.items():
@@ -176,7 +176,7 @@ def strangers(of: Asked) -> Iterator[Check]:
 
 
 def cpus(of: Asked) -> Iterator[Check]:
-    """No host was held up by a core that had no time left, for longer than is allowed."""
+    """No host waited longer than allowed for a core."""
     rows = of.tables.get("cpu_core")
     busy = {} if rows is None else analysis.saturated(rows.filter(IN_MEASUREMENT))
     for host, part in of.measurement.hosts.items():
@@ -194,5 +194,5 @@ def cpus(of: Asked) -> Iterator[Check]:
 
 
 def _like(found: str | None, asked: str) -> str | None:
-    """A module's parameter as it was asked for if it is the same: the kernel shows booleans as Y and N."""
+    """The found value of a parameter as it was requested, if equal: the kernel shows booleans as Y and N."""
     return asked if {asked, found} in ({"Y", "1"}, {"N", "0"}) else found

@@ -1,4 +1,4 @@
-"""The path was as asked: read back, changed in time, with the idle RTT, the rate and the drops asked for."""
+"""The path was as requested: settings, changes, idle RTT, rate and drops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dumbbell.units import human
 
 
 def checks(of: Asked, path: PlannedPath) -> Iterator[Check]:
-    """All of the emulated path, on each router."""
+    """All checks of the emulated path, on each router."""
     validity = of.point.validity
     routers = of.run.routers
     if not routers:
@@ -43,14 +43,14 @@ def checks(of: Asked, path: PlannedPath) -> Iterator[Check]:
         for name, asked in path.ways:
             wanted = asked.model_dump(exclude={"changes"})
             found = dig(of.run.states[host], "path", name)
-            if dig(found, "delay_us") is not None:  # the path's own delay is part of what was asked
+            if dig(found, "delay_us") is not None:  # the path's own delay is part of what was requested
                 trim_us = dig(of.run.states[host], "path", "trim_us") or 0
                 delay_us = found["delay_us"] + trim_us
                 if abs(delay_us - asked.delay_us) <= TC_ROUNDING_US:
                     delay_us = asked.delay_us
                 found = found | {"delay_us": delay_us}
             if found is not None and agrees(wanted, found):
-                found = wanted  # not to show rounding of tc's floats as a difference
+                found = wanted  # hides the rounding of tc's floats
             yield same("path", f"{host} {name}", wanted, found, what="emulated path")
             yield from _changes(of, host, name, path)
         if any(way.changes for _, way in path.ways):
@@ -64,7 +64,7 @@ def checks(of: Asked, path: PlannedPath) -> Iterator[Check]:
 
 
 def _changes(of: Asked, host: str, name: Way, path: PlannedPath) -> Iterator[Check]:
-    """Each change was made at its time, and the kernel had it from then to the next one."""
+    """Each change was made in time, and the kernel had its conditions until the next one."""
     changes = path.way(name).changes or []
     ends_ns = [*(change.at_ns for change in changes[1:]), None]
     for number, (asked, end_ns) in enumerate(zip(changes, ends_ns, strict=False), start=1):
@@ -99,7 +99,7 @@ def _changes(of: Asked, host: str, name: Way, path: PlannedPath) -> Iterator[Che
 
 
 def _restored(of: Asked, host: str) -> Iterator[Check]:
-    """A router undid its changes after the end, when the last socket of the flows had ended."""
+    """A router undid its changes after the end, once the last socket of the flows was destroyed."""
     rows = of.tables["tcp_info"].filter(IN_MEASUREMENT)
     ended_ns = rows.filter("final")["t_ns"].max() if "final" in rows else None
     least = max(of.measurement.duration_ns, ended_ns or 0)
@@ -116,9 +116,9 @@ def _restored(of: Asked, host: str) -> Iterator[Check]:
 
 
 def _idle_rtt(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
-    """The quickest echo shows the path; what the median takes longer, hosts have waited for a core.
+    """The fastest echo measures the path; the median is longer if hosts waited for a core.
 
-    Where the path itself jitters, the median shows it.
+    On a path with jitter the median measures the path.
     """
     for host, ping in of.run.pings("calibration"):
         if not any(way.duplicate for _, way in path.ways):
@@ -151,7 +151,7 @@ def _idle_rtt(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Chec
 def _echoes(
     of: Asked, host: str, ping: PingAction, path: PlannedPath
 ) -> tuple[float | None, float | None, str]:
-    """The quickest and the median echo; or None, and how many of them there are."""
+    """The fastest and the median RTT, or None, and the number of echoes."""
     rtts = ping_rtts_ns(of.run.raw(host, "calibration", f"ping-{ping.name}.txt"))
     least = max(1, ping.count - 1 - most_lost([path.forward, path.reverse], ping.count - 1))
     missing = f"{len(rtts)} of {ping.count - 1} echo replies, of which {least} had to come"
@@ -161,7 +161,7 @@ def _echoes(
 
 
 def _own_delays(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
-    """The RTT of its pair, and what packets to the flow's port take longer than others."""
+    """The RTT of the pair, and the additional delay of packets to the flow's port."""
     pings = {ping.name: _echoes(of, host, ping, path) for host, ping in of.run.pings("calibration")}
     for flow in of.measurement.flows:
         for delay in flow.own_delays:
@@ -190,7 +190,7 @@ def _own_delays(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Ch
 
 
 def _rate(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
-    """As the bottleneck serves its queue, and as it arrives, which waits of the receiver blur."""
+    """The rate at which the bottleneck serves its queue, and of arrivals, which a waiting receiver blurs."""
     for flow in of.point.phase("calibration").flows:
         if flow.name != rate_name(flow.direction):
             continue
@@ -223,7 +223,7 @@ def _rate(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
 
 
 def _unexpected_drops(of: Asked, host: str, name: Way, path: PlannedPath) -> Iterator[Check]:
-    """Drops behind the bottleneck: where a direction loses nothing, its delay line overflowed."""
+    """Drops behind the bottleneck: without requested loss they mean that the delay line overflowed."""
     about, way = dig(of.run.states[host], "path"), path.way(name)
     if not has_delay_line(way, dig(about, "trim_us") or 0):
         return

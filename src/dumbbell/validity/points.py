@@ -1,4 +1,4 @@
-"""What came of a run of several points: the verdict over all, and one table of their flows."""
+"""The result of a run of several points: one verdict, and one table of flows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from dumbbell.run.content import Run
 from dumbbell.run.directory import Execution, RunDir, read_json, write_json
 from dumbbell.validity.settings import seen
 
-# From the worst: what one point was not, the run was not.
+# From the worst to the best; a run has the worst verdict of its points.
 ORDER = ("aborted", "invalid", "inconclusive", "failed", "passed")
 
 
 def summarise(run: RunDir) -> dict[str, Any]:
     """Write ``verdict.json`` and ``flows.parquet`` of a run with several points; return the verdict.
 
-    The verdict is that of the worst point; differences between settings of its hosts that no level explains
-    are told first. A point without one, because the run ended before, is `aborted`.
+    The verdict is that of the worst point. Its reasons begin with differences between settings of the hosts
+    that no level explains. A point without a verdict, because the run ended before it, is `aborted`.
+
     The table has a row for each flow of each measurement, with the point's levels (``level_NAME``), its
     repetition, and its verdict.
     """
@@ -56,7 +57,7 @@ def summarise(run: RunDir) -> dict[str, Any]:
 
 
 def verdict_of(execution: Execution) -> dict[str, Any]:
-    """Verdict of a point; `aborted` for one that the run did not get to."""
+    """The verdict of a point; `aborted` if the run did not reach it."""
     missing = {"state": "aborted", "reasons": ["not run: the run ended before"]}
     return read_json(execution.dir / "verdict.json") or missing
 

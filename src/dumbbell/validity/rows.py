@@ -1,4 +1,4 @@
-"""Every row of every measurement: none is lacking, none lacks a column, and what counts only grows."""
+"""Rows of measurements: none is missing, each has all its columns, and counters only grow."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from dumbbell.validity.events import FASTEST_SLEW
 
 Tables = Mapping[str, pl.DataFrame]
 SECOND = 10**9
-WRAP = 2**32  # counters of 32 bits begin again
-GAUGES = 2**31  # growth by more than half of them is none
+WRAP = 2**32  # counters of 32 bits wrap
+GAUGES = 2**31  # a greater growth is a counter that shrank
 
 
 def checks(run: Run, tables: Tables) -> Iterator[Check]:
-    """Of each host and phase, and of each flow of the measurement."""
+    """A check of each host and phase, and of each flow of the measurement."""
     for phase in run.point.phases:
         for host in phase.hosts:
             yield of_host(run, tables, phase, host)
@@ -36,29 +36,29 @@ def checks(run: Run, tables: Tables) -> Iterator[Check]:
 
 
 def of_flow(flow: Flow, host: str, part: PhaseHost) -> Iterator[Columns]:
-    """What rows of a host say of its ends of a flow."""
+    """The columns that a host's rows about its ends of a flow must have."""
     for side, end in (("sender", flow.src_host), ("receiver", flow.dst_host)):
         if end == host:
             yield from FOUND[flow.kind].columns(flow, side, part)
 
 
 def of_host(run: Run, tables: Tables, phase: Phase, host: str) -> Check:
-    """Of one host and phase."""
+    """A check of all rows of one host and phase."""
     rows = _Rows(run, tables, phase, host, phase.hosts[host])
     return faultless("rows", f"{host} {phase.phase}", rows.faults())
 
 
-WITHOUT_COUNTERS = {"noqueue", "noop", None}  # none at all; one that was not read is a fault of the state
+WITHOUT_COUNTERS = {"noqueue", "noop", None}  # None: the kind was not read, which the check of states reports
 
 
 def devices(run: Run, host: str) -> list[str]:
-    """Interfaces of the experiment, and those that an emulated path adds."""
+    """Interfaces of the experiment, and those that emulate the path."""
     state = run.states.get(host)
     return sorted({*(dig(state, "nic") or {}), *path_devices(state)})
 
 
 def path_devices(state: Any) -> set[str]:
-    """Interfaces that emulate a path, of the directions that are emulated."""
+    """Interfaces that emulate a path, in the directions that are emulated."""
     ways = dig(state, "path", "devices")
     if not isinstance(ways, dict):
         return set()
@@ -67,7 +67,7 @@ def path_devices(state: Any) -> set[str]:
 
 
 def release(kernel: Any) -> tuple[int, int]:
-    """``6.12.1-x`` as (6, 12); that of the oldest kernel if it is not known."""
+    """``6.12.1-x`` as (6, 12); the oldest supported kernel if the release is not known."""
     found = re.match(r"(\d+)\.(\d+)", str(kernel))
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -150,7 +150,7 @@ class _Rows:
             yield from self._gaps(of, rows, series, max(SECOND, interval) if asked.each_second else interval)
 
     def _steady(self, of: str, asked: Columns, rows: pl.DataFrame) -> Iterator[str]:
-        """Both clocks of the rows agree, and settings stay as they are unless the path changes."""
+        """Rows whose two clocks disagree, and settings that change while the path does not."""
         if {"unix_ns", "mono_ns"} <= {*rows.columns}:
             apart: Any = rows.select((pl.col("unix_ns") - pl.col("mono_ns")).alias("apart"))["apart"]
             most = self.run.point.validity.clock_offset_ns + FASTEST_SLEW * self.phase.duration_ns
@@ -170,7 +170,7 @@ class _Rows:
     def _shrinking(
         self, of: str, rows: pl.DataFrame, series: Sequence[str], counters: Sequence[str]
     ) -> Iterator[str]:
-        """Counters that are less than before, or are none."""
+        """Counters that decreased or are not counters."""
         if not counters:
             return
         steps = rows.sort("unix_ns").select(_shrinks(name, series).alias(name) for name in counters)
@@ -178,11 +178,11 @@ class _Rows:
             yield f"{of}: {', '.join(shrunk)} became less"
 
     def _unlike_samples(self, of: str, rows: pl.DataFrame) -> Iterator[str]:
-        """Variables of web100 that are not what the connection's sample of the same time makes of them."""
+        """Variables of web100 that do not follow from the connection's sample of the same time."""
         samples = self.tables["tcp_info"].filter(phase=self.phase.phase, host=self.host)
         key = ["flow", "side", "stream", "unix_ns"]
         if not {*key} <= {*samples.columns} & {*rows.columns}:
-            return  # of which every row is without a name, or a time
+            return  # then all rows lack the name or the time
         both = rows.join(samples, on=key, how="left", suffix="_of_sample")
         if both["phase_of_sample"].has_nulls():
             yield f"{of}: rows are of another time than the samples of their connections"
@@ -191,14 +191,14 @@ class _Rows:
             for name, sample in columns.WEB100_OF.items()
             if name in rows.columns and {*sample.meta.root_names()} <= {*samples.columns}
         }
-        # Counters of 32 bits begin again, and web100 counts on.
+        # Counters of 32 bits wrap; web100's do not.
         differ = [((pl.col(name) - sample) % WRAP != 0).any().alias(name) for name, sample in made.items()]
         wrong = both.select(differ)
         if unlike := [name for name, any_of in wrong.row(0, named=True).items() if any_of]:
             yield f"{of}: {', '.join(unlike)} differ from what its sample has"
 
     def _gaps(self, of: str, rows: pl.DataFrame, series: Sequence[str], interval_ns: int) -> Iterator[str]:
-        """Times without a row of a series, in a share that is not allowed."""
+        """Series without rows for more than the allowed share of the time."""
         end = self.phase.duration_ns
         at = pl.col("t_ns")
         if rows["t_ns"].null_count() == rows.height:
@@ -228,7 +228,7 @@ def _shrinks(name: str, series: Sequence[str]) -> pl.Expr:
 
 
 def _unlike_totals(rows: pl.DataFrame) -> Iterator[str]:
-    """Each total is that of the row before and the difference."""
+    """Totals that are not the total of the row before plus the difference."""
     if not {"name", "total", "delta"} <= {*rows.columns}:
         return
     if rows["name"].has_nulls():
@@ -244,7 +244,7 @@ def _unlike_totals(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _covered(run: Run, tables: Tables, flow: Flow) -> Iterator[Check]:
-    """Each end that tells of a flow did so from its start to its end."""
+    """Each end that writes rows about a flow has them from the flow's start to its end."""
     most = run.point.validity.missed_samples
     for end in FOUND[flow.kind].covered(run, tables, flow):
         side, each_ns = end.side, end.each_ns

@@ -1,4 +1,4 @@
-"""Samples, traces, captures and final counts are whole."""
+"""Samples, traces, captures and final counts are complete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dumbbell.units import human
 
 
 def samples(of: Asked) -> Iterator[Check]:
-    """Spools are whole, and each host was sampled as often as asked."""
+    """Spools are complete, and each host was sampled at the requested rate."""
     for (host, phase), spool in of.run.spools.items():
         damage = None if spool is None else len(spool.damage)
         reason = "" if damage == 0 else "; ".join(spool.damage[:3]) if spool else "the spool is missing"
@@ -42,12 +42,12 @@ def samples(of: Asked) -> Iterator[Check]:
 
 
 def judged(flow: Flow) -> bool:
-    """Whether the end of each of its connections has to be seen: nobody knows what a command does."""
+    """Whether the end of each connection must be seen; not for a command, whose behaviour is unknown."""
     return flow.of_kind.follows_sockets and flow.of_kind.counted_by == "tcp"
 
 
 def finals(of: Asked) -> Iterator[Check]:
-    """The agent saw the end of every connection: without it, its totals stop at the last sample."""
+    """The agent saw the end of every connection: otherwise its totals stop at the last sample."""
     followed = {flow.name for flow in of.measurement.flows if judged(flow)}
     for host, part in of.measurement.hosts.items():
         if followed.intersection(part.sample.tcp):
@@ -63,7 +63,7 @@ def finals(of: Asked) -> Iterator[Check]:
 
 
 def _killed(of: Asked, host: str) -> Generator[Check, None, bool]:
-    """Whether the agent was killed while it measured; if so, what that cost is said."""
+    """Whether the agent was killed while it measured; if so, yields a check that says what is missing."""
     mended = of.run.event("spool_mended", host=host, phase="measurement")
     last, t0 = of.run.last_row_unix_ns(host, "measurement"), of.run.t0_unix_ns("measurement")
     if mended is None or last is None or t0 is None:
@@ -81,7 +81,7 @@ def _killed(of: Asked, host: str) -> Generator[Check, None, bool]:
 
 
 def sources(of: Asked) -> Iterator[Check]:
-    """What a scenario has to ask for, because not every host has it."""
+    """Sources that a scenario has to ask for, because not every host has them, were available."""
     tcp_info = of.tables["tcp_info"].filter(pl.col("phase") == "measurement")
     counted = tcp_info.filter(pl.col("segs_seen").is_not_null()) if "segs_seen" in tcp_info else None
     for host, part in of.measurement.hosts.items():
@@ -107,7 +107,7 @@ def sources(of: Asked) -> Iterator[Check]:
 
 
 def _source(of: Asked, host: str, source: str) -> Generator[Check, None, bool]:
-    """Whether the agent of a host had a source with all that belongs to it."""
+    """Whether the agent of a host had a source with all its parts."""
     lacking = [
         f"{event.get('name')}: {event.get('reason')}".removeprefix(f"{source}: ")
         for event in of.run.agent_events
@@ -120,7 +120,7 @@ def _source(of: Asked, host: str, source: str) -> Generator[Check, None, bool]:
 
 
 def _capture(of: Asked, host: str, device: str) -> Iterator[Check]:
-    """The kernel had room for the packets of an interface that were to be captured."""
+    """The kernel had room for all packets that were to be captured at an interface."""
     event = of.run.event("capture", host=host, phase="measurement", name=device) or {}
     packets, dropped = event.get("packets"), event.get("dropped")
     yield close(
@@ -136,7 +136,7 @@ def _capture(of: Asked, host: str, device: str) -> Iterator[Check]:
 
 
 def _connections(of: Asked, how: str, host: str, rows: pl.DataFrame | None) -> Iterator[Check]:
-    """Whether there are rows of every connection that a host has one end or both of."""
+    """Every connection with an end on a host has rows."""
     for flow in of.measurement.flows:
         if flow.name in of.measurement.hosts[host].sample.tcp and flow.kind == "iperf3_tcp":
             asked, found = flow.streams * (flow.src_host, flow.dst_host).count(host), 0

@@ -1,6 +1,6 @@
-"""Settings of the hosts of a run: owned ones as asked and read back, observed ones before and after.
+"""Settings of hosts: owned ones are as requested, and observed ones did not change during the run.
 
-Runs whose plan is older than these settings have none, and nothing is judged of them.
+Runs with a plan from before these settings have none; nothing is checked then.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from dumbbell.facts.check import Check
 from dumbbell.run.content import Run, dig
 from dumbbell.units import human
 
-PAIR = 2  # asked, found
+PAIR = 2  # requested and found
 UNTIL_STATUS_NS = 10**9
 
 
 def observed(run: Run, host: str) -> Observed:
-    """What the agent of a host has observed; ValueError with a sentence if that cannot be read."""
+    """The settings that the agent of a host observed; ValueError with a sentence if they cannot be read."""
     return read_observed(run.raw(host, "measurement", "observed.json"))
 
 
 def seen(runs: Iterable[tuple[Run, str]], *, valid: bool = False) -> Iterator[Seen]:
-    """Settings of those hosts that have some, of each run and its label for people.
+    """The observed settings of hosts, of each run with its label for people.
 
-    Not of runs that are older than these settings. What many runs have found is kept once. A host whose
-    settings cannot be read is left out; ValueError, where all runs are valid.
+    Runs from before these settings are skipped. Equal values of many runs are stored once. A host whose
+    settings cannot be read is skipped; if all runs are ``valid``, it raises ValueError.
     """
     known: dict[str, dict[str, str]] = {}
     for run, label in runs:
@@ -48,14 +48,14 @@ def seen(runs: Iterable[tuple[Run, str]], *, valid: bool = False) -> Iterator[Se
             except ValueError as error:
                 if valid:
                     raise ValueError(f"{run.dir}: settings of {host} not known: {error}") from None
-                continue  # the verdict says it
+                continue  # the verdict reports this
             found[host] = known.setdefault(digest(settings), settings)
         trims = {host: dig(state, "path", "trim_us") for host, state in run.states.items()}
         yield Seen(label, run.point, found, {host: us for host, us in trims.items() if isinstance(us, int)})
 
 
 def settings_checks(run: Run) -> Iterator[Check]:
-    """Every owned setting is as asked, and none of a host changed while it measured."""
+    """Every owned setting is as requested, and no observed setting changed during the measurement."""
     if not run.plan.observed:
         return
     for host in run.point.hosts:
@@ -78,7 +78,7 @@ def _check(name: str, host: str, requested: Any, measured: Any, reason: str = ""
 
 
 def _owned(run: Run, host: str) -> Iterator[Check]:
-    """One check of all that are as asked, and one of each that is not."""
+    """One check of all settings as requested, and one for each other setting."""
     state = run.states[host]
     owned = dig(state, "owned")
     if not isinstance(owned, dict) or not owned:
@@ -102,7 +102,7 @@ def _owned(run: Run, host: str) -> Iterator[Check]:
 
 
 def _observed(run: Run, host: str) -> Iterator[Check]:
-    """The host is the same boot throughout, all settings could be read, and no one changed."""
+    """The host was not booted in between, all settings could be read, and none changed."""
     try:
         found = observed(run, host)
     except ValueError as error:
@@ -110,7 +110,7 @@ def _observed(run: Run, host: str) -> Iterator[Check]:
         return
     before, after = found.before, found.after
     boot = dig(run.states[host], "boot_id")
-    # systemd-nspawn, which carries the hosts of a world, shows them a boot id that units do not see.
+    # systemd-nspawn, which runs the hosts of a world, shows them a boot id that units do not see.
     # A host that boots there ends its world.
     boots = [*([] if run.plan.virtual else [boot]), before.boot_id, after.boot_id]
     reason = ""
@@ -137,7 +137,7 @@ def _observed(run: Run, host: str) -> Iterator[Check]:
 
 
 def _bracket(run: Run, host: str, found: Observed) -> Check:
-    """The first reading is from before t0, the second from between the end and the agent's last word."""
+    """The first reading is before t0, the second between the end and the agent's last event."""
     t0, reason, near = run.t0_unix_ns("measurement"), "", run.point.validity.clock_offset_ns
     last = dig(run.status(host, "measurement"), "unix_ns")
     ended = last if isinstance(last, int) else found.after.unix_ns

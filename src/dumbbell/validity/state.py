@@ -1,4 +1,4 @@
-"""The state of each host: all of it was read back, and what is told twice is told alike."""
+"""The state of each host was read back completely, and values that are reported twice agree."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dumbbell.run.directory import read_json
 from dumbbell.validity.files import OBSERVED
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
-CPU_LIST = "smp_affinity_list"  # the kernel writes it in a form of its own
+CPU_LIST = "smp_affinity_list"  # the kernel writes it in its own form
 SYSCTL = re.compile(r"(?:net|kernel|vm)\.\S+$")
 WAYS = ("forward", "reverse")
 
 
 def checks(run: Run) -> Iterator[Check]:
-    """Of each host that left one."""
+    """A check of each host that has a state."""
     for host in run.point.hosts:
         state = run.states[host]
         observed = read_json(run.raw(host, "measurement", OBSERVED))
@@ -77,7 +77,7 @@ def _path(planned: PlannedPath, state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _owned(state: Mapping[str, Any], asked: HostState) -> Iterator[str]:
-    """What a host owns is what the rest of the document has."""
+    """Contradictions between the owned settings and the rest of the document."""
     owned, path = state["owned"], state["path"] or {}
     for key, names in (
         ("sysctl", {*asked.sysctls, *(name for name in owned if SYSCTL.match(name))}),
@@ -95,7 +95,7 @@ def _owned(state: Mapping[str, Any], asked: HostState) -> Iterator[str]:
         for group in GROUPS.keys() & nic.keys():
             told |= {f"{device} {GROUPS[group]} {name}": value for name, value in nic[group].items()}
         told |= {f"{device} feature {name}": nic["offloads"].get(name) for name in asked.offloads}
-        if f"{device} qdisc" in owned:  # asked for; else as found, or the path's
+        if f"{device} qdisc" in owned:  # if requested; otherwise it is as found, or the path's
             told[f"{device} qdisc"] = nic["qdisc"]
     for name, value in told.items():
         if name in owned and _text(_found(owned, name)) != _text(value):
@@ -112,20 +112,20 @@ def _owned(state: Mapping[str, Any], asked: HostState) -> Iterator[str]:
 
 
 def _found(owned: Mapping[str, Any], name: str) -> Any:
-    """The second of what was asked and what was found."""
+    """The found value: the second of requested and found."""
     pair = owned.get(name)
     return pair[-1] if pair else None
 
 
 def _routes(routes: Any) -> list[list[str]]:
-    """Routes by what they have: an option that is off may be left out."""
+    """Routes as lists that can be compared: an option that is off may be left out."""
     if not isinstance(routes, list) or not all(isinstance(route, dict) for route in routes):
         return [["unreadable"]]
     return sorted(sorted(f"{key} {value}" for key, value in route.items() if value) for route in routes)
 
 
 def _unlike(state: Mapping[str, Any], observed: Mapping[str, Any]) -> Iterator[str]:
-    """What the role read back, and the agent observed before it measured, by the agent's names."""
+    """Contradictions between the role's and the agent's readings before the measurement, by agents' names."""
     told = {"kernel release": state["kernel"]} | state["sysctl"]
     for device, nic in state["nic"].items():
         told |= {f"{device} {name}": nic[name] for name in ("mtu", "txqueuelen")}
@@ -139,16 +139,16 @@ def _unlike(state: Mapping[str, Any], observed: Mapping[str, Any]) -> Iterator[s
     for name, value in told.items():
         seen = observed.get(name, observed.get(_default(name)))
         if name.startswith("qdisc ") and seen:
-            seen = seen.split()[0]  # then come its handle and its options
+            seen = seen.split()[0]  # without its handle and options
         if seen is not None and _text(seen) != _text(value):
             yield f"{name} was {_text(value)} when it was read back, and {seen} when the agent observed it"
 
 
 def _default(name: str) -> str:
-    """The sysctl whose value an interface has where agents tell none of its own."""
+    """The sysctl with the value of an interface for which agents report none."""
     return re.sub(r"^(net\.ipv[46]\.(?:conf|neigh))\..+\.", r"\1.default.", name)
 
 
 def _text(value: Any) -> str:
-    """The kernel shows booleans as Y and N, and separates words by tabs."""
+    """A value as text for comparison: the kernel shows booleans as Y and N, and separates words by tabs."""
     return {"Y": "1", "N": "0"}.get(str(value), " ".join(str(value).split()))

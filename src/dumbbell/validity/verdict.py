@@ -1,7 +1,6 @@
-"""Is a run valid, and did it meet its expectations? Each requested fact beside the measured one.
+"""The verdict of a run: all checks of its validity and of its expectations.
 
-A check that cannot be made, because something is missing, is not ok. ``failed`` only ever comes from a
-valid run.
+A check that cannot be made because something is missing fails. Only a valid run can be ``failed``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Verdict(BaseModel):
 
     @classmethod
     def of(cls, checks: list[Check]) -> Verdict:
-        """Invalid if any validity check fails, else failed if an expectation is not met, else passed."""
+        """Invalid if a validity check fails, else failed if an expectation is not met, else passed."""
         invalid = [c for c in checks if c.kind == "validity" and not c.ok]
         failed = [c for c in checks if c.kind == "expect" and not c.ok]
         state: Literal["passed", "failed", "invalid"] = (
@@ -46,7 +45,7 @@ class Verdict(BaseModel):
 
 
 class Stored(BaseModel):
-    """Rows of one measurement in the spools and in InfluxDB; ``stored`` is None if it could not be asked."""
+    """The number of rows of a measurement in the spools and in InfluxDB (None if the query failed)."""
 
     spooled: int
     stored: int | None
@@ -64,7 +63,7 @@ def judge(
 def asked(
     run: Run, tables: dict[str, pl.DataFrame], stored: dict[str, Stored] | None, troubles: Sequence[str] = ()
 ) -> list[Check]:
-    """Those of what the plan asks for, beside what was found."""
+    """The checks that compare the plan with the run."""
     of = Asked(run, tables)
     checks = [
         *hosts.troubles(troubles),
@@ -106,7 +105,7 @@ def _expectations(of: Asked) -> Iterator[Check]:
             value, reason = measured.value, ""
             kind: Literal["validity", "expect"] = "expect"
             if value is None:
-                # What cannot be measured has not been missed: the run is invalid, not failed.
+                # A metric that cannot be measured makes the run invalid, not failed.
                 kind, reason = "validity", f"{name} not known: {measured.why}"
             elif bound.min is not None and value < bound.min:
                 reason = f"{name} is {human(value, unit)}, below {human(bound.min, unit)}"

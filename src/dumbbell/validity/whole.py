@@ -1,4 +1,4 @@
-"""Nothing that a run leaves is unjudged: each file, event and counter has a check, or a waiver."""
+"""Checks that every run has: each file, event and counter is judged by a check, or has a waiver."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ OF_ROWS = (rows.checks, budget.checks)
 
 
 def checks(run: Run, tables: Mapping[str, pl.DataFrame]) -> list[Check]:
-    """All that concern what is there and what it says, whatever was measured."""
+    """The checks of files and rows, which do not depend on what was measured."""
     of_files = [check for part in OF_FILES for check in part(run)]
     return [*of_files, *(check for part in OF_ROWS for check in part(run, tables))]

@@ -1,4 +1,4 @@
-"""What a scenario may say of its flows, by kind: every module here is found by itself."""
+"""The keys of flows in a scenario, by kind. Every module in this package is imported."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""atou: over UDP, with TCP's congestion control in the hands of the scenario.
+"""atou: bulk transfers over UDP; the scenario configures the congestion control, which works as TCP's.
 
-The keys of its two ends are from ``atou.json``, which atou's own package writes.
+The keys of the sender and the receiver come from ``atou.json``, which atou's own package generates.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dumbbell import units
 from dumbbell.kinds.asked.base import BaseFlow, Kind
 from dumbbell.quantities import Strict
 
-# What a plan says by other means: ports, addresses, the flow's end, what is recorded.
+# Keys that the plan sets itself: ports, addresses, the flow's end, what is recorded.
 _PLANNED = ("host", "port", "debug", "maxtime")
 _KEYS: dict[str, list[dict[str, Any]]] = json.loads(
     resources.files("dumbbell.kinds.asked").joinpath("atou.json").read_text()
 )
 _DEFAULTS: dict[str, Any] = {key["name"]: key.get("default", "") for key in _KEYS["sender"]}
-_MAX_SEGMENTS = 1_000_000  # they are one line, of which atou reads no more than 64 MiB
-# Of a transfer: a plan gives its length as maxtime.
+_MAX_SEGMENTS = 1_000_000  # they are one line, and atou reads at most 64 MiB
+# The keys of a transfer; a plan gives the length of one as maxtime.
 MAX_DURATION_NS: int = next(key["max"] for key in _KEYS["sender"] if key["name"] == "maxtime") * 10**9
 
 
@@ -41,14 +41,14 @@ def _word(value: Any) -> str:
 
 class _Ends(Strict):
     def words(self) -> dict[str, str]:
-        """What was asked for, as lines of a configuration have it."""
+        """The values as they are written in a configuration file."""
         return {key: _word(value) for key, value in self.model_dump(exclude_none=True).items()}
 
 
 class _Sender(_Ends):
     @model_validator(mode="after")
     def _agree(self) -> _Sender:
-        """What the sender itself would refuse: ``Check`` of atou's configuration."""
+        """Refuse what the sender would refuse, like ``Check`` in atou's configuration package."""
         asked = self.words()
 
         def value(key: str) -> float:
@@ -89,7 +89,7 @@ def _type(key: dict[str, Any]) -> Any:
 
 
 def _shown(key: dict[str, Any]) -> dict[str, Any]:
-    """Its default in the schema; a key that is absent is left to atou."""
+    """The default that the schema shows; atou applies it when the key is absent."""
     if "default" not in key:
         return {}
     return {"default": key["default"] if key["kind"] == "choice" else json.loads(key["default"])}
@@ -145,7 +145,7 @@ class AtouFlow(BaseFlow):
 
     @model_validator(mode="after")
     def _ends_agree(self) -> Self:
-        if self.sender.sack and not self.receiver.sack:  # it would recover without, and nothing would say so
+        if self.sender.sack and not self.receiver.sack:  # the transfer would silently recover without SACK
             raise ValueError("sack: 1 of the sender needs sack: 1 of the receiver, which has sack: 0")
         return self
 
@@ -164,16 +164,16 @@ class AtouFlow(BaseFlow):
 
     @property
     def round_trips(self) -> int:
-        """Of its handshake."""
+        """The round trips of atou's handshake."""
         return 2
 
     @property
     def sampled(self) -> bool:
-        """Its sender tells of itself."""
+        """The sender reports its own state."""
         return True
 
     def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
-        """What its ends are asked, as lines of their configurations."""
+        """The lines of the configuration files of both ends."""
         sender, receiver = self.sender.words(), self.receiver.words()
         return {"sender": sender, "receiver": receiver, "mode": self.mode, "trace": self.trace}
 

@@ -1,4 +1,4 @@
-"""What every kind of flow has: its keys in a scenario, and what the planner asks of it."""
+"""The base of all kinds of flows: common keys of a scenario, and the methods that the planner calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from dumbbell.quantities import Delay, Duration, Endpoint, NoBoolean, Strict
 
-if TYPE_CHECKING:  # it imports this
+if TYPE_CHECKING:  # kinds are imported by the plan
     from dumbbell.plan.document import Flow
 
 # RFC 2474 (class selectors), RFC 2597 (assured forwarding), RFC 3246, RFC 5865, RFC 8622
@@ -76,52 +76,52 @@ class BaseFlow(Strict):
 
     @property
     def lasts_ns(self) -> int | None:
-        """How long it runs; None is to the scenario's end."""
+        """The duration that the kind fixes, in ns; None: the flow runs to the scenario's end."""
         return self.duration
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """Start and end since t0 that its own keys give it, in place of start and duration."""
+        """Start and end since t0 in ns, if keys of the kind set them instead of start and duration."""
         return None
 
     @property
     def round_trips(self) -> int | None:
-        """Of its path before its first data, if it connects ahead of its start."""
+        """Round trips before the first data, for a flow that connects ahead of its start; else None."""
         return None
 
     @property
     def greeting_ns(self) -> int | None:
-        """How long before its start the packet leaves with which it begins, if that is at a fixed time."""
+        """How long before the flow's start its first packet leaves, in ns; None if that time is not fixed."""
         return None
 
     @property
     def sampled(self) -> bool:
-        """Whether its connections are sampled."""
+        """Whether the flow's connections are sampled."""
         return False
 
     @property
     def why_no_delay(self) -> str:
-        """Why a router cannot tell its data from that of others, to delay it; '' if it can."""
+        """Why a router cannot match the flow's packets to delay them; '' if it can."""
         return ""
 
     def wrong_duration(self, duration_ns: int) -> str:
-        """Why it cannot run for this time; '' if it can."""
+        """Why the flow cannot have this duration; '' if it can."""
         return ""
 
     def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
-        """The keys of its flow in the plan that its kind decides.
+        """The kind's own keys of the flow in the plan.
 
-        :class:`Refused` says why it cannot be planned.
+        :class:`Refused` is raised if the flow cannot be planned.
         """
         return {}
 
     def programs(self, flow: Flow) -> Programs | None:
-        """What its ends start, if these are programs with arguments of the plan."""
+        """The command lines of both ends, for kinds that run programs; None for kinds with actions."""
         return None
 
 
 class Refused(ValueError):
-    """A key of a flow, and why it cannot be met."""
+    """The flow cannot be planned: ``key`` is the key of the scenario, the message is the reason."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(reason)
@@ -130,7 +130,7 @@ class Refused(ValueError):
 
 @dataclass(frozen=True)
 class Programs:
-    """Programs and their arguments: of the end that begins, and of the one that waits, if it has one."""
+    """Command lines of a flow: the client starts the exchange, the server waits for it (None: no server)."""
 
     client: Sequence[str]
     server: Sequence[str] | None
@@ -138,23 +138,23 @@ class Programs:
 
 @dataclass(frozen=True)
 class Kind:
-    """What holds for every flow of a kind. A flow whose ends start :class:`Programs` has no actions."""
+    """Properties of all flows of a kind. Flows that run :class:`Programs` have no actions."""
 
     name: str
     asked: type[BaseFlow]
-    protocols: tuple[Protocol, ...]  # that its data may have
-    counted_by: Protocol | None  # like TCP at its sender, or by a receiver of datagrams; None: by nobody
-    server: str = ""  # action of the end that waits to be asked
-    client: str = ""  # action of the end that begins
-    server_sends: bool = False  # else its data comes from the client
+    protocols: tuple[Protocol, ...]  # protocols that carry the data
+    counted_by: Protocol | None  # who counts losses: "tcp" the sender, "udp" the receiver, None nobody
+    server: str = ""  # the action of the end that waits for requests
+    client: str = ""  # the action of the end that starts the exchange
+    server_sends: bool = False  # False: the client sends the data
     any_client_port: bool = False  # the kernel chooses the client's ports
     ends_sampled: tuple[Literal["src_host", "dst_host"], ...] = ("src_host", "dst_host")
-    writes_rows: bool = False  # its ends are the agent's own and leave rows
-    follows_sockets: bool = True  # the agent follows its sampled sockets to their last row
+    writes_rows: bool = False  # the agent implements both ends, and they write rows
+    follows_sockets: bool = True  # the agent follows sampled sockets until they are destroyed
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Both, if it has them."""
+        """The actions of server and client; empty for a kind without actions."""
         return (self.server, self.client) if self.server else ()
 
 

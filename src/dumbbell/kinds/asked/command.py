@@ -1,4 +1,4 @@
-"""Programs of the experimenter."""
+"""command: programs that the experimenter supplies."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class CommandFlow(BaseFlow):
 
     @property
     def sampled(self) -> bool:
-        """If it is asked."""
+        """If the scenario asks for it."""
         return self.sample
 
     @property
     def why_no_delay(self) -> str:
-        """Nobody else knows on which ports it sends."""
+        """Its ports are not known."""
         if any("{server_port}" in word for word in self.client):
             return ""
         return "the router tells the flow by its {server_port}, which `client` does not name"
 
     def programs(self, flow: Flow) -> Programs:
-        """Both, with addresses and ports in their words."""
+        """The command lines of both ends, with addresses and ports filled in."""
 
         def filled(words: list[str]) -> list[str]:
             return [_PLACEHOLDER.sub(lambda match: str(getattr(flow, match[1])), word) for word in words]

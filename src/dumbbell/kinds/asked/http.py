@@ -1,4 +1,4 @@
-"""Fetches over HTTP by the agent itself."""
+"""http: fetches over HTTP between two agents."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class HttpFlow(BaseFlow):
 
     @property
     def sampled(self) -> bool:
-        """The server's connections."""
+        """The server's connections are sampled."""
         return True
 
     def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
-        """What is fetched, and how."""
+        """The size, number and timing of the fetches."""
         return {
             "congestion_control": self.congestion_control,
             "fetch_bytes": self.size,

@@ -11,7 +11,7 @@ from dumbbell.kinds.asked.base import BaseFlow, CongestionControl, Dscp, Kind, P
 from dumbbell.quantities import Rate, Size
 from dumbbell.units import render_duration
 
-GREETING_NS = 500_000_000  # the datagram with which iperf3 begins over UDP leaves shortly before its start
+GREETING_NS = 500_000_000  # iperf3's first UDP datagram leaves this long before the flow's start
 
 
 class _Iperf3(BaseFlow):
@@ -26,18 +26,18 @@ class _Iperf3(BaseFlow):
 
     @property
     def round_trips(self) -> int:
-        """Of its streams one after the other, and of the server's answer to the last."""
+        """One per stream (they connect one after the other), and one for the server's reply to the last."""
         return self.streams + 1
 
     def wrong_duration(self, duration_ns: int) -> str:
-        """It counts in seconds."""
+        """iperf3 takes whole seconds only."""
         if duration_ns % 10**9 == 0:
             return ""
         left = render_duration(duration_ns)
         return f"iperf3 runs for a whole number of seconds, not {left}: give it another duration"
 
     def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
-        """Options of its sockets."""
+        """The options of the sockets."""
         return {"streams": self.streams, "dscp": self.dscp, "socket_buffer_bytes": self.socket_buffer}
 
 
@@ -71,11 +71,11 @@ class TcpFlow(_Iperf3):
 
     @property
     def sampled(self) -> bool:
-        """Each of its streams."""
+        """Each stream is sampled."""
         return True
 
     def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
-        """Options of its sockets, and what the application writes."""
+        """The options of the sockets, and how the application writes."""
         return super().planned(start_ns, duration_ns, rng) | {
             "congestion_control": self.congestion_control,
             "rate_bps": self.rate,
@@ -92,11 +92,11 @@ class Iperf3UdpFlow(_Iperf3):
 
     @property
     def greeting_ns(self) -> int:
-        """Of its datagram to which the server answers."""
+        """The time of the datagram that the server replies to."""
         return GREETING_NS
 
     def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
-        """Options of its sockets, and its rate."""
+        """The options of the sockets, and the rate."""
         return super().planned(start_ns, duration_ns, rng) | {"rate_bps": self.rate}
 
 

@@ -1,4 +1,4 @@
-"""Tests of M-Lab's NDT, version 7: the programs of both ends, ndt-server 0.25 and ndt7-client 0.10."""
+"""ndt7: tests of M-Lab's NDT, version 7, by ndt-server 0.25 and ndt7-client 0.10."""
 
 from __future__ import annotations
 
@@ -36,29 +36,32 @@ class NdtFlow(BaseFlow):
 
     @property
     def lasts_ns(self) -> int:
-        """As long as its programs make it."""
+        """The duration that the programs fix."""
         return NDT_NS
 
     @property
     def sampled(self) -> bool:
-        """The connection of the test."""
+        """The test's connection is sampled."""
         return True
 
     def programs(self, flow: Flow) -> Programs:
-        """Its server and its client."""
+        """The command lines of server and client."""
         return Programs(client=_client(flow), server=_server(flow))
 
 
 def _server(flow: Flow) -> list[str]:
-    """It leaves its measurements below ``ndt7-FLOW`` where it is started, and listens for nothing else."""
+    """The server's command line. It writes its results below ``ndt7-FLOW`` in its working directory.
+
+    The listeners that a test does not need are bound to addresses where nobody reaches them.
+    """
     words = ["ndt-server", "-ndt7_addr_cleartext", _address(flow)]
-    for listener in _OTHER_LISTENERS:  # none can be left out
+    for listener in _OTHER_LISTENERS:  # the server cannot turn them off
         words += [f"-{listener}", "127.0.0.1:0"]
     return [*words, "-datadir", f"ndt7-{flow.name}", "-htmldir", ".", "-compress-results=false"]
 
 
 def _client(flow: Flow) -> list[str]:
-    """It tells of its measurements and those of the server, a line of JSON each."""
+    """The client's command line. It prints its own and the server's measurements as lines of JSON."""
     other = "upload" if flow.kind == "ndt7_download" else "download"
     return ["ndt7-client", "-server", _address(flow), "-scheme", "ws", "-format", "json", f"-{other}=false"]
 

@@ -1,4 +1,4 @@
-"""Echo requests: the round-trip time while other flows run. The planner makes actions of them, not flows."""
+"""ping: echo requests, which measure the round-trip time beside other flows. They are planned as actions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PingFlow(BaseFlow):
 
     @property
     def why_no_delay(self) -> str:
-        """It has no ports."""
+        """Echo requests have no ports."""
         return "a ping has no port by which the router could tell it from others"
 
 

@@ -1,4 +1,4 @@
-"""UDP at a scheduled rate by the agent itself; every random duration is drawn when the flow is planned."""
+"""udp: datagrams at a scheduled rate between two agents. Random durations are drawn by the planner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dumbbell.quantities import Period, Rate, Size, Strict
 
 MAX_STEPS = 100_000
 DEFAULT_SHAPE = 1.5
-FULL_DATAGRAM_BYTES = 1472  # with headers of IPv4 and UDP a packet of 1500 bytes
+FULL_DATAGRAM_BYTES = 1472  # payload of a packet of 1500 bytes, without the headers of IPv4 and UDP
 
 
 class Random(Strict):
@@ -92,20 +92,20 @@ class UdpFlow(BaseFlow):
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """Of its periods."""
+        """From the start of the first period to the end of the last, if the flow has periods."""
         if self.periods is None:
             return None
         spans = [_rated(item, self.rate)[0] for item in self.periods]
         return spans[0].start, spans[-1].end
 
     def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
-        """Its rates from its start on, with its random durations."""
+        """The rates since the flow's start, with the random durations drawn."""
         (_, first), *rest = self.steps(start_ns, duration_ns, rng)
         steps = [{"at_ns": at_ns, "rate_bps": rate} for at_ns, rate in rest]
         return {"rate_bps": first, "rate_steps": steps or None, "payload_bytes": self.datagram}
 
     def steps(self, start_ns: int, duration_ns: int, rng: random.Random) -> list[tuple[int, int]]:
-        """Its rates, each in bit/s and since when, in ns from its start."""
+        """The steps of the rate: bit/s, and the time it applies from, in ns since the flow's start."""
         found: list[tuple[int, int]] = []
         if self.periods is not None:
             for item in self.periods:
@@ -114,7 +114,7 @@ class UdpFlow(BaseFlow):
                 if found and found[-1][0] == at:
                     found.pop()
                 found += [(at, rate), (period.end - start_ns, 0)]
-            return found[:-1]  # the end of the flow is its duration
+            return found[:-1]  # the last step only marks the end of the flow
         if self.active is None or self.idle is None:
             return [(0, self.rate)]
         at = 0
@@ -134,7 +134,7 @@ def _rated(item: Period | RatedPeriod, rate: int) -> tuple[Period, int]:
 
 
 def _draw(duration: int | Random, rng: random.Random) -> int:
-    """A duration in ns, at least 1 us, and whole microseconds: no platform's logarithm shows in it."""
+    """A duration in ns, at least 1 us. It is in whole microseconds, so that every platform draws the same."""
     if isinstance(duration, int):
         return duration
     if duration.exponential is not None:

@@ -1,4 +1,4 @@
-"""What runs leave of their flows, by kind: every module here is found by itself."""
+"""The results of flows, by kind: files, checks and tables. Every module in this package is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transfers by atou: its sender tells of itself what tcp_info tells of TCP."""
+"""atou: bulk transfers over UDP. The sender reports for itself what tcp_info reports of TCP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RTTS = names("srtt_us rttvar_us min_rtt_us rtt_max_us rtt_last_us rtt_sum_us")
 
 
 class Atou(Found):
-    """Its ends leave their configurations, reports, and what the scenario asked to be recorded."""
+    """Both ends write their configuration, a report, and the records that the scenario asks for."""
 
     files: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "atou_send": tuple(
@@ -44,20 +44,20 @@ class Atou(Found):
     }
 
     def files_of(self, flow: Flow, action: str) -> Iterator[str]:
-        """And its trace."""
+        """The files of an end, with its trace if one is recorded."""
         yield from super().files_of(flow, action)
         if action == "atou_send" and flow.trace:
             yield f"atou-{flow.name}-trace.txt"
 
     def checks(self, of: Asked, flow: Flow) -> Iterator[Check]:
-        """Its start, its path, and what both its ends tell of themselves."""
+        """Checks of the start, the path, and the reports of both ends."""
         tcp_info = of_measurement(of.tables["tcp_info"])
         yield from began(of, flow)
         yield from path_met(of, flow, tcp_info)
         yield from _ends(of, flow, tcp_info)
 
     def columns(self, flow: Flow, side: str, part: PhaseHost) -> Iterator[Columns]:
-        """Of its sender."""
+        """The columns of the sender's samples."""
         if flow.name in part.sample.tcp:
             yield rows_of(
                 "tcp_info",
@@ -70,7 +70,7 @@ class Atou(Found):
             )
 
     def lost(self, run: Run, tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
-        """By the counts of both ends."""
+        """Lost segments, from the counts of both ends."""
         told = read_json(run.raw(flow.src_host, "measurement", f"atou-{flow.name}-sender.json"))
         ends = read_jsonl(run.raw(flow.dst_host, "measurement", f"atou-{flow.name}-receiver.json"))
         out, came = dig(told, "pkts_out"), dig(ends[-1], "arrived_segments") if ends else None
@@ -87,7 +87,7 @@ class Atou(Found):
         return Lost(max(0, out - came - refused - drops), 0, max(0, out - (before or 0)), out)
 
     def tables(self, run: Run, phase: Phase, flow: Flow) -> dict[str, pl.DataFrame]:
-        """``atou_trace``, if it was asked for; times are since the t0 of the phase."""
+        """``atou_trace``, if the scenario asks for it; times are since the t0 of the phase."""
         if not flow.trace:
             return {}
         rows = parse_trace(run.raw(flow.src_host, phase.phase, f"atou-{flow.name}-trace.txt").read_text())
@@ -97,16 +97,16 @@ class Atou(Found):
         return {"atou_trace": rows.select(*columns)}
 
     def foreign(self, run: Run, flow: Flow, phase: Phase) -> int:
-        """Datagrams that were of no flow, or of another one."""
+        """Datagrams that belonged to no flow or to another one."""
         return foreign(run.raw(flow.server_host, phase.phase, f"atou-{flow.name}-receiver.json"))
 
     def retransmitted(self, tables: Tables, flow: Flow) -> Counted:
-        """As its sender counted."""
+        """Retransmissions, as the sender counted them."""
         return retransmits(tables["tcp_info"].filter(IN_MEASUREMENT).filter(flow=flow.name, side="sender"))
 
 
 def _ends(of: Asked, flow: Flow, tcp_info: pl.DataFrame) -> Iterator[Check]:
-    """Both ends had what they were asked, and came to the end that was planned; all of it was told."""
+    """Both ends had the requested configuration and ended as planned, and their records are complete."""
     told = read_json(of.run.raw(flow.src_host, "measurement", f"atou-{flow.name}-sender.json"))
     received = read_jsonl(of.run.raw(flow.dst_host, "measurement", f"atou-{flow.name}-receiver.json"))
     for side, asked, text in (
@@ -124,7 +124,7 @@ def _ends(of: Asked, flow: Flow, tcp_info: pl.DataFrame) -> Iterator[Check]:
             missing=dig(told, "error") or "the sender left no report with it",
         )
     segments = int((flow.sender or {}).get("maxpkts", "0"))
-    if not segments or (dig(told, "snd_una") or 0) < segments:  # which end it earlier
+    if not segments or (dig(told, "snd_una") or 0) < segments:  # the transfer ends at the earlier limit
         yield close(
             "transfer",
             flow.name,
@@ -150,12 +150,12 @@ def _ends(of: Asked, flow: Flow, tcp_info: pl.DataFrame) -> Iterator[Check]:
         "sender": "the sender left no report",
         "receiver": f"the receiver told of {len(received)} flows",
     }
-    unsent, acks = dig(end, "unsent_acks"), dig(end, "acks_sent")  # of which unsent are a part
+    unsent, acks = dig(end, "unsent_acks"), dig(end, "acks_sent")  # acks_sent includes the unsent ones
     drops = of.point.validity.unexpected_drops
     for name, side, share, most, what in (
         (
             "socket drops",
-            "sender",  # windows grow by the ACK
+            "sender",  # the window grows with each ACK
             lost_share(dig(told, "path", "socket_drops"), dig(told, "pkts_in")),
             drops,
             "ACKs that found the sender's socket full",
@@ -197,7 +197,7 @@ def _ends(of: Asked, flow: Flow, tcp_info: pl.DataFrame) -> Iterator[Check]:
 
 
 def _like_word(found: str | None, asked: str) -> str | None:
-    """A value of atou's as it was asked for if it is the same: it may be written, or ordered, otherwise."""
+    """The found value as the plan writes it, if they are equal: atou may use another form or order."""
     if found is None or found == asked:
         return found
     try:

@@ -23,17 +23,17 @@ Counted = tuple[int | None, float | None]
 
 @dataclass(frozen=True)
 class Lost:
-    """What a flow sent and its receiver did not get, and how much of that may have been on its way."""
+    """Packets that a flow sent and its receiver did not get, and how many of them may have been in flight."""
 
     packets: int
-    under_way: int  # at the end, when the receiver no longer looked
-    unseen: int  # sent after the router's queues were sampled last
+    under_way: int  # in flight at the end, when the receiver had stopped counting
+    unseen: int  # sent after the last sample of the router's queues
     sent: int
 
 
 @dataclass(frozen=True)
 class End:
-    """One end of a flow that tells of it: rows with ``t_ns``, due once in ``each_ns``."""
+    """One end of a flow that writes rows: they have ``t_ns``, and one is due every ``each_ns``."""
 
     side: str
     rows: pl.DataFrame
@@ -41,71 +41,75 @@ class End:
 
 
 class Found:
-    """Of a kind of which nothing is told but that its programs ran."""
+    """The results of a kind of flow. A kind overrides the methods that apply to it.
 
-    # Names of the files that an action leaves, in which {} is the flow's name.
+    The defaults are those of a kind that writes nothing: only the agent's events say that its programs ran.
+    """
+
+    # Names of the files that each action writes; {} stands for the flow's name.
     files: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    # What is in those that are JSON, by their name without the flow's.
+    # Models of those files that are JSON, by file name without the flow's name.
     documents: ClassVar[Mapping[str, type[Document]]] = {}
-    greeting_bytes: ClassVar[int | None] = None  # that a connection has sent when it is held before its start
+    greeting_bytes: ClassVar[int | None] = None  # sent before the connection is held for its start
 
     def files_of(self, flow: Flow, action: str) -> Iterator[str]:
-        """Names of the files that an end leaves, by its action."""
+        """Names of the files that an action writes."""
         yield from (name.format(flow.name) for name in self.files.get(action, ()))
 
     def events(self, flow: Flow, action: str, told: list[Any]) -> Iterator[Key]:
-        """What tells its own events of an action from others; ``told`` has all events of the host."""
+        """The keys of the kind's own events of an action; ``told`` has all events of the host."""
         return iter(())
 
     def checks(self, of: Asked, flow: Flow) -> Iterator[Check]:
-        """What its plan asked, beside what was found."""
+        """Checks that compare the flow with its plan."""
         return iter(())
 
     def reports(self, run: Run, phase: Phase, flow: Flow) -> Iterator[str] | None:
-        """Where the reports of its ends disagree, each within and with each other; None if it has none."""
+        """Contradictions within and between the reports of both ends; None if the kind has no reports."""
         return None
 
     def columns(self, flow: Flow, side: str, part: PhaseHost) -> Iterator[Columns]:
-        """What rows of one of its ends say."""
+        """The columns that the rows of one end must have."""
         return iter(())
 
     def covered(self, run: Run, tables: Tables, flow: Flow) -> Iterator[End]:
-        """Its ends that tell of it from its start to its end, and are not judged as sampled."""
+        """The ends that must have rows from the flow's start to its end, other than sampled sockets."""
         return iter(())
 
     def lost(self, run: Run, tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
-        """What it lost; why that is not known; '' of kinds of which nothing tells.
+        """The flow's losses, or why they are not known, or '' if the kind does not report any.
 
-        The router's queues were sampled until ``last_ns`` since t0.
+        ``last_ns`` is the time since t0 of the last sample of the router's queues.
         """
         return ""
 
     def dropped_by_hosts(self, run: Run, flow: Flow, host: str) -> Iterator[str]:
-        """What its ends on a host dropped, if that is more than is allowed."""
+        """Packets that the flow's ends on a host dropped, one sentence each, if more than is allowed."""
         return iter(())
 
     def foreign(self, run: Run, flow: Flow, phase: Phase) -> int:
-        """What its server got that was not its client's, and counted apart."""
+        """What the server got from others than the flow's client, in packets or connections."""
         return 0
 
     # tables
 
     def tables(self, run: Run, phase: Phase, flow: Flow) -> dict[str, pl.DataFrame]:
-        """Rows of tables of its own, by the table's name. OSError or ValueError: its files cannot be read."""
+        """The kind's own tables, by name. OSError or ValueError: the files cannot be read."""
         return {}
 
     def intervals(self, run: Run, flow: Flow) -> list[tuple[int, int, int]] | None:
-        """What it delivered, if that is in no table: begin and end since t0 in ns, and bytes."""
+        """Bytes delivered as (begin, end, bytes), in ns since t0; None if a table has them."""
         return None
 
     def ended(self, run: Run, flow: Flow) -> bool:
-        """Whether its receiver, which counts by itself, has said that nothing more will come."""
+        """Whether the receiver, if it counts by itself, reported the end of the flow."""
         return False
 
     def congestion_controls(self, run: Run, tables: Tables, flow: Flow) -> set[str]:
-        """All that the kernel reported for its sender, in the agent's event or in a sample.
+        """All congestion controls that the kernel reported for the sender, in the agent's event or a sample.
 
-        A client that is held before its first byte may not have chosen yet: iperf3's cookie is a segment.
+        A connection that is held before its first data may not have its control yet: iperf3's cookie counts
+        as a segment.
         """
         event = run.event("flow_congestion_control", flow=flow.name, host=flow.src_host)
         names = {str(event["name"])} if event and event.get("name") else set()
@@ -115,18 +119,18 @@ class Found:
         return names | (set(rows["congestion_control"].drop_nulls().unique()) - {""})
 
     def retransmitted(self, tables: Tables, flow: Flow) -> Counted:
-        """Segments that it sent again in the measurement, and their share of all with data."""
+        """Segments retransmitted in the measurement, and their share of all segments with data."""
         return None, None
 
     def lost_datagrams(self, run: Run, flow: Flow) -> Counted:
-        """Datagrams that it lost in the measurement, and their share of all."""
+        """Datagrams lost in the measurement, and their share of all datagrams."""
         return None, None
 
     def summary(self, tables: Tables, flow: Flow) -> dict[str, Any]:
-        """Its own columns of the table of flows."""
+        """The kind's own columns of the table of flows."""
         return {}
 
 
 def share(some: int, of: int) -> Counted:
-    """A number, and its share of all; None of nothing."""
+    """A number and its share of a total; both None if the total is 0."""
     return (some, some / of) if of else (None, None)

@@ -1,4 +1,4 @@
-"""Programs of the experimenter: that they ran is in the agents' events."""
+"""command: programs that the experimenter supplies. The agents' events say whether they ran."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ COMMAND_FILES = {
 
 
 class Command(Found):
-    """Its connection is sampled if it is asked."""
+    """The connection is sampled if the scenario asks for it."""
 
     files: ClassVar[Mapping[str, tuple[str, ...]]] = COMMAND_FILES
 
     def columns(self, flow: Flow, side: str, part: PhaseHost) -> Iterator[Columns]:
-        """Of its connection."""
+        """The columns of the connection's samples."""
         if flow.name in part.sample.tcp:
             yield from tcp_columns(flow, side, to_last_row=True)
 

@@ -1,4 +1,4 @@
-"""Fetches over HTTP of the agents."""
+"""http: fetches between two agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dumbbell.run.directory import read_json
 
 
 class Http(Found):
-    """Its client tells of each fetch, its server of the socket that served it."""
+    """The client reports each fetch, and the server the socket that served it."""
 
     files: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "http_client": ("http-{}-receiver.json",),
@@ -33,20 +33,20 @@ class Http(Found):
     }
 
     def checks(self, of: Asked, flow: Flow) -> Iterator[Check]:
-        """Its start, its congestion control, and all its fetches."""
+        """Checks of the start, the congestion control, and the fetches."""
         yield from began(of, flow)
         if flow.congestion_control is not None:
             yield from congestion_control(flow, self.congestion_controls(of.run, of.tables, flow))
             yield from _fetches(of, flow)
 
     def reports(self, run: Run, phase: Phase, flow: Flow) -> Iterator[str]:
-        """Counts of both ends of a flow of fetches."""
+        """Contradictions between the counts of client and server."""
         client = read_json(run.raw(flow.client_host, phase.phase, f"http-{flow.name}-receiver.json"))
         server = read_json(run.raw(flow.server_host, phase.phase, f"http-{flow.name}-sender.json"))
         if documents.faults(documents.HttpReceiver, client, "") or documents.faults(
             documents.HttpSender, server, ""
         ):
-            return  # which is said of files
+            return  # the check of files reports this
         for fine, fault in (
             (client["asked"] == (flow.fetches or 0), "the client was not asked the plan's number of fetches"),
             (
@@ -60,7 +60,7 @@ class Http(Found):
                 server["connections"] <= client["connections"],
                 "the server had more connections than the client made",
             ),
-            (  # the flow's end cuts some before they ask for anything
+            (  # the flow's end may cut fetches before they send a request
                 server["foreign"] <= client["cut"] + FOREIGN * server["served"],
                 f"{server['foreign']} connections came that were not its client's, "
                 "or asked for something else",
@@ -76,7 +76,7 @@ class Http(Found):
                 yield fault
 
     def columns(self, flow: Flow, side: str, part: PhaseHost) -> Iterator[Columns]:
-        """Of each fetch, and of the connections if they are sampled."""
+        """The columns of the fetches, and of the connections if they are sampled."""
         own = ("fetch", "sent_bytes") if side == "sender" else ("fetch", "received_bytes")
         times = () if side == "sender" else names("connect_ns first_byte_ns completion_ns")
         yield rows_of(
@@ -91,39 +91,40 @@ class Http(Found):
             yield from tcp_columns(flow, side, to_last_row=False)
 
     def foreign(self, run: Run, flow: Flow, phase: Phase) -> int:
-        """Connections that were not its client's."""
+        """Connections from others than the flow's client."""
         return foreign(run.raw(flow.server_host, phase.phase, f"http-{flow.name}-sender.json"))
 
     def ended(self, run: Run, flow: Flow) -> bool:
-        """Its client left a result."""
+        """Whether the client left a result."""
         return read_json(run.raw(flow.dst_host, "measurement", f"http-{flow.name}-receiver.json")) is not None
 
     def congestion_controls(self, run: Run, tables: Tables, flow: Flow) -> set[str]:
-        """Those at the end of each fetch."""
+        """The congestion controls at the end of each fetch."""
         event = run.event("flow_congestion_control", flow=flow.name, host=flow.src_host)
         told = {str(event["name"])} if event and event.get("name") else set()
         rows = tables["http_fetch"].filter(pl.col("flow") == flow.name, pl.col("side") == "sender")
         return told | (set(rows["congestion_control"].drop_nulls().unique()) - {""})
 
     def retransmitted(self, tables: Tables, flow: Flow) -> Counted:
-        """Of the fetches that were done."""
+        """Retransmissions of the completed fetches."""
         done = _fetched(tables, flow).filter("done")
         return share(*done.select(pl.col("retransmits", "segments").sum()).row(0))
 
     def summary(self, tables: Tables, flow: Flow) -> dict[str, Any]:
-        """How many fetches were done, and how long they took."""
+        """The number of completed fetches, and their durations."""
         return analysis.fetch_summary(_fetched(tables, flow))
 
 
 def _fetched(tables: Tables, flow: Flow) -> pl.DataFrame:
-    """Its fetches in the measurement."""
+    """The flow's fetches in the measurement."""
     return analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT)).filter(pl.col("flow") == flow.name)
 
 
 def _fetches(of: Asked, flow: Flow) -> Iterator[Check]:
-    """All that were asked for were done in full, and the server's kernel has told of each.
+    """All requested fetches were completed, and the server's kernel reported the socket of each.
 
-    Where no number is asked for, it is all that the flow's end did not cut, and one at the least.
+    If the scenario gives no number, every fetch that the flow's end did not cut must be complete, and there
+    must be at least one.
     """
     fetched = _fetched(of.tables, flow)
     result = read_json(of.run.raw(flow.client_host, "measurement", f"http-{flow.name}-receiver.json"))

@@ -1,4 +1,4 @@
-"""Flows of iperf3."""
+"""tcp and iperf3_udp: flows of iperf3."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from dumbbell.run.directory import read_json
 from dumbbell.units import human
 
 SECOND = 10**9
-LATE_NS = 60_000_000_000  # after its end a client has stopped sending
+LATE_NS = 60_000_000_000  # a client has stopped sending this long after its end
 
 
 class _Iperf3(Found):
-    counts_all: ClassVar[bool]  # whether the intervals of its client have all that it sent
+    counts_all: ClassVar[bool]  # whether the client's intervals cover all that it sent
     files: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "iperf3_client": ("iperf3-{}-client.json",),
         "iperf3_server": ("iperf3-{}-server.json",),
     }
 
     def events(self, flow: Flow, action: str, told: list[Any]) -> Iterator[Key]:
-        """A client is held before its start, if it connects in time, and goes on then."""
+        """The client is held before its start, if it connects in time, and released at its start."""
         if action != "iperf3_client":
             return
         held = [e.get("held") for e in told if (e.get("event"), e.get("flow")) == ("flow_held", flow.name)]
@@ -51,13 +51,13 @@ class _Iperf3(Found):
             yield "flow_released", flow.name
 
     def reports(self, run: Run, phase: Phase, flow: Flow) -> Iterator[str]:
-        """The two reports are of one test, and each is whole."""
+        """Contradictions: the reports of both ends must be of one test, and complete."""
         client, server = (
             read_json(run.raw(host, phase.phase, f"iperf3-{flow.name}-{side}.json"))
             for host, side in ((flow.src_host, "client"), (flow.dst_host, "server"))
         )
         if client is None or server is None:
-            return  # which is said of files
+            return  # the check of files reports this
         for side, report in (("client", client), ("server", server)):
             if message := dig(report, "error"):
                 yield f"the {side}'s report has an error: {message}"
@@ -82,19 +82,19 @@ class _Iperf3(Found):
 
 
 class Tcp(_Iperf3):
-    """Bulk transfers."""
+    """Bulk transfers over TCP."""
 
-    greeting_bytes: ClassVar[int] = 37  # its cookie
+    greeting_bytes: ClassVar[int] = 37  # iperf3's cookie
     counts_all: ClassVar[bool] = True
 
     def events(self, flow: Flow, action: str, told: list[Any]) -> Iterator[Key]:
-        """And the agent reads its congestion control."""
+        """The agent also reads the congestion control of the connections."""
         yield from super().events(flow, action, told)
         if action == "iperf3_client":
             yield "flow_congestion_control", flow.name
 
     def checks(self, of: Asked, flow: Flow) -> Iterator[Check]:
-        """Its start, its options, its path, and both ends of each stream."""
+        """Checks of the start, the options, the path, and both ends of each stream."""
         yield from began(of, flow)
         yield from _sent_throughout(of, flow)
         yield from _options(of, flow)
@@ -108,7 +108,7 @@ class Tcp(_Iperf3):
         yield from pacing(of, flow)
 
     def columns(self, flow: Flow, side: str, part: PhaseHost) -> Iterator[Columns]:
-        """Of its connections, with variables of web100, and of a trace."""
+        """The columns of the connections' samples, web100 variables and traces."""
         if flow.name not in part.sample.tcp:
             return
         match = {"flow": flow.name, "side": side}
@@ -119,7 +119,7 @@ class Tcp(_Iperf3):
             yield rows_of("tcp_probe", own, match=match, steady=False)
 
     def lost(self, run: Run, tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
-        """By the segments that the kernels of both ends counted until their sockets ended."""
+        """Lost segments, from what the kernels of both ends counted until their sockets ended."""
         rows = tables["tcp_info"].filter(phase="measurement", flow=flow.name)
         needed = ("data_segs_out", "data_segs_in", "bytes_sent", "bytes_retrans", "bytes_acked", "snd_mss")
         if not {*needed, "final"} <= {*rows.columns}:
@@ -143,29 +143,29 @@ class Tcp(_Iperf3):
         )
 
     def retransmitted(self, tables: Tables, flow: Flow) -> Counted:
-        """Of all its streams."""
+        """Retransmissions of all streams."""
         return retransmits(tables["tcp_info"].filter(IN_MEASUREMENT).filter(flow=flow.name, side="sender"))
 
 
 class Udp(_Iperf3):
-    """Constant bit rates."""
+    """Constant bit rates over UDP."""
 
     counts_all: ClassVar[bool] = False
 
     def checks(self, of: Asked, flow: Flow) -> Iterator[Check]:
-        """Its start, its rate and its options."""
+        """Checks of the start, the rate and the options."""
         yield from began(of, flow)
         yield from _sent_throughout(of, flow)
         yield from rate_sent(of, flow, _sent_bps(of.run, flow), NO_REPORT)
         yield from _options(of, flow)
 
     def covered(self, run: Run, tables: Tables, flow: Flow) -> Iterator[End]:
-        """Its server tells of each second."""
+        """The server reports each second."""
         told = [at for begin, end, _ in self.intervals(run, flow) for at in (begin, end)]
         yield End("receiver", pl.DataFrame({"t_ns": told}, {"t_ns": pl.Int64}), SECOND)
 
     def lost(self, run: Run, tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
-        """By what its client sent and its server counted."""
+        """Lost datagrams: sent as the client counted, received as the server counted."""
         client = read_json(run.raw(flow.src_host, "measurement", f"iperf3-{flow.name}-client.json"))
         server = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
         sent = dig(client, "end", "sum_sent", "packets")
@@ -177,10 +177,10 @@ class Udp(_Iperf3):
         return Lost(max(0, lost), 0, unseen + flow.streams, sent)
 
     def intervals(self, run: Run, flow: Flow) -> list[tuple[int, int, int]]:
-        """Intervals of the server of a UDP flow of iperf3: begin and end since t0, and bytes received.
+        """Intervals of the server's report: begin and end in ns since t0, and bytes received.
 
-        None without its report, or where nothing tells when its test began. Its totals repeat what the client
-        says and are not used.
+        Empty without a report, or if the start of the test is not known. The report's totals are not used:
+        they repeat what the client says.
         """
         report = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
         sums = _interval_sums(report)
@@ -193,7 +193,7 @@ class Udp(_Iperf3):
         ]
 
     def lost_datagrams(self, run: Run, flow: Flow) -> Counted:
-        """Of all its streams. A receiver does not know of those that were lost last; the sender does."""
+        """Lost datagrams of all streams. The receiver cannot know of those lost last; the sender can."""
         server = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
         sent = dig(_client_report(run, flow), "end", "sum_sent", "packets")
         counts = [(dig(total, "packets"), dig(total, "lost_packets")) for total in _interval_sums(server)]
@@ -210,12 +210,12 @@ def _client_report(run: Run, flow: Flow) -> Any:
 
 
 def _interval_sums(report: Any) -> list[Any]:
-    """Of each interval in a report of iperf3 what all streams did together, None where it does not say."""
+    """The sum over all streams of each interval in a report; None where the report has none."""
     return [dig(interval, "sum") for interval in dig(report, "intervals") or []]
 
 
 def _sent_throughout(of: Asked, flow: Flow) -> Iterator[Check]:
-    """Its client sent for its whole time."""
+    """The client sent from its start to its end."""
     if flow.bytes:
         return
     seconds = dig(_client_report(of.run, flow), "end", "sum_sent", "seconds")
@@ -230,7 +230,7 @@ def _sent_throughout(of: Asked, flow: Flow) -> Iterator[Check]:
 
 
 def _options(of: Asked, flow: Flow) -> Iterator[Check]:
-    """Its sockets had the options that were asked for."""
+    """The sockets had the requested options."""
     start = dig(_client_report(of.run, flow), "start")
     double = None if flow.socket_buffer_bytes is None else 2 * flow.socket_buffer_bytes  # socket(7)
     for name, asked, found in (
@@ -244,7 +244,7 @@ def _options(of: Asked, flow: Flow) -> Iterator[Check]:
 
 
 def _sent_bps(run: Run, flow: Flow) -> float | None:
-    """Payload that its sender has sent, over the time that was planned."""
+    """Payload rate of the sender, in bit/s over the planned duration."""
     counts = [dig(total, "bytes") for total in _interval_sums(_client_report(run, flow))]
     if not counts or not all(isinstance(count, int) for count in counts):
         return None
@@ -252,9 +252,10 @@ def _sent_bps(run: Run, flow: Flow) -> float | None:
 
 
 def _began_ns(run: Run, flow: Flow) -> int | None:
-    """When the server of a flow began its test: half a round trip before its client had the server's word.
+    """When the server began its test, in ns since t0: half a round trip before its reply reached the client.
 
-    The agent stops a client that waits for it, seconds before the first data, and goes on with it then.
+    The agent holds a client that waits for this reply, seconds before the first data, and releases it at its
+    start.
     """
     t0, path = run.t0_unix_ns("measurement"), run.point.path
     held = run.event("flow_held", flow=flow.name) or {}

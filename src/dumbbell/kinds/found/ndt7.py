@@ -1,4 +1,4 @@
-"""Tests of M-Lab's NDT, version 7."""
+"""ndt7: tests of M-Lab's NDT, version 7."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from dumbbell.run.directory import read_jsonl
 
 
 class Ndt(Found):
-    """Its client tells what the test found; its connections are sampled."""
+    """The client reports the result of the test; its connections are sampled."""
 
     files: ClassVar[Mapping[str, tuple[str, ...]]] = COMMAND_FILES
 
     def __init__(self, direction: str) -> None:
-        self.direction = direction  # as its client calls it
+        self.direction = direction  # the client's name for it
 
     def checks(self, of: Asked, flow: Flow) -> Iterator[Check]:
-        """Its client has told what came of the whole test."""
+        """The client reported a result of the whole test."""
         file = of.run.raw(flow.client_host, "measurement", f"command-{flow.name}-client.txt")
         told = read_jsonl(file)
         throughput = dig(told[-1], self.direction, "Throughput", "Value") if told else None
@@ -35,12 +35,12 @@ class Ndt(Found):
         yield fact("NDT throughput", flow.name, None, found, unit="bps", ok=not reason, reason=reason)
 
     def columns(self, flow: Flow, side: str, part: PhaseHost) -> Iterator[Columns]:
-        """Of its connections."""
+        """The columns of the connections' samples."""
         if flow.name in part.sample.tcp:
             yield from tcp_columns(flow, side, to_last_row=True)
 
     def covered(self, run: Run, tables: Tables, flow: Flow) -> Iterator[End]:
-        """Each end that is sampled."""
+        """The ends that are sampled."""
         measurement = run.point.phase("measurement")
         rows = tables["tcp_info"].filter(phase="measurement", flow=flow.name)
         for side, host in (("sender", flow.src_host), ("receiver", flow.dst_host)):

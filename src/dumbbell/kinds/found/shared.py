@@ -1,4 +1,4 @@
-"""Checks and columns that several kinds have."""
+"""Checks, columns and tables that several kinds share."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dumbbell.run.of_flows import paced_bps, pacing_bps, unsampled_share, why_no
 from dumbbell.run.of_path import TIMESTAMP_NS, first_min_rtts
 from dumbbell.units import human
 
-FOREIGN = 1e-3  # the most of what a flow's server got that may be of others: it moves no number of the flow
-LATE_NS = 60_000_000_000  # after its end a flow's last datagram has come
+FOREIGN = 1e-3  # the largest share of foreign data at a server that does not affect the flow's numbers
+LATE_NS = 60_000_000_000  # a flow's last datagram has arrived this long after its end
 
 
 def of_measurement(table: pl.DataFrame) -> pl.DataFrame:
-    """Rows of the phase in which the flows run."""
+    """The rows of the phase in which the flows run."""
     return table.filter(pl.col("phase") == "measurement")
 
 
@@ -32,7 +32,7 @@ def of_measurement(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def began(of: Asked, flow: Flow) -> Iterator[Check]:
-    """Its first data left at its planned start."""
+    """The first data left at the planned start."""
     yield close(
         "start",
         flow.name,
@@ -46,7 +46,7 @@ def began(of: Asked, flow: Flow) -> Iterator[Check]:
 
 
 def path_met(of: Asked, flow: Flow, tcp_info: pl.DataFrame) -> Iterator[Check]:
-    """Connections that are made ahead met no path with a lower RTT than that of the flow's start has."""
+    """Connections made ahead of the start saw no lower RTT than the path has at the start."""
     path = of.point.path
     if path is None:
         return
@@ -74,13 +74,13 @@ def path_met(of: Asked, flow: Flow, tcp_info: pl.DataFrame) -> Iterator[Check]:
 
 
 def congestion_control(flow: Flow, controls: set[str]) -> Iterator[Check]:
-    """Its sender had the one that was asked."""
+    """The sender had the requested congestion control."""
     found = ", ".join(sorted(controls)) or None
     yield same("congestion control", flow.name, flow.congestion_control, found, what="congestion control")
 
 
 def connections(of: Asked, flow: Flow, side: str, rows: pl.DataFrame) -> Iterator[Check]:
-    """Each of its streams was sampled at this end."""
+    """Every stream was sampled at this end."""
     streams = rows["stream"].n_unique()
     reason = "" if streams == flow.streams else f"{streams} of {flow.streams} connections sampled"
     yield fact(
@@ -89,7 +89,7 @@ def connections(of: Asked, flow: Flow, side: str, rows: pl.DataFrame) -> Iterato
 
 
 def sampled(of: Asked, flow: Flow, side: str, rows: pl.DataFrame, end_ns: int) -> Iterator[Check]:
-    """An end of a flow was sampled from its planned start on, without long pauses."""
+    """An end of a flow was sampled from its planned start on, without long gaps."""
     yield close(
         "samples missed",
         f"{flow.name} {side}",
@@ -103,7 +103,7 @@ def sampled(of: Asked, flow: Flow, side: str, rows: pl.DataFrame, end_ns: int) -
 
 
 def pacing(of: Asked, flow: Flow) -> Iterator[Check]:
-    """The kernel keeps each socket to the rate that was asked, in whole bytes per second."""
+    """The kernel paced each socket at the requested rate, in whole bytes per second."""
     if (asked_bps := flow.pacing_bps) is None:
         return
     rows = of_measurement(of.tables["tcp_info"]).filter(flow=flow.name, side="sender")
@@ -121,7 +121,7 @@ def pacing(of: Asked, flow: Flow) -> Iterator[Check]:
 
 
 def rate_sent(of: Asked, flow: Flow, found_bps: float | None, missing: str) -> Iterator[Check]:
-    """Of datagrams, against the plan; one more or less is no error."""
+    """The rate of datagrams is the planned one, within one datagram."""
     asked_bps = flow.mean_rate_bps or 0
     one_bps = 8e9 * (flow.payload_bytes or 0) / flow.duration_ns
     yield close(
@@ -162,12 +162,12 @@ MEMORY = tuple(
 
 
 def tcp_columns(flow: Flow, side: str, *, to_last_row: bool) -> Iterator[Columns]:
-    """Rows of TCP's connections; ``to_last_row`` says whether the agent sees the end of each."""
+    """The columns of TCP connections; ``to_last_row``: the agent follows each one until it is destroyed."""
     own = (*_INFO, *_INFO_COUNTERS, *(_SOCKET if to_last_row else ("cookie",)))
     many = names("pacing_rate_Bps min_rtt_us congestion_control")
     many += ("max_pacing_rate_Bps",) if flow.pacing_bps is not None and side == "sender" else ()
     ended = ("final", *MEMORY) if to_last_row else ()
-    # Of connections whose ports are not known in advance, a later one may have the number of one before.
+    # If ports are not known in advance, a later connection may reuse the number of an earlier one.
     numbered = "cookie" if flow.of_kind.any_client_port else "stream"
     yield rows_of(
         "tcp_info",
@@ -185,9 +185,9 @@ def tcp_columns(flow: Flow, side: str, *, to_last_row: bool) -> Iterator[Columns
 
 
 def retransmits(tcp_info: pl.DataFrame) -> Counted:
-    """Segments that a sender sent again, of all streams, and their share of all that it sent with data.
+    """Segments that a sender retransmitted, over all streams, and their share of all segments with data.
 
-    ``tcp_info`` has the sender's rows. The counters have 32 bits and are counted on beyond.
+    ``tcp_info`` has the sender's rows. Its counters have 32 bits; wraps are accounted for.
     """
     counters = ("total_retrans", "data_segs_out")
     if tcp_info.is_empty() or not {*counters} <= {*tcp_info.columns}:
@@ -201,6 +201,6 @@ def retransmits(tcp_info: pl.DataFrame) -> Counted:
 
 
 def foreign(path: Path) -> int:
-    """What a server got that was not its client's, and counted apart; ``path`` is what it left."""
+    """What a server counted as coming from others than its client; ``path`` is the server's file."""
     counts = [line.get(key) for line in read_jsonl(path) for key in ("foreign", "foreign_packets")]
     return sum(count for count in counts if isinstance(count, int))

@@ -1,4 +1,4 @@
-"""UDP of the agents: both ends count, and the receiver knows each datagram."""
+"""udp: datagrams between two agents. Both ends count, and the receiver tracks each datagram."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import read_json
 from dumbbell.units import human
 
-FEW_PACKETS = 3  # of which a rate is none
-BPS_ROUNDING = 0.01  # between a rate and the bytes and time that it is made of
+FEW_PACKETS = 3  # too few packets for a rate
+BPS_ROUNDING = 0.01  # between a rate and the quotient of the bytes and the time reported with it
 _SENT = names("asked_packets sent_packets sent_bytes skipped_packets dropped_packets")
 _RECEIVED = names("""
     received_packets received_bytes lost_packets reordered_packets duplicate_packets stale_packets
@@ -29,7 +29,7 @@ _RECEIVED = names("""
 
 
 class Udp(Found):
-    """Scheduled rates."""
+    """UDP at scheduled rates."""
 
     files: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "udp_send": ("udp-{}-sender.json",),
@@ -41,7 +41,7 @@ class Udp(Found):
     }
 
     def checks(self, of: Asked, flow: Flow) -> Iterator[Check]:
-        """Its sender kept to the plan's rate, and its receiver knows all that was lost."""
+        """The sender kept to the planned rate, and the receiver accounted for all datagrams."""
         yield from began(of, flow)
         sent = dig(_told(of.run, flow, "sender"), "sent_bps")
         yield from rate_sent(of, flow, sent, "the sender left no result")
@@ -52,7 +52,7 @@ class Udp(Found):
         yield same("end of datagrams", flow.name, "seen", end, what="end of its datagrams", missing=missing)
 
     def reports(self, run: Run, phase: Phase, flow: Flow) -> Iterator[str]:
-        """Counts of both ends of a flow of datagrams."""
+        """Contradictions between the counts of both ends."""
         sent, got = (
             read_json(run.raw(host, phase.phase, f"udp-{flow.name}-{side}.json"))
             for host, side in ((flow.src_host, "sender"), (flow.dst_host, "receiver"))
@@ -60,10 +60,9 @@ class Udp(Found):
         if documents.faults(documents.UdpSender, sent, "") or documents.faults(
             documents.UdpReceiver, got, ""
         ):
-            return  # which is said of files
-        few = (
-            run.point.validity.arrival_tolerance
-        )  # of a measurement, which loses less, the loss budget judges more
+            return  # the check of files reports this
+        # In the measurement, where less is lost, the loss budget is the stricter check.
+        few = run.point.validity.arrival_tolerance
         payload, t0 = flow.payload_bytes or 0, run.t0_unix_ns(phase.phase)
         duplicates = run.point.path is not None and any(
             state.duplicate for _, state in run.point.path.way(flow.direction).states
@@ -125,13 +124,13 @@ class Udp(Found):
                 yield fault
 
     def columns(self, flow: Flow, side: str, part: PhaseHost) -> Iterator[Columns]:
-        """What both ends count, and delays at the receiver."""
+        """The columns of both ends' counts, and of the delays at the receiver."""
         sends = side == "sender"
         yield rows_of(
             "udp",
             (*_SENT, "late_max_ns") if sends else (*_RECEIVED, "delay_packets"),
             sometimes=() if sends else names("delay_min_ns delay_mean_ns delay_max_ns"),
-            # what comes late was counted as lost
+            # late datagrams were counted as lost before
             counters=_SENT if sends else tuple(n for n in _RECEIVED if n != "lost_packets"),
             match={"flow": flow.name, "side": side},
             series=("flow", "side"),
@@ -145,7 +144,7 @@ class Udp(Found):
         yield from (End(side, rows.filter(side=side), each_ns) for side in ("sender", "receiver"))
 
     def lost(self, run: Run, tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
-        """By the counts of both ends."""
+        """Lost datagrams, from the counts of both ends."""
         got = read_json(run.raw(flow.dst_host, "measurement", f"udp-{flow.name}-receiver.json"))
         sent = read_json(run.raw(flow.src_host, "measurement", f"udp-{flow.name}-sender.json"))
         lost, out = dig(got, "lost_packets"), dig(sent, "sent_packets")
@@ -160,7 +159,7 @@ class Udp(Found):
         return Lost(max(0, lost - refused), 0, unseen, out)
 
     def dropped_by_hosts(self, run: Run, flow: Flow, host: str) -> Iterator[str]:
-        """Datagrams that found the receiver's socket full, or that the sender's own queue refused."""
+        """Datagrams dropped at the receiver's full socket buffer, or refused by the sender's own queue."""
         for own, side, name, of, what in (
             (flow.dst_host, "receiver", "socket_drops", "received_packets", "found its socket full"),
             (flow.src_host, "sender", "dropped_packets", "sent_packets", "were refused by its own queue"),
@@ -174,15 +173,15 @@ class Udp(Found):
                 yield f"{human(count)} datagrams of {flow.name} {what}"
 
     def foreign(self, run: Run, flow: Flow, phase: Phase) -> int:
-        """Datagrams that were not its sender's."""
+        """Datagrams that the flow's sender did not send."""
         return foreign(run.raw(flow.server_host, phase.phase, f"udp-{flow.name}-receiver.json"))
 
     def ended(self, run: Run, flow: Flow) -> bool:
-        """Its end marker came."""
+        """Whether the end marker arrived."""
         return bool(dig(_told(run, flow, "receiver"), "end_seen"))
 
     def lost_datagrams(self, run: Run, flow: Flow) -> Counted:
-        """As its receiver counted."""
+        """Lost datagrams, as the receiver counted them."""
         got = _told(run, flow, "receiver")
         lost, received = dig(got, "lost_packets"), dig(got, "received_packets")
         if not dig(got, "end_seen") or lost is None or received is None:
@@ -191,7 +190,7 @@ class Udp(Found):
 
 
 def _told(run: Run, flow: Flow, side: str) -> Any:
-    """What an end left of the measurement."""
+    """The report of one end of the flow, of the measurement."""
     host = flow.src_host if side == "sender" else flow.dst_host
     return read_json(run.raw(host, "measurement", f"udp-{flow.name}-{side}.json"))
 
@@ -205,7 +204,7 @@ def _span(told: dict[str, Any]) -> int:
 
 
 def _ascending(got: dict[str, Any]) -> bool:
-    """As far as their percentiles are exact, which are of classes of a few per cent."""
+    """Whether percentiles ascend, within their precision: they come from classes a few per cent wide."""
     names = ("min", "p50", "p90", "p99", "p999", "max")
     delays = [got[f"delay_{name}_ns"] for name in names]
     slack = max(abs(delay) for delay in delays) // 20
