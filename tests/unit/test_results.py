@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from synthetic import REPOSITORY
 
-from tools.results import TABLES, Found, Source, measured, renewed
+from tools.results import TABLES, Found, measured, renewed
+from tools.results_rows import Source
 
 DOCUMENT, KEPT = REPOSITORY / "docs" / "results.md", REPOSITORY / "docs" / "results.json"
 NOTHING: Found = {name: {} for name in TABLES}
