@@ -1,1 +1,1 @@
-"""The metrics of a run: what each one is, and its values."""
+"""Metrics of a run: their definitions and values."""

@@ -1,4 +1,4 @@
-"""What flows delivered, from all that counts them; the table of flows."""
+"""What flows delivered, by every measurement that counts it, and the table of flows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ COUNTED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "udp": analysis.datagram_counters,
     "http_fetch": analysis.fetch_counters,
 }
-# Samples cover a window if they leave out no more than so many sampling intervals of it.
+# Samples cover a window if they leave out at most so many sampling intervals of it.
 WITHIN_SAMPLES = 2
 
 
 def goodput_counters(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Payload bytes delivered so far in the measurement, from the start of each flow's life to its end.
 
-    From all tables of :data:`COUNTED`, and of what kinds of flows tell beside them.
+    From all tables of :data:`COUNTED`, and from reports of those kinds of flows that have others.
     """
     rows = {name: tables[name].filter(IN_MEASUREMENT) for name in COUNTED}
     flows = run.point.phase("measurement").flows
@@ -51,9 +51,9 @@ def within_ns(run: Run) -> int:
 
 
 def mean_goodput(run: Run, counted: pl.DataFrame, flow: Flow, window_ns: Window) -> float | None:
-    """Mean goodput of a flow over a window, of :func:`goodput_counters`; None where they do not tell it.
+    """Mean goodput of a flow over a window, from :func:`goodput_counters`; None if they do not cover it.
 
-    Before its start a flow has delivered nothing; after its end it delivers what is still on its way.
+    Before its start a flow has delivered nothing; after its end it delivers what is still in flight.
     """
     own = counted.filter(pl.col("flow") == flow.name)
     last_ns: int | None = own["t_ns"].max()  # type: ignore[assignment]
@@ -66,7 +66,7 @@ def mean_goodput(run: Run, counted: pl.DataFrame, flow: Flow, window_ns: Window)
 
 
 def until_done(counted: pl.DataFrame, flow: Flow, window_ns: Window) -> Window:
-    """A window up to when a flow has transferred all that it is asked for, if it has; by its counters."""
+    """The part of a window before a flow has transferred all of its data, by its counters."""
     start, end = window_ns
     if flow.asked_bytes is not None:
         total = pl.col("bytes")
@@ -78,7 +78,7 @@ def until_done(counted: pl.DataFrame, flow: Flow, window_ns: Window) -> Window:
 
 
 def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """A row for each flow of each phase: what was planned, and what became of it.
+    """A row for each flow of each phase: the planned and the measured values.
 
     ``goodput_bps`` is over ``window_start_ns`` to ``window_end_ns``: the default window of the flow.
     """
@@ -89,7 +89,7 @@ def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         window = default_window([flow.life_ns], run.point.warm_up_ns) if measuring else None
         window = window and until_done(counted, flow, window)
         if window and window[0] >= window[1]:
-            window = None  # it was done before the warm-up was over
+            window = None  # it ended before the warm-up did
         found = FOUND[flow.kind]
         controls = found.congestion_controls(run, tables, flow) if flow.congestion_control else set()
         rows.append(
@@ -108,10 +108,10 @@ def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
 
 
 def _with_losses(flows: pl.DataFrame, run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """A table of flows with what those of the measurement sent again, or lost, in their whole life.
+    """The table of flows with retransmissions and losses of the measurement's flows, over their whole lives.
 
     ``retransmitted_segments`` and their share of all segments with data, ``retransmits``; ``lost_packets`` of
-    UDP and their share of all datagrams, ``loss``. Null where that is not known, or is of the other protocol.
+    UDP and their share of all datagrams, ``loss``. Null if not known, or of the other protocol.
     """
     columns: dict[str, type[pl.DataType]] = {
         **dict.fromkeys(("phase", "name"), pl.String),

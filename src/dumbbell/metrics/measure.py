@@ -1,4 +1,4 @@
-"""What a run's tables say of flows and pings within a time, and the values of metrics."""
+"""Values of metrics, and the queries of a run's tables that metrics use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEASURED_FROM = (*analysis.COUNTED_FROM, *{name for metric in METRICS.values() f
 
 @dataclass(frozen=True)
 class Measured:
-    """A metric of a flow, or of several; ``why`` says why there is no value."""
+    """The value of a metric of one flow or of several; ``why`` is the reason if there is no value."""
 
     subject: str
     value: float | None
@@ -28,14 +28,14 @@ class Measured:
 
     @classmethod
     def of(cls, subject: str, value: Value) -> Measured:
-        """A value, or why there is none."""
+        """From a value, or from the reason why there is none."""
         return cls(subject, None, value) if isinstance(value, str) else cls(subject, float(value))
 
 
 class Tables:
-    """Those of all phases of a run, asked for a flow and a time.
+    """The tables of all phases of a run, queried by flow and time.
 
-    ``tables`` are those of :data:`COUNTED`; ``tcp_info`` with as much of :data:`MEASURED_FROM` as it has.
+    ``tables`` are those of :data:`COUNTED`; ``tcp_info`` with as many of :data:`MEASURED_FROM` as it has.
     """
 
     def __init__(self, run: Run, tables: Mapping[str, pl.DataFrame]) -> None:
@@ -47,7 +47,7 @@ class Tables:
         self.fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
 
     def measure(self, bound: Expectation) -> Iterator[Measured]:
-        """What a bound is about: one value for all its flows, or one for each."""
+        """The values of a bound: one for all its flows together, or one for each."""
         metric = METRICS[bound.metric]
         if metric.shared:
             flows = [self.flows[name] for name in bound.flows]
@@ -56,63 +56,63 @@ class Tables:
         for name in bound.flows:
             yield Measured.of(name, metric.measure(self, self.flows.get(name, name), bound))
 
-    # what metrics ask
+    # queries
 
     def goodput(self, flow: Flow, window: Window) -> float | None:
-        """In bit/s; None if it was not sampled throughout."""
+        """Goodput in bit/s; None if the flow was not sampled throughout."""
         return mean_goodput(self.run, self.counted, flow, window)
 
     def goodputs(self, flows: Sequence[Flow], window: Window) -> list[float] | str:
-        """Of each of them, or of which it is not known."""
+        """The goodput of each flow, or a sentence that names a flow whose goodput is not known."""
         found = {flow.name: self.goodput(flow, window) for flow in flows}
         if absent := [name for name, rate in found.items() if rate is None]:
             return f"goodput of {', '.join(absent)} was not sampled throughout"
         return [rate for rate in found.values() if rate is not None]
 
     def until_done(self, flow: Flow, window: Window) -> Window:
-        """The part of a window before a flow has transferred all that it was asked for."""
+        """The part of a window before a flow has transferred all of its data."""
         return until_done(self.counted, flow, window)
 
     def while_running(self, flow: Flow, window: Window) -> Window:
-        """The part of a window in which a flow runs; of none the end is no later than the start."""
+        """The part of a window in which a flow runs; empty if its end is not after its start."""
         start, end = self.until_done(flow, window)
         return max(start, flow.start_ns), min(end, flow.end_ns)
 
     def samples(self, flow: Flow, window: Window) -> pl.DataFrame | None:
-        """A sender's samples within the window, if they reach from its begin to its end.
+        """A sender's samples in the window, if they reach from its start to its end; else None.
 
-        As far as the flow lives in it. Connections of fetches come and go, and so do their samples.
+        Only the flow's life counts. Connections of fetches come and go, and so do their samples.
         """
         start, end = self.while_running(flow, window)
         own = self._sender(flow).filter(pl.col("t_ns").is_between(start, end))
         if own.is_empty():
             return None
         first, last = own.select(first=pl.col("t_ns").min(), last=pl.col("t_ns").max()).row(0)
-        # A program takes time to begin.
+        # A program takes time to start.
         late_ns = max(within_ns(self.run), (1 - analysis.MIN_COVER) * (end - start))
         throughout = first - start <= late_ns and end - last <= within_ns(self.run)
         return own if throughout or flow.fetch_bytes else None
 
     def per_second(self, flow: Flow, counter: str, window: Window) -> float | None:
-        """How fast a counter of a sender grew, in bit/s if it counts bytes; None if it was not sampled."""
+        """How fast a sender's counter grew, in bit/s if it counts bytes; None if it was not sampled."""
         own = self._sender(flow)
         counted = over_life(self.run, analysis.sender_counter(own, counter), analysis.ended(own))
         return analysis.mean_goodput(counted, *window, within_ns=within_ns(self.run)).get(flow.name)
 
     def fetches(self, flow: Flow, window: Window) -> pl.DataFrame:
-        """Those that begin in the window and are done, as :func:`dumbbell.analysis.fetches` has them."""
+        """Completed fetches that begin in the window, as :func:`dumbbell.analysis.fetches` returns them."""
         begun = (pl.col("flow") == flow.name) & pl.col("t_ns").is_between(*window)
         return self.fetched.filter(begun, "done")
 
     def replies_ns(self, ping: str, window: Window) -> list[float]:
-        """How long the replies to what a ping sent in the window took."""
+        """Round-trip times of the requests that a ping sent in the window."""
         (host,) = (host for host, own in self.run.pings("measurement") if own.name == ping)
         t0, (start, end) = self.run.t0_unix_ns("measurement") or 0, window
         replies = ping_replies(self.run.raw(host, "measurement", f"ping-{ping}.txt"))
         return [float(reply.rtt_ns) for reply in replies if start <= reply.sent_unix_ns - t0 < end]
 
     def percentile(self, values: pl.Series | Sequence[float], bound: Expectation, why: str) -> Value:
-        """The one that a bound is about, else the median; ``why`` if there is no value."""
+        """The percentile that a bound asks for, or else the median; ``why`` if there is no value."""
         asked = 50.0 if bound.percentile is None else bound.percentile
         found = analysis.percentile(pl.Series(values, dtype=pl.Float64, strict=False), asked)
         return why if found is None else found

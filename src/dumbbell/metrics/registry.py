@@ -1,10 +1,10 @@
-"""Every metric: its name and unit, which way is worse, the flows that it is known of, how it is computed.
+"""The registry of metrics: name, unit, which way is worse, applicable flows, and computation.
 
 Each function with ``@_metric`` is a metric. The function's name is the metric's name; its docstring is what
-the scenario reference says. Scenarios set bounds to metrics; verdicts, comparisons and nights measure them.
+the scenario reference says. Scenarios set bounds on metrics; verdicts, comparisons and nights measure them.
 
 A function gets the run's tables (:class:`dumbbell.metrics.measure.Tables`), a flow (a list of flows, if flows
-share the metric; the name of a ping) and the bound. It returns the value, or why there is none.
+share the metric; the name of a ping) and the bound. It returns the value, or a sentence why there is none.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pydantic import AfterValidator, Field
 
 from dumbbell.quantities import Duration, Rate, Ratio
 
-if TYPE_CHECKING:  # they import this
+if TYPE_CHECKING:  # they import this module
     from dumbbell.metrics.measure import Tables
     from dumbbell.plan.document import Expectation, Flow
 
-Value = float | str  # or why there is none
+Value = float | str  # a sentence says why there is no value
 Share = Annotated[float, Field(ge=0, le=1)]
 
 NOT_SAMPLED = "it was not sampled throughout"
@@ -32,20 +32,20 @@ RECOVERY = (3, 4)  # TCP_CA_Recovery, TCP_CA_Loss (include/uapi/linux/tcp.h)
 
 @dataclass(frozen=True)
 class Metric:
-    """One of them. ``unit`` is as :func:`dumbbell.units.human` takes it."""
+    """One metric. ``unit`` is as in :func:`dumbbell.units.human`."""
 
     name: str
     title: str
     what: str
     unit: str
-    bound: Any  # type of a bound in a scenario
+    bound: Any  # the type of a bound in a scenario
     worse: Literal["more", "less"]
     measure: Callable[..., Value]
-    of: Callable[[Flow], bool]  # flows of which it is known
-    pings: bool  # it is also known of pings
-    commands: bool  # also of sampled flows of kind command, where nobody sets bounds
+    of: Callable[[Flow], bool]  # the flows that have it
+    pings: bool  # whether pings have it
+    commands: bool  # whether sampled flows of kind command have it; a scenario cannot set bounds there
     shared: bool  # one value for several flows, which share the bottleneck of one direction
-    least: int  # flows that it needs
+    least: int  # the fewest flows that it takes
     needs_path: bool
     sampled: bool  # from samples that are there only while a flow runs
     until_done: bool  # by default its window ends when a flow has transferred all that it was asked for
@@ -53,7 +53,7 @@ class Metric:
     columns: tuple[str, ...]  # of tcp_info that it reads, beside those of goodput
 
     def known(self, flows: Iterable[Flow], pings: Iterable[str]) -> set[str]:
-        """Names of the flows and pings of which it is known."""
+        """The names of the flows and pings that have it."""
         names = {flow.name for flow in flows if self.of(flow)}
         return names | set(pings) if self.pings else names
 
@@ -62,12 +62,12 @@ METRICS: dict[str, Metric] = {}
 
 
 def worse(name: str, *, more: bool) -> bool:
-    """Whether a change of a metric, to more or to less, is for the worse."""
+    """Whether a change of a metric, up or down, is for the worse."""
     return more == (name in METRICS and METRICS[name].worse == "more")
 
 
 def title(name: str) -> str:
-    """What people call a metric, within a sentence."""
+    """The metric's name in a sentence."""
     return METRICS[name].title if name in METRICS else name.replace("_", " ")
 
 

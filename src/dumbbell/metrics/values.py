@@ -1,4 +1,4 @@
-"""What came of a run, as one table of numbers: for comparing runs with one another."""
+"""All metrics of a run as one table, for comparisons between runs."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def values(run_dir: Path) -> pl.DataFrame:
 
     ``[run, id, point, repetition, verdict, metric, subject, unit, value]``.
 
-    ``id`` is that of the point's plan, ``point`` what varies, in words, or ``-``. Metrics are
-    those of :data:`dumbbell.metrics.registry.METRICS` over their default windows, after the warm-up: of each
-    flow and ping while it runs, of all flows of one direction while all of them run. Those that could not be
-    measured are absent. OSError or ValueError if there is no run with results.
+    ``id`` is the id of the point in the plan, ``point`` its levels in words, or ``-``. Metrics are those of
+    :data:`dumbbell.metrics.registry.METRICS` over their default windows, after the warm-up: of each flow and
+    ping while it runs, of all flows of one direction while all of them run. Metrics that could not be
+    measured are absent. OSError or ValueError if the directory has no run with results.
     """
     rows = [row for run in RunSet.open(run_dir) for row in _of_point(run)]
     return pl.DataFrame(rows, schema=VALUES, orient="row")
 
 
 def digests(run_dir: Path) -> dict[tuple[str, int], dict[str, str]]:
-    """Of each point and repetition of a run in virtual time a digest of every table; empty of other runs."""
+    """Digests of every table, by point and repetition, of a run in virtual time; empty for other runs."""
     found = {}
     for run in RunSet.open(run_dir):
         if told := run.manifest.get("digests"):
@@ -53,16 +53,16 @@ def digests(run_dir: Path) -> dict[tuple[str, int], dict[str, str]]:
 
 
 def conditions(run_dir: Path) -> dict[str, str]:
-    """What the results were had with, by name: scenario, kernels, tools and builds of modules of the hosts.
+    """What the results depend on, by name: scenario, kernels, tools and builds of modules of the hosts.
 
-    Of a run with several points that of its first. Empty if nothing is known of it.
+    Of a run with several points, those of the first. Empty if nothing is known.
     """
     manifests = [folder / "manifest.json" for folder in (*point_folders(run_dir), run_dir)]
     path = next((path for path in manifests if path.exists()), run_dir / "manifest.json")
     manifest = read_json(path) or {}
     found = {name: manifest.get(name) for name in ("scenario", "seed", "inventory_fingerprint")}
     (point, *_) = dig(read_json(path.parent / "plan.json"), "points") or [None]
-    warm_up_ns = dig(point, "warm_up_ns")  # plans of old have none: their metrics are of the whole time
+    warm_up_ns = dig(point, "warm_up_ns")  # old plans have none: their metrics cover the whole time
     found["warm-up"] = None if warm_up_ns is None else human(warm_up_ns, "ns")
     found |= {f"controller {name}": version for name, version in (manifest.get("versions") or {}).items()}
     for host, state in (manifest.get("hosts") or {}).items():
@@ -80,7 +80,7 @@ def _of_point(run: Run) -> Iterator[tuple[Any, ...]]:
     paths = {name: run.dir / f"{name}.parquet" for name in COUNTED}
     tables = {name: _read(name, path) for name, path in paths.items() if path.exists()}
     if "tcp_info" not in tables:
-        return  # it ended before it measured
+        return  # the run ended before it measured
     if lost := COUNTED.keys() - tables:
         raise ValueError(f"{run.dir} has no {', '.join(sorted(lost))}.parquet")
     point = run.point
@@ -99,7 +99,7 @@ def _read(name: str, path: Path) -> pl.DataFrame:
 
 
 def _bounds(run: Run) -> Iterator[Expectation]:
-    """Each metric over its default window: of several flows of one direction together, else of each alone."""
+    """Each metric over its default window: of all flows of a direction together, or of each flow alone."""
     phase, warm_up_ns = run.point.phase("measurement"), run.point.warm_up_ns
     pings = [ping for _, ping in run.pings("measurement")]
     lives = {ping.name: ping.life_ns for ping in pings} | {flow.name: flow.life_ns for flow in phase.flows}

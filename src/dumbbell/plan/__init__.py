@@ -1,6 +1,6 @@
-"""From a scenario and an inventory to ``plan.json``: hosts, actions, addresses and ports, at offsets from t0.
+"""From a scenario and an inventory to ``plan.json``: hosts, actions, addresses, ports, times since t0.
 
-The contract is ``docs/data-model.md``. The same scenario, seed and inventory give the same bytes.
+``docs/data-model.md`` specifies the file. The same scenario, seed and inventory give the same bytes.
 """
 
 from dumbbell.inventory import Inventory, InventoryError

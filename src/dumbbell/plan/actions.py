@@ -1,4 +1,4 @@
-"""What a host does in a phase: the actions of its agent, and what the agent samples."""
+"""Actions of a host's agent in a phase, and what the agent samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:
 
 
 class FlowAction(Part):
-    """Start one end of a flow of the phase."""
+    """Start one end of a flow."""
 
     at_ns: int
     kind: FlowActionKind
@@ -35,12 +35,12 @@ class PingAction(Part):
 
     @property
     def life_ns(self) -> tuple[int, int]:
-        """Offsets of its first request and of when one more would be due."""
+        """The times of its first request, and of the request that would follow its last one."""
         return self.at_ns, self.at_ns + self.count * self.interval_ns
 
 
 class TcpPingAction(Part):
-    """Measure the round-trip time to a port, by the kernel's own clock over handshakes."""
+    """Measure the round-trip time to a port: the kernel's timing of TCP handshakes."""
 
     at_ns: int
     kind: Literal["tcp_ping"]
@@ -52,18 +52,18 @@ class TcpPingAction(Part):
 
 
 class TcpListenAction(Part):
-    """Answer a tcp_ping to a port, until the phase ends."""
+    """Answer tcp_ping on a port until the phase ends."""
 
     at_ns: int
     kind: Literal["tcp_listen"]
     name: str
     dst: str
     dst_port: int
-    src: str | None = optional()  # who may ask; of plans that do not say it, anybody
+    src: str | None = optional()  # who may connect; in plans without it anyone may
 
 
 class PathAction(Part):
-    """Change the path. The router's own part of the plan also has the commands that do it."""
+    """Change the path. The router's own part of the plan also has the commands for it."""
 
     at_ns: int
     kind: Literal["path"]
@@ -71,11 +71,11 @@ class PathAction(Part):
 
 
 class CaptureAction(Part):
-    """Capture the headers of all packets at an interface until the phase ends, by tcpdump."""
+    """Capture the headers of all packets at an interface with tcpdump until the phase ends."""
 
     at_ns: int
     kind: Literal["capture"]
-    name: str  # of the interface
+    name: str  # the interface's name
 
 
 class CommandAction(Part):
@@ -94,11 +94,11 @@ Action = Annotated[
 
 
 class Sample(Part):
-    """What an agent samples: sockets of these flows, its queues, and each second the whole host.
+    """What an agent samples: sockets of the flows named here, queues, and once a second the whole host.
 
-    ``qdisc`` is all queues at each tick, of hosts whose queues are the experiment; ``queues`` each second.
-    ``trace`` follows the same flows by the kernel's tracepoints, and drops of the whole host; ``ebpf`` counts
-    these flows by programs in the kernel. Not every host has them.
+    ``qdisc`` samples all queues at each tick, on hosts whose queues are part of the experiment; ``queues``
+    once a second. ``trace`` records the flows by the kernel's tracepoints, and drops of the whole host;
+    ``ebpf`` counts the flows in the kernel. Not every host has the last two.
     """
 
     tcp: list[str] = Field(default=[])
@@ -113,7 +113,7 @@ class Sample(Part):
 
     @property
     def anything(self) -> bool:
-        """Whether the agent takes samples at all."""
+        """Whether the agent samples anything."""
         return self != Sample()
 
 
@@ -122,17 +122,17 @@ class PhaseHost(Part):
 
     actions: list[Action] = Field(default=[])
     sample: Sample = Sample()
-    restore_ns: int | None = optional()  # when a router undoes its changes of the path
+    restore_ns: int | None = optional()  # when a router undoes its path's changes
 
     @property
     def writes_rows(self) -> bool:
-        """Whether the agent leaves samples, its own or those of a flow of its own."""
+        """Whether the agent writes samples, or rows of a flow that it implements."""
         makes = {name for kind in KINDS.values() if kind.writes_rows for name in kind.actions}
         own = any(action.kind in makes for action in self.actions)
         return own or self.sample.anything
 
     @property
     def waits(self) -> bool:
-        """Whether a port of the host waits for others in this phase."""
+        """Whether the host listens on a port in this phase."""
         servers = {kind.server for kind in KINDS.values()} | {"command_server", "tcp_listen"}
         return any(action.kind in servers for action in self.actions)

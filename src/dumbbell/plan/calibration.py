@@ -1,4 +1,4 @@
-"""What is measured of the path before the flows run, one after the other, over a path that is idle else."""
+"""Calibration: measurements of the idle path before the flows run, one after the other."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dumbbell.plan.ports import FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports
 PING_COUNT = 51  # the first also waits for ARP and is dropped
 PING_INTERVAL_NS = 50_000_000
 PING_NS = PING_COUNT * PING_INTERVAL_NS
-PROBE_BYTES = 64  # payload of a datagram that shows a delay
-RATE_LOAD = 1.1  # offered, as a multiple of the bottleneck's rate: fills its queue, with little more work
+PROBE_BYTES = 64  # payload of a datagram that measures a delay
+RATE_LOAD = 1.1  # offered load over the bottleneck's rate: fills its queue at little cost
 RATE_NS = 4_000_000_000
-SETTLE_NS = 500_000_000  # for the last replies of a step, and for its queue to drain
+SETTLE_NS = 500_000_000  # for the last replies of a step, and until its queue is empty
 
-Probe = Literal["delayed", "plain"]  # over a port with a delay of its own, over one without
+Probe = Literal["delayed", "plain"]  # to a port that has its own delay, and to one without
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two hosts between which data goes, and the way that it takes."""
+    """Two hosts that exchange data, and the direction of the data."""
 
     src_host: str
     dst_host: str
@@ -35,20 +35,20 @@ class Pair:
 
 
 def rate_name(direction: Way) -> str:
-    """What the flow is called that fills the path this way."""
+    """The name of the flow that fills the path in this direction."""
     return "calibration_rate" if direction == "forward" else "calibration_rate_reverse"
 
 
 def probe_name(flow: Flow, probe: Probe) -> str:
-    """What a probe of a flow's own delay is called."""
+    """The name of a probe of a flow's own delay."""
     return f"{flow.name}.{probe}"
 
 
 class Calibration:
-    """Its flows, its other actions by host, and how long it takes.
+    """Makes the calibration: its flows, its other actions by host, and its duration.
 
-    First the idle RTT of each pair; then the delay of each flow that has one of its own, by two probes at a
-    time; then the rate of the path, each way that data goes.
+    First the idle RTT of each pair; then the delay of each flow that has its own, with two probes at a time;
+    then the rate of the path in each direction that data takes.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Calibration:
         for pair in pairs:
             self._idle_rtt(pair)
         delayed = [flow for flow in measured if flow.delay_us]
-        for flow in delayed:  # the path would delay all else that used their ports
+        for flow in delayed:  # others on their ports would be delayed
             ports.take(flow.server_host, flow.server_port)
         for flow in delayed:
             self._own_delay(flow)
@@ -85,7 +85,7 @@ class Calibration:
         self.duration_ns += PING_NS + SETTLE_NS
 
     def _own_delay(self, flow: Flow) -> None:
-        """What packets of its port take longer than others of the same hosts, by the same clocks."""
+        """Compare packets to the flow's port with packets to another port of the same hosts."""
         pair = Pair(flow.src_host, flow.dst_host, flow.src, flow.dst, flow.direction)
         other_port = self._server_port(flow.server_host)
         ports: dict[Probe, int] = {"delayed": flow.server_port, "plain": other_port}
@@ -122,11 +122,11 @@ class Calibration:
                     rate_bps=rate_bps,
                     payload_bytes=PROBE_BYTES,
                 )
-            start_ns += PING_INTERVAL_NS // 2  # in turns
+            start_ns += PING_INTERVAL_NS // 2  # alternating
         self.duration_ns += PING_NS + SETTLE_NS
 
     def _rate(self, path: PlannedPath, pair: Pair) -> None:
-        """More datagrams than the bottleneck lets through, in full packets."""
+        """More full-size datagrams than the bottleneck can send."""
         payload_bytes = path.packet_bytes - UDP_HEADER_BYTES
         rate_bps = math.ceil(RATE_LOAD * path.rate_bps(pair.direction) * payload_bytes / path.packet_bytes)
         port = self._server_port(pair.dst_host)

@@ -1,4 +1,4 @@
-"""One case of a scenario on an inventory: path, hosts, flows with ports, and what each host does when."""
+"""One case of a scenario on an inventory: path, hosts, flows with ports, and each host's actions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dumbbell.scenario import KeyPath, Scenario
 
 
 class CaseResolver:
-    """Resolves a case; ``refusals`` then lists what cannot be met, each at its key."""
+    """Resolves a case; afterwards ``refusals`` lists what cannot be met, each with its key."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class CaseResolver:
         self.hosts = Hosts(
             scenario, inventory, self.places, self._refuse, varies=varies, timestamps=timestamps
         )
-        self.names: dict[str, list[str]] = {}  # of resolved flows, by those of the scenario
+        self.names: dict[str, list[str]] = {}  # names of resolved flows, by the scenario's name
         self.pings: list[tuple[str, PingAction]] = []
         self.commands: list[tuple[str, CommandAction]] = []
         self.spans: dict[str, tuple[int, int]] = {}  # start and end of resolved flows
-        self.pairs: dict[Ends, None] = {}  # between which data goes, in the order of the file
-        self.delays: dict[Way, set[int]] = {}  # of flows' own
+        self.pairs: dict[Ends, None] = {}  # that exchange data, in the order of the file
+        self.delays: dict[Way, set[int]] = {}  # flows' own delays
 
     def resolve(self) -> Point | None:
         """The point, or None if something was refused."""
@@ -145,7 +145,7 @@ class CaseResolver:
     # flows
 
     def _flows(self) -> list[Flow]:
-        """Flows of this case in the order of the file; pings and commands are kept as actions."""
+        """The flows of this case in the order of the file; pings and commands become actions."""
         wanted = self.scenario.baselines[self.baseline] if self.baseline else list(self.scenario.flows)
         flows: list[Flow] = []
         for name, asked in self.scenario.flows.items():
@@ -164,7 +164,7 @@ class CaseResolver:
                     flow = None if len(self.refusals) > refused else self._flow(name, own, asked, ends)
                     flows += [flow] if flow else []
                 if len(self.refusals) > refused:
-                    break  # the others say the same
+                    break  # the others have the same reason
         return flows
 
     def _ends(self, name: str, asked: AskedFlow, i: int) -> Ends | None:
@@ -183,7 +183,7 @@ class CaseResolver:
         return (src, dst) if asked.direction == "forward" else (dst, src)
 
     def _span(self, name: str, asked: AskedFlow, i: int) -> tuple[int, int]:
-        """Start and end of the i-th of a flow's repetitions, in ns since t0."""
+        """Start and end of the i-th repetition of a flow, in ns since t0."""
         total = self.scenario.duration
         start = asked.start + (i * asked.repeat.every if asked.repeat else 0)
         end = total if asked.lasts_ns is None else start + asked.lasts_ns
@@ -203,7 +203,7 @@ class CaseResolver:
         return start, end
 
     def _check_delay(self, name: str, asked: AskedFlow, ends: Ends) -> None:
-        """Whether the router can give a flow a delay of its own."""
+        """Refuse a flow's own delay if the router cannot apply it."""
         if asked.delay:
             direction = self.places.direction(ends[0])
             others = self.delays.setdefault(direction, set())
@@ -273,7 +273,7 @@ class CaseResolver:
         self.pings.append((ends[0], ping))
 
     def _programs(self, flow: Flow, programs: Programs | None) -> None:
-        """What begins at a flow's ends."""
+        """The actions that start a flow's programs."""
         if programs is None:
             return
         begin = CommandAction(
@@ -287,7 +287,7 @@ class CaseResolver:
             self.commands.append((flow.server_host, listen))
 
     def _check_sources(self, flows: Sequence[Flow]) -> None:
-        """Traces and eBPF know connections by both of their ports; captures are a router's."""
+        """Traces and eBPF identify connections by both ports; captures are taken on a router."""
         if self.scenario.sampling.capture and not self.inventory.groups.get("routers"):
             self._refuse(
                 ("sampling", "capture"), "needs a host in the group routers, and the inventory has none"

@@ -1,8 +1,8 @@
-"""When the connection of a flow is made: over the path of the flow's start, and in time for it.
+"""When a flow connects: over the path that its start has, and early enough for its start.
 
-An agent makes a connection ahead of the flow's start, and holds it until then. TCP keeps what it has seen of
-the path, such as the least RTT: a connection that was made before a change of the delay would send into one
-path with the figures of another.
+An agent connects ahead of the flow's start, and holds the connection until then. TCP remembers what it has
+measured of the path, such as the least RTT: a connection made before a change of the delay would use values
+of the old path.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dumbbell.kinds.asked.base import BaseFlow
 from dumbbell.plan.path import LONGEST_JITTER
 from dumbbell.scenario import Direction, NetworkPath
 
-LEAD_NS = 4_000_000_000  # an agent connects so long before the start, if nothing keeps it from that
-READY_NS = 100_000_000  # that hosts need beside the round trips of a connection
+LEAD_NS = 4_000_000_000  # agents connect this long before the start, unless something prevents it
+READY_NS = 100_000_000  # time that hosts need besides the round trips of a connection
 
 
 def connect_ns(asked: BaseFlow, path: NetworkPath | None, start_ns: int, late_ns: int) -> int | None:
-    """When a flow connects at the earliest, since t0; None is as early as its agent likes.
+    """The earliest time at which a flow connects (ns since t0); None if its agent may choose.
 
-    A change may be late by ``late_ns``. ValueError says that it would not connect in time for its start.
+    A change may be late by ``late_ns``. ValueError if the flow could not connect in time for its start.
     """
     if path is None or asked.round_trips is None:
         return None
@@ -43,13 +43,13 @@ def connect_ns(asked: BaseFlow, path: NetworkPath | None, start_ns: int, late_ns
 
 
 def _rtt_ns(asked: BaseFlow, path: NetworkPath, at_ns: int) -> int:
-    """The longest RTT of a path without queues."""
+    """The longest RTT of the path, without queues."""
     ways = [way.at(at_ns) for way in _ways(path)]
     return asked.delay + sum(way.delay + LONGEST_JITTER * (way.jitter or 0) for way in ways)
 
 
 def _settled_ns(path: NetworkPath, at_ns: int) -> int:
-    """Since when delays have been what they are at a time: since they changed, or 0."""
+    """Since when the delays have had their value at a time: the last change of one, or 0."""
 
     def delays(ns: int) -> list[tuple[int, int, float]]:
         return [(way.delay, way.jitter or 0, way.reorder or 0) for way in (w.at(ns) for w in _ways(path))]

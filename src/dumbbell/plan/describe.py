@@ -1,4 +1,4 @@
-"""A plan for people: its points, flows over time, and what each host does when."""
+"""Prints a plan for people: points, flows over time, and each host's actions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from dumbbell.units import human
 
 WIDTH = 60  # columns of a time axis
 TICKS = 6
-MOST_NAMED = 8  # flows of a host
+MOST_NAMED = 8  # the most flows that are named for a host
 ACTIVE, IDLE = "#", "-"
 
 
 def describe(plan: Plan, point: str | None = None) -> str:
-    """All points, then one of them in detail, by its id; ``all`` for every one, None for the first."""
+    """All points, then one of them in detail, chosen by its id; ``all`` for every one, None for the first."""
     points = {p.id: p for p in reversed(plan.points)}
     shown = list(reversed(points.values())) if point == "all" else [points[point]] if point in points else []
     if point is None:
@@ -40,7 +40,7 @@ def describe(plan: Plan, point: str | None = None) -> str:
 
 
 def in_real_time(plan: Plan) -> str:
-    """How long a plan in virtual time takes, about."""
+    """About how long a plan in virtual time takes."""
     minutes = round(sum(map(real_s, plan.points)) / 60)
     return f"in virtual time: about {clock(minutes * 60 * 10**9)} of a core, points side by side on all"
 
@@ -87,7 +87,7 @@ def _detail(point: Point) -> Iterator[str]:
 
 
 def in_words(asked: Mapping[str, Any]) -> str:
-    """All that a direction of the path is asked to be, but what it becomes later."""
+    """The conditions that are requested of a direction at first, in words."""
     asked = {key: value for key, value in asked.items() if value and key not in ("at_ns", "changes")}
     queue = {key: value for key, value in asked.pop("queue").items() if value is not None}
     first = [human(asked.pop("rate_bps"), "bps"), human(asked.pop("delay_us", 0) * 1000, "ns")]
@@ -108,7 +108,7 @@ def _asked(key: str, value: Any) -> str:
 
 
 def _asked_of(phase: Phase, action: Action) -> str:
-    """What is asked of an end of atou."""
+    """The configuration that is requested of an end of atou."""
     if not isinstance(action, FlowAction) or action.kind not in ("atou_send", "atou_serve"):
         return ""
     (flow,) = (flow for flow in phase.flows if flow.name == action.flow)
@@ -169,7 +169,7 @@ def _kind(flow: Flow) -> str:
 
 
 def _bar(flow: Flow, total_ns: int) -> str:
-    """When a flow is active, and when it is there and idle."""
+    """A bar that shows when a flow is active, and when it exists but is idle."""
     changes = [(flow.start_ns, flow.rate_bps if flow.kind == "udp" else 1)]
     changes += [(flow.start_ns + step.at_ns, step.rate_bps) for step in flow.rate_steps or []]
     ends = [at for at, _ in changes[1:]] + [flow.end_ns]
@@ -178,7 +178,7 @@ def _bar(flow: Flow, total_ns: int) -> str:
 
 
 def _row(total_ns: int, spans: Sequence[tuple[int, int, str]]) -> str:
-    """One character for each column of the axis: what fills most of it."""
+    """One character for each column of the axis: that of the span which fills most of it."""
     row = []
     for column in range(WIDTH):
         begin, end = total_ns * column / WIDTH, total_ns * (column + 1) / WIDTH

@@ -1,4 +1,4 @@
-"""``plan.json``: the contract between planner, roles, agents and analysis (``docs/data-md``)."""
+"""``plan.json``: the contract between planner, roles, agents and analysis (``docs/data-model.md``)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dumbbell.plan.path import OwnDelay, PlannedPath
 from dumbbell.scenario.hosts import SUPER_PACKETS
 from dumbbell.units import human
 
-# Since 2 every owned setting of a host is judged, and those that its agent observes.
-SCHEMA_VERSION: Literal[1, 2] = 2  # of new plans
+# Since version 2, all owned settings of a host and those that its agent observes are judged.
+SCHEMA_VERSION: Literal[1, 2] = 2  # written in new plans
 SERVER_LEAD_NS = 5_000_000_000  # before the first flow; agents start servers earlier, when they are armed
 
 
 class State(Part):
-    """State that a host is brought to before traffic; null is as the host has it."""
+    """State of a host before traffic; null leaves a setting as the host has it."""
 
     kernel: str | None
     modules: dict[str, dict[str, str]]
@@ -49,22 +49,22 @@ else:
 
 
 class Step(Part):
-    """A rate from a moment on, in time since the flow's start."""
+    """A rate that applies from a time on, in ns since the flow's start."""
 
     at_ns: int
     rate_bps: int
 
 
 class Flow(Part):
-    """A flow with addresses and ports known in advance; times are offsets from t0.
+    """A flow with its addresses and ports; times are offsets from t0.
 
-    Data goes from ``src`` to ``dst``. Of http and ndt7_download the server is the one that sends, of the
-    others the client. Of http and ndt7 the kernel chooses the client's ports, which is port 0.
+    Data goes from ``src`` to ``dst``. In flows of http and ndt7_download the server sends, in others the
+    client. In flows of http and ndt7 the kernel chooses the client's ports, written as port 0.
     """
 
     name: str
     kind: KindName
-    direction: Literal["forward", "reverse"]  # of the path, which its data takes
+    direction: Literal["forward", "reverse"]  # the direction of the path that its data takes
     src_host: str
     dst_host: str
     src: str
@@ -74,11 +74,11 @@ class Flow(Part):
     streams: int
     start_ns: int
     duration_ns: int
-    connect_ns: int | None = optional()  # it makes no connection before; absent: when its client is launched
+    connect_ns: int | None = optional()  # earliest time to connect; absent: when its client starts
     congestion_control: str | None
-    rate_bps: int | None  # payload, of all streams; of udp the first of its rates
-    delay_us: int | None = optional()  # of its own, one way, in addition to the path's
-    bytes: int | None = optional()  # of older plans; no scenario can ask for it
+    rate_bps: int | None  # payload of all streams; for udp the first of its rates
+    delay_us: int | None = optional()  # its own one-way delay, in addition to the path's
+    bytes: int | None = optional()  # in old plans; scenarios cannot set it any more
     pacing_bps: int | None = optional()
     mss_bytes: int | None = optional()
     socket_buffer_bytes: int | None = optional()
@@ -89,66 +89,66 @@ class Flow(Part):
     fetches: int | None = optional()
     think_ns: int | None = optional()
     persistent: bool | None = optional()
-    sender: dict[str, str] | None = optional()  # what atou's ends are asked, as lines of their configurations
+    sender: dict[str, str] | None = optional()  # configuration of atou's ends, as lines of their files
     receiver: dict[str, str] | None = optional()
     mode: Literal["precise", "bulk"] | None = optional()
     trace: bool | None = optional()
-    own: dict[str, str] | None = optional()  # what a kind has beside all these
+    own: dict[str, str] | None = optional()  # other keys of the kind
 
     @property
     def of_kind(self) -> Kind:
-        """What holds for all flows of its kind."""
+        """The properties of flows of its kind."""
         return KINDS[self.kind]
 
     @property
     def server_host(self) -> str:
-        """Host that waits to be asked."""
+        """The host that waits for connections or requests."""
         return self.src_host if self.of_kind.server_sends else self.dst_host
 
     @property
     def client_host(self) -> str:
-        """Host that begins."""
+        """The host that starts the exchange."""
         return self.dst_host if self.of_kind.server_sends else self.src_host
 
     @property
     def server(self) -> str:
-        """Address of the host that waits to be asked."""
+        """The address of the server."""
         return self.src if self.of_kind.server_sends else self.dst
 
     @property
     def client(self) -> str:
-        """Address of the host that begins."""
+        """The address of the client."""
         return self.dst if self.of_kind.server_sends else self.src
 
     @property
     def ports(self) -> tuple[int, int]:
-        """Ports at ``src`` and at ``dst``; 0 is any, another for each connection."""
+        """The ports at ``src`` and at ``dst``; 0 means any, different for each connection."""
         ends = (self.client_port, self.server_port)
         return ends[::-1] if self.of_kind.server_sends else ends
 
     @property
     def sampled_on(self) -> tuple[str, ...]:
-        """Hosts that know the flow's windows and counters."""
+        """The hosts that have the flow's windows and counters."""
         return tuple(getattr(self, end) for end in self.of_kind.ends_sampled)
 
     @property
     def asked_bytes(self) -> int | None:
-        """All that it is asked to transfer, if that is a certain amount."""
+        """The amount of data that it is to transfer, if that is fixed."""
         return self.bytes or (self.fetches or 0) * (self.fetch_bytes or 0) or None
 
     @property
     def life_ns(self) -> tuple[int, int]:
-        """Offsets of its start and its planned end."""
+        """The times of its start and its planned end."""
         return self.start_ns, self.end_ns
 
     @property
     def end_ns(self) -> int:
-        """Offset at which the flow stops sending, if it has not transferred all before."""
+        """When the flow stops sending, unless it has transferred everything before."""
         return self.start_ns + self.duration_ns
 
     @property
     def mean_rate_bps(self) -> float | None:
-        """Mean over its duration of a rate that its steps change; None where no rate is asked for."""
+        """The mean rate over its duration, if its steps change it; None if no rate is requested."""
         if self.rate_bps is None:
             return None
         steps = [Step(at_ns=0, rate_bps=self.rate_bps), *(self.rate_steps or [])]
@@ -158,12 +158,15 @@ class Flow(Part):
 
     @property
     def protocols(self) -> tuple[Protocol, ...]:
-        """Transport protocols that its data may have."""
+        """The transport protocols of its data."""
         return self.of_kind.protocols
 
     @property
     def own_delays(self) -> list[OwnDelay]:
-        """Its delay, and how a router knows its data, of any stream: no other flow has its server port."""
+        """Its own delay with the ports by which a router recognises its data.
+
+        No other flow has its server port.
+        """
         if self.delay_us is None:
             return []
         at_src = self.server == self.src
@@ -191,7 +194,7 @@ class Phase(Part):
 
 
 class Validity(Part):
-    """Tolerances between what was asked and what was measured."""
+    """Tolerances between requested and measured values."""
 
     rtt_tolerance: float
     rtt_wait_ns: int
@@ -201,41 +204,41 @@ class Validity(Part):
     start_error_ns: int
     unexpected_drops: float
     missed_samples: float
-    cpu_saturated: float = 0.1  # of plans that are older than it
-    ping_replies: float = 0.75  # likewise
+    cpu_saturated: float = 0.1  # in plans from before it existed
+    ping_replies: float = 0.75  # in plans from before it existed
 
 
 class Expectation(Part):
-    """A bound on a metric of these flows within this window; in the metric's own unit."""
+    """A bound on a metric of these flows in this window, in the metric's unit."""
 
     metric: MetricName
     flows: list[str]
     window_ns: tuple[int, int]
-    until_done: bool | None = optional()  # it ends when a flow has transferred all that it is asked for
+    until_done: bool | None = optional()  # the window ends when a flow has transferred all of its data
     percentile: float | None = optional()
     min: float | None
     max: float | None
 
 
 def point_label(baseline: str | None, levels: Mapping[str, str]) -> str:
-    """What tells a point from the others of its plan, in words; empty if it is the only one."""
+    """What distinguishes a point from the others of its plan, in words; '' if it is the only one."""
     words = [baseline] if baseline else []
     return " ".join([*words, *(f"{name}={level}" for name, level in levels.items())])
 
 
 class Point(Part):
-    """One execution: what the path and every host are asked to be, and what every agent does."""
+    """One execution: the requested state of the path and of every host, and the actions of every agent."""
 
     id: str  # hash of the resolved configuration: the same in every repetition
     repetition: int
-    levels: dict[str, str]  # by what varies
+    levels: dict[str, str]  # by the name of the quantity that varies
     baseline: str | None
     path: PlannedPath | None
     hosts: dict[str, Host]
     phases: list[Phase]
     validity: Validity
     expect: list[Expectation]
-    warm_up_ns: int | None = optional()  # what is before is no part of any metric by default
+    warm_up_ns: int | None = optional()  # metrics leave this time out by default
 
     def phase(self, name: Literal["calibration", "measurement"]) -> Phase:
         """The phase of this name."""
@@ -243,17 +246,17 @@ class Point(Part):
 
     @property
     def duration_ns(self) -> int:
-        """Length of all phases, without what lies between them."""
+        """The length of all phases, without the time between them."""
         return sum(phase.duration_ns for phase in self.phases)
 
     @property
     def label(self) -> str:
-        """What tells it from the others, in words."""
+        """What distinguishes it from the other points, in words."""
         return point_label(self.baseline, self.levels)
 
     @property
     def warnings(self) -> list[str]:
-        """What is allowed and likely not meant."""
+        """What is allowed but likely not meant."""
         return [*self._no_data(), *self._put_together(), *self._held_back()]
 
     def _no_data(self) -> Iterator[str]:
@@ -297,22 +300,22 @@ class Plan(Part):
     title: str
     profile: str | None
     seed: int
-    virtual: bool | None = optional()  # whether its hosts live in virtual time
+    virtual: bool | None = optional()  # whether the hosts run in virtual time
     points: list[Point]
 
     @property
     def duration_ns(self) -> int:
-        """Length of all phases of all points, without what lies between them."""
+        """The length of all phases of all points, without the time between them."""
         return sum(point.duration_ns for point in self.points)
 
     @property
     def warnings(self) -> list[str]:
-        """Those of its points, each once."""
+        """The warnings of its points, each once."""
         return list(dict.fromkeys(warning for point in self.points for warning in point.warnings))
 
     @property
     def observed(self) -> bool:
-        """Whether all owned settings of hosts, and those that agents observe, belong to its runs."""
+        """Whether its runs judge owned settings of hosts and those that agents observe."""
         return self.schema_version > 1
 
     def to_json(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What a scenario expects of its flows: each bound with its flows and its window."""
+"""The expectations of a scenario: each bound with its flows and its window."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Expectations:
     _refuse: Refuse
     levels: Mapping[str, str]
     baseline: str | None
-    names: Mapping[str, list[str]]  # of resolved flows and pings, by those of the scenario
+    names: Mapping[str, list[str]]  # names of resolved flows and pings, by the scenario's name
     spans: Mapping[str, tuple[int, int]]  # start and end of each
     pings: Sequence[str]
 
     def resolve(self, path: PlannedPath | None, flows: Sequence[Flow]) -> Iterator[Expectation]:
-        """All that concern this case."""
+        """All expectations that apply to this case."""
         for i, asked in enumerate(self.scenario.expect):
             if self._concerns(asked.when):
                 yield from self._expectation(("expect", i), asked, path, flows)
@@ -83,7 +83,7 @@ class Expectations:
     def _windows(
         self, key: KeyPath, asked: Any, metric: Metric, names: Sequence[str]
     ) -> dict[windows.Window, list[str]]:
-        """Flows by the window of an expectation: as given, else all together or each its own life."""
+        """Flows by the window of an expectation: the given one, or the common life, or each flow's own."""
         if asked.window is not None:
             window = (asked.window.start, asked.window.end)
             self._check_window((*key, "window"), metric, names, window)
@@ -104,7 +104,7 @@ class Expectations:
     def _check_window(
         self, key: KeyPath, metric: Metric, names: Sequence[str], window: windows.Window
     ) -> None:
-        """What needs samples of a flow is not known of a time in which it does not run."""
+        """Refuse a window outside of the life of a flow, for metrics that need samples of it."""
         absent = [n for n in names if self.spans[n][0] >= window[1] or self.spans[n][1] <= window[0]]
         if metric.sampled or (metric.least > 1 and len(absent) == len(names)):
             for name in absent:

@@ -1,4 +1,4 @@
-"""The state that a scenario asks of every host, over what the inventory says of it."""
+"""The state of every host: the scenario's settings merged over the inventory's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dumbbell.words import listed
 
 
 class Hosts:
-    """Resolves the states of hosts. ``varies`` has the file's own values, to tell what varies."""
+    """Resolves the states of hosts. ``varies`` has the values in the file, which show what varies."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class Hosts:
         self.places = places
         self._refuse = refuse
         self.varies = varies
-        self.timestamps = timestamps  # whether hosts are asked to have TCP's
+        self.timestamps = timestamps  # whether the scenario needs TCP's timestamps
 
     def ephemeral(self) -> dict[str, tuple[int, int]]:
-        """First and last port that the kernel of a host chooses from, if the scenario asks for them."""
+        """The first and last port that the kernel of a host chooses from, if the scenario sets them."""
         ranges = {}
         for name, state in self.scenario.hosts.items():
             if (ports := state.sysctls.get("net.ipv4.ip_local_port_range")) is not None:
@@ -48,7 +48,7 @@ class Hosts:
         return ranges
 
     def resolve(self, flows: Sequence[Flow]) -> dict[str, Host]:
-        """Every host of the testbed that has an interface for experiments, with its state."""
+        """Every host of the testbed with an interface for experiments, and its state."""
         testbed = self.inventory.groups.get("testbed", [])
         for name in self.scenario.hosts:
             if not self.places.members(name):
@@ -67,14 +67,14 @@ class Hosts:
         return hosts
 
     def _state(self, host: str, flows: Sequence[Flow]) -> State:
-        """Merged state: large groups first, the host itself last, so that the more special word counts."""
+        """The merged state: large groups first and the host last, so that the more specific value counts."""
         about = {name: self.places.members(name) for name in self.scenario.hosts}
         names = sorted((n for n in about if host in about[n]), key=lambda n: (n == host, -len(about[n]), n))
         own = self.inventory.hosts[host]
         state = State(
             kernel=None,
             modules={},
-            # An emulated path would lose and queue as one packet what they put together.
+            # An emulated path would treat merged packets as one.
             offloads={name: own.nic_offloads.get(name, False) for name in SUPER_PACKETS}
             if self.scenario.path
             else {},
@@ -108,7 +108,7 @@ class Hosts:
         return state
 
     def _check_qdisc(self, hosts: Mapping[str, Host]) -> None:
-        """At a router's interfaces is the emulated path."""
+        """Refuse a qdisc on a router's interfaces, which have the emulated path."""
         for name, asked in self.scenario.hosts.items():
             routers = [h for h in self.places.members(name) if h in hosts and "routers" in hosts[h].groups]
             if asked.qdisc and routers:
@@ -116,7 +116,7 @@ class Hosts:
                 self._refuse(("hosts", name, "qdisc"), reason)
 
     def _check_pacing(self, hosts: Mapping[str, Host], flows: Sequence[Flow]) -> None:
-        """The qdisc fq would take the pacing of a connection's packets from its congestion control."""
+        """Refuse the qdisc fq where it would pace packets in place of their congestion control."""
         for name, asked in self.scenario.hosts.items():
             for host in self.places.members(name) if asked.qdisc == "fq" else []:
                 for flow in flows:
@@ -128,7 +128,7 @@ class Hosts:
                         return
 
     def _check_timestamps(self, hosts: Mapping[str, Host]) -> None:
-        """Without them nothing tells when a packet arrived."""
+        """Refuse hosts without timestamps where they are needed to know when a packet arrived."""
         for name, asked in self.scenario.hosts.items():
             for host in self.places.members(name) if str(asked.sysctls.get(TIMESTAMPS)) == "0" else []:
                 state = hosts[host].state if host in hosts else None
@@ -139,7 +139,7 @@ class Hosts:
                         return
 
     def _check_txqueuelen(self, hosts: Mapping[str, Host]) -> None:
-        """A sweep of txqueuelen over a qdisc that never reads it would be the same run again and again."""
+        """Refuse a sweep of txqueuelen over a qdisc that does not read it: all points would be equal."""
         for name in self.scenario.hosts:
             asked = self.varies
             for key in ("hosts", name, "txqueuelen"):
@@ -158,5 +158,5 @@ class Hosts:
 
 
 def _parameter(value: int | str | bool) -> str:
-    """A module's parameter as sysfs shows it."""
+    """The value of a module's parameter as sysfs shows it."""
     return {True: "Y", False: "N"}[value] if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""How long packets are delayed on average where jitter may not reorder them."""
+"""The mean delay of packets with jitter where their order is kept."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 
 from dumbbell.plan.path import LONGEST_JITTER, Conditions
 
-STEP = 0.02  # of the sum and of the integral below, in units of the jitter
+STEP = 0.02  # of the sum and the integral below, in multiples of the jitter
 
 
 def ordered_delay_us(way: Conditions, packet_bytes: int) -> int | None:
-    """Mean delay of packets of this size at the bottleneck's rate; None where nothing keeps their order.
+    """Mean delay of packets of this size at the bottleneck's rate; None if nothing keeps their order.
 
-    No packet leaves before the one in front of it, so each has the longest of the delays of all that came
+    No packet leaves before the one in front of it, so each has the longest of the delays of all packets
     before it, less the time that has passed since: the maximum over j of d_j - j g, with a gap g between
-    packets. Of a distribution by Pareto, which has no formula here, it is the longest delay.
+    packets. For a Pareto distribution, which has no formula here, it is the longest delay.
     """
     if not way.keep_order or not way.jitter_us:
         return None
@@ -23,11 +23,11 @@ def ordered_delay_us(way: Conditions, packet_bytes: int) -> int | None:
     most = LONGEST_JITTER if way.distribution else 1
 
     def share(x: float) -> float:
-        """Of the delays, how many are at most so many jitters longer than the middle one."""
+        """The share of delays that exceed the mean by at most so many jitters."""
         return (1 + math.erf(x / math.sqrt(2))) / 2 if way.distribution else min(1, max(0, (1 + x) / 2))
 
     gap = packet_bytes * 8e6 / way.rate_bps / way.jitter_us
-    step = max(gap, STEP)  # a factor stands for those of all packets in it
+    step = max(gap, STEP)  # one factor stands for all packets in a step
     packets = step / gap
 
     def all_within(x: float) -> float:

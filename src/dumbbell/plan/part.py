@@ -1,4 +1,4 @@
-"""The base of everything that is written into a plan."""
+"""The base model of everything in a plan."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Part(BaseModel):
-    """Nothing unknown, nothing converted silently."""
+    """A model that refuses unknown keys and does not convert values."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
 def optional(default: Any = None) -> Any:
-    """A key that is left out of the plan where the scenario says nothing."""
+    """A key that is left out of the plan if it has no value."""
     return Field(default=default, exclude_if=lambda value: value is None)

@@ -1,4 +1,4 @@
-"""The path of a plan at any time: limits of queues in packets or bytes, resolved from rate and RTT."""
+"""The path of a plan at any time, with queue limits in packets or bytes that follow from rate and RTT."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dumbbell.scenario import LIMIT_UNIT, KeyPath, NetworkPath, QueueKind
 from dumbbell.scenario import Direction as AskedDirection
 from dumbbell.scenario import Queue as AskedQueue
 
-ETHERNET_BYTES = 14  # header of a frame, which the bottleneck's queue counts too
+ETHERNET_BYTES = 14  # the header of a frame, which the bottleneck's queue counts too
 PACKET_BYTES = ETHERNET_BYTES + units.MTU_BYTES
-UDP_HEADER_BYTES = 14 + 20 + 8  # of them, around the payload of a datagram over IPv4
-DRAIN_ROUND_TRIPS = 10  # that flows take to end: iperf3's ends tell each other of it in five
-DRAIN_NS = (10**9, 9 * 10**9)  # at the least, for what is sent again; at most: hosts end what takes 10 s
-LONGEST_JITTER = 4  # as a multiple: a distribution's table holds no more
-MOST_DELAYS = 15  # of flows' own, in a direction: tc's prio has 16 bands, and one is everybody else's
+UDP_HEADER_BYTES = 14 + 20 + 8  # headers of a datagram over IPv4
+DRAIN_ROUND_TRIPS = 10  # that flows take to end; the handshake of iperf3's ends takes five
+DRAIN_NS = (10**9, 9 * 10**9)  # at least, for retransmissions; at most, because hosts kill what takes 10 s
+LONGEST_JITTER = 4  # as a multiple of the jitter: a distribution's table holds no more
+MOST_DELAYS = 15  # of flows in a direction: tc's prio has 16 bands, and one is for all others
 
 Way = Literal["forward", "reverse"]
 
 
 class Queue(Part):
-    """A queue with its limit resolved, in packets or bytes as its kind counts."""
+    """A queue with its limit in packets or bytes, as its kind counts."""
 
     kind: QueueKind
     limit_packets: int | None = optional()
@@ -40,7 +40,7 @@ class Queue(Part):
 
 
 class GilbertElliott(Part):
-    """Loss in bursts."""
+    """Loss in bursts, by the Gilbert-Elliott model."""
 
     p: float
     r: float
@@ -49,13 +49,13 @@ class GilbertElliott(Part):
 
     @property
     def mean(self) -> float:
-        """Share of packets that is lost in the long run; the chain begins in the good state."""
+        """The long-run loss; the Markov chain begins in the good state."""
         bad = self.p / (self.p + self.r) if self.p else 0
         return bad * self.loss_bad + (1 - bad) * self.loss_good
 
 
 class Conditions(Part):
-    """What one direction of the path is at a time."""
+    """The conditions in one direction of the path at a time."""
 
     rate_bps: int
     delay_us: int
@@ -71,17 +71,17 @@ class Conditions(Part):
 
     @property
     def loses(self) -> bool:
-        """Whether packets are lost, or may be, behind the queue."""
+        """Whether packets are or may be lost behind the queue."""
         return bool(self.loss or self.loss_gemodel)
 
     @property
     def least_us(self) -> int:
-        """The least delay that jitter leaves; a packet that is sent out of turn has none."""
+        """The least delay with jitter; a packet that is sent out of turn has none."""
         spread = (self.jitter_us or 0) * (LONGEST_JITTER if self.distribution else 1)
         return 0 if self.reorder else max(0, self.delay_us - spread)
 
     def fullest_ns(self, packet_bytes: int) -> int:
-        """How long a packet waits in a queue that is full of such packets.
+        """How long a packet waits in a full queue of packets of this size.
 
         0 if the kernel chooses the queue's limit.
         """
@@ -90,26 +90,26 @@ class Conditions(Part):
 
     @property
     def arriving(self) -> float:
-        """Share of the packets past the queue that reaches a receiver intact."""
+        """Share of the packets behind the queue that arrive intact."""
         burst_loss = self.loss_gemodel.mean if self.loss_gemodel else 0
         return (1 - self.loss) * (1 - burst_loss) * (1 - (self.corrupt or 0))
 
     @property
     def per_packet(self) -> list[str]:
-        """What is done to single packets, or counts them: something else where they come put together."""
+        """The settings that act on single packets, or count them: merged packets change their effect."""
         done = ("loss", "loss_gemodel", "duplicate", "corrupt", "reorder")
         counted = ["queue.limit_packets"] if self.queue.limit_packets else []
         return [name for name in done if getattr(self, name)] + counted
 
 
 class Change(Conditions):
-    """What a direction is from a moment on, in time since t0."""
+    """The conditions of a direction from a time on, in ns since t0."""
 
     at_ns: int
 
 
 class OwnDelay(Part):
-    """A delay of their own for packets from a port, or to one, in addition to the path's; one way."""
+    """An additional one-way delay for packets from or to a port."""
 
     delay_us: int
     protocol: Literal["tcp", "udp"]
@@ -120,22 +120,22 @@ class OwnDelay(Part):
 
 
 class Direction(Conditions):
-    """One direction of the path that the router is asked for: what it is at first, and what it becomes."""
+    """One direction of the path as requested: at first, and after each change."""
 
     flows: list[OwnDelay] | None = optional()
     changes: list[Change] | None = optional()
 
     @property
     def states(self) -> list[tuple[int, Conditions]]:
-        """Since when it is what, in ns since t0."""
+        """The conditions of each time, with the ns since t0 from which they apply."""
         return [(0, self), *((change.at_ns, change) for change in self.changes or [])]
 
     def at(self, ns: int) -> Conditions:
-        """What it is at a time since t0."""
+        """The conditions at a time since t0."""
         return [state for at, state in self.states if at <= ns][-1]
 
     def mean_rate_bps(self, start_ns: int, end_ns: int) -> float:
-        """Mean rate of the bottleneck over a time."""
+        """The mean rate of the bottleneck over a time."""
         times = [*(at for at, _ in self.states), max(end_ns, self.states[-1][0])]
         bits = sum(
             state.rate_bps * max(0, min(until, end_ns) - max(since, start_ns))
@@ -145,9 +145,9 @@ class Direction(Conditions):
 
 
 class PlannedPath(Part):
-    """Both directions, the round-trip time that they add up to at first, and whether it then varies.
+    """Both directions, the initial round-trip time, and whether it changes later.
 
-    ``packet_bytes`` is the largest frame that all hosts on it may send.
+    ``packet_bytes`` is the largest frame that all hosts on the path may send.
     """
 
     rtt_ns: int
@@ -158,24 +158,24 @@ class PlannedPath(Part):
 
     @property
     def ways(self) -> list[tuple[Way, Direction]]:
-        """Both directions by their names."""
+        """Both directions with their names."""
         return [("forward", self.forward), ("reverse", self.reverse)]
 
     def way(self, direction: Way) -> Direction:
-        """What data in this direction meets."""
+        """The direction that data this way takes."""
         return self.forward if direction == "forward" else self.reverse
 
     def rate_bps(self, direction: Way) -> int:
-        """Rate of the bottleneck that data in this direction meets at first."""
+        """The initial rate of the bottleneck in a direction."""
         return self.way(direction).rate_bps
 
     def least_rtt_ns(self, start_ns: int, end_ns: int) -> int:
-        """The least RTT of the path at any time from a start to an end."""
+        """The least RTT of the path at any time from start to end."""
         times = [start_ns, *(at for at, _, _ in self.states if start_ns < at <= end_ns)]
         return 1000 * min(sum(way.at(ns).least_us for _, way in self.ways) for ns in times)
 
     def drained_ns(self, end_ns: int, own_delay_us: int) -> int:
-        """When the last packets have passed of flows that end then, with such a delay of their own."""
+        """When the last packets of flows that end at ``end_ns`` have passed, with this delay of their own."""
         ways = [way.at(end_ns) for _, way in self.ways]
         full_ns = sum(1000 * way.delay_us + way.fullest_ns(self.packet_bytes) for way in ways)
         round_trip_ns = 1000 * own_delay_us + full_ns
@@ -184,13 +184,13 @@ class PlannedPath(Part):
 
     @property
     def states(self) -> list[tuple[int, Conditions, Conditions]]:
-        """Since when the two directions are what, in ns since t0."""
+        """The conditions of both directions at each time, with the ns since t0 from which they apply."""
         times = sorted({at for _, way in self.ways for at, _ in way.states})
         return [(at, self.forward.at(at), self.reverse.at(at)) for at in times]
 
 
 def change_name(direction: Way, number: int) -> str:
-    """What agents call a change of a direction, of which there is a first, a second ..."""
+    """The name by which agents report the n-th change of a direction."""
     return f"{direction}-{number}"
 
 
@@ -200,9 +200,9 @@ def resolve_path(
     flows: Mapping[Way, Sequence[OwnDelay]] | None = None,
     packet_bytes: int = PACKET_BYTES,
 ) -> PlannedPath:
-    """The path as the router is asked for it; what cannot be had is refused at its key.
+    """The path that the router is asked for; impossible values are refused at their keys.
 
-    ``packet_bytes`` is the largest frame of its hosts, by which queues of ``1bdp`` count packets.
+    ``packet_bytes`` is the largest frame of its hosts, the unit of queues of ``1bdp`` that count packets.
     """
 
     def rtt_ns(at_ns: int) -> int:
@@ -229,7 +229,7 @@ def resolve_path(
 def own_delay_problem(
     asked: BaseFlow, path: NetworkPath | None, direction: Way, others_ns: Collection[int]
 ) -> str | None:
-    """Why a flow cannot have its own delay beside those that others of this direction have, if it cannot."""
+    """Why a flow cannot have its own delay beside those of other flows in this direction; None if it can."""
     if path is None:
         return "the scenario has no path for the router to make longer"
     if asked.why_no_delay:
@@ -247,7 +247,7 @@ def _conditions(
     packet_bytes: int,
     refuse: Callable[[KeyPath, str], None],
 ) -> list[Conditions]:
-    """A direction at first and after each change. A queue that no change names stays as it was resolved."""
+    """A direction at first and after each change. A queue keeps its limit unless a change names it."""
     found: list[Conditions] = []
     for i, (at_ns, state) in enumerate(asked.states):
         if i == 0 or asked.changes[i - 1].queue is not None:

@@ -1,4 +1,4 @@
-"""The two phases of a point: what every host does when."""
+"""The two phases of a point, with the actions of every host."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dumbbell.plan.places import Places
 from dumbbell.plan.ports import Ports
 from dumbbell.scenario import Scenario
 
-CALIBRATION_INTERVAL_NS = 100_000_000  # in which the router's counters are read, at most
-CAPTURE_LEAD_NS = 1_000_000_000  # in which tcpdump gets ready
+CALIBRATION_INTERVAL_NS = 100_000_000  # the longest interval at which the router's counters are read
+CAPTURE_LEAD_NS = 1_000_000_000  # tcpdump needs this to get ready
 
 Ends = tuple[str, str]
 Actions = list[tuple[str, Action]]
@@ -34,7 +34,7 @@ class Phases:
     def calibration(
         self, path: PlannedPath | None, flows: Sequence[Flow], hosts: Sequence[str], ends: Iterable[Ends]
     ) -> Phase:
-        """In which the path is proven. ``ends`` are the hosts between which data goes."""
+        """The phase that measures the idle path. ``ends`` are the pairs of hosts that exchange data."""
         pairs = [
             Pair(src, dst, self.places.address(src), self.places.address(dst), self.places.direction(src))
             for src, dst in ends
@@ -58,13 +58,13 @@ class Phases:
         others: Actions,
         sampled: Collection[str],
     ) -> Phase:
-        """In which the flows run, beside ``others``; the sockets of flows in ``sampled`` are read."""
+        """The phase in which the flows run, beside ``others``; the sockets of ``sampled`` are sampled."""
         routers = self.inventory.groups.get("routers", [])
         changes = [(host, action) for host in routers for action in _changes(path)]
         actions: Actions = [*_ends(flows), *others, *changes]
         if self.scenario.sampling.capture:
             actions += [(host, capture) for host in routers for capture in self._captures(host)]
-        # The qdisc rapid tells whom it sends first.
+        # The qdisc rapid reports the order in which it sends.
         counting = [host for host, of in hosts.items() if of.state.qdisc == "rapid"]
         samples = {}
         for host in {*routers, *(host for host, _ in actions)}:

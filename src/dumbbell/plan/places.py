@@ -1,4 +1,4 @@
-"""Names of a scenario for hosts: groups and hosts of the inventory, and the scenario's own roles."""
+"""Names of hosts in a scenario: groups and hosts of the inventory, and the scenario's roles."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dumbbell.plan.path import Way
 from dumbbell.scenario import KeyPath, Scenario
 from dumbbell.words import listed
 
-Refuse = Callable[[KeyPath, str], None]  # a key of the scenario, and why it cannot be met
+Refuse = Callable[[KeyPath, str], None]  # called with a key of the scenario, and why it cannot be met
 
 
 class Places:
-    """What names stand for. ``refuse`` gets each that stands for nothing."""
+    """Resolves names of hosts. ``refuse`` gets each name that is unknown."""
 
     def __init__(self, scenario: Scenario, inventory: Inventory, refuse: Refuse) -> None:
         self.scenario = scenario
@@ -22,7 +22,7 @@ class Places:
         self._refuse = refuse
 
     def check_roles(self) -> None:
-        """Each role stands for what the inventory has."""
+        """Refuse roles that name nothing in the inventory."""
         groups, testbed = self.inventory.groups, self.inventory.groups.get("testbed", [])
         for role, bound in self.scenario.roles.items():
             key: KeyPath = ("roles", role)
@@ -32,12 +32,12 @@ class Places:
                 self.endpoint(key, bound)
 
     def _bound(self, asked: str) -> str:
-        """A host or group with a role replaced by what it stands for."""
+        """The host or group that a role stands for; other names as they are."""
         name, bracket, index = asked.partition("[")
         return self.scenario.roles.get(name, name) + bracket + index
 
     def members(self, name: str) -> list[str]:
-        """Hosts that a group, role or host stands for; none if it is unknown."""
+        """The hosts that a group, role or host stands for; none if it is unknown."""
         bound = self._bound(name)
         if bound in self.inventory.groups:
             return self.inventory.groups[bound]
@@ -74,15 +74,15 @@ class Places:
         return host
 
     def address(self, host: str) -> str:
-        """Of the interface of a host that has one for experiments."""
+        """The address of the host's interface for experiments."""
         (interface,) = self.inventory.hosts[host].experiment_interfaces.values()
         return str(interface.address.ip)
 
     def side(self, host: str) -> str:
-        """Of the path on which that interface is."""
+        """The side of the path that the host's interface is on."""
         (side,) = self.inventory.hosts[host].experiment_interfaces
         return side
 
     def direction(self, src_host: str) -> Way:
-        """Direction of the path that data from this host takes."""
+        """The direction of the path that data from this host takes."""
         return "reverse" if self.side(src_host) == "right" else "forward"

@@ -1,4 +1,4 @@
-"""From a scenario and an inventory to a plan: every point, in the order in which they are run."""
+"""From a scenario and an inventory to a plan: every point, in the order of execution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dumbbell.scenario.load import among
 
 
 def plan(scenario_path: Path, inventory: Inventory, profile: str | None = None) -> Plan:
-    """Resolve a scenario on an inventory; :class:`ScenarioError` names every line that cannot be met."""
+    """Resolve a scenario on an inventory; :class:`ScenarioError` lists every line that cannot be met."""
     return _Planner(load(scenario_path, profile), inventory).plan(profile)
 
 
@@ -37,7 +37,7 @@ class _Planner:
         self.scenario = file.scenario
         self.inventory = inventory
         self.refused: dict[Problem, list[Mapping[str, str]]] = {}
-        # Asked for in all points, since nothing undoes it before the next.
+        # Set in all points, since nothing undoes it before the next one.
         self.timestamps = any(
             getattr(flow, "congestion_control", None) in READ_GAPS
             for case in file.cases
@@ -63,7 +63,7 @@ class _Planner:
         )
 
     def _variants(self) -> dict[str, _Variant]:
-        """What is run, by the hash of its configuration. A baseline that several cases share is run once."""
+        """The cases and baselines by the hash of their configuration; shared baselines are run once."""
         found: dict[str, _Variant] = {}
         settings: list[tuple[ScenarioCase, set[tuple[str, str]]]] = []
         for case in self.file.cases:
@@ -105,7 +105,7 @@ class _Planner:
         return point
 
     def _refuse_leftovers(self, settings: Sequence[tuple[ScenarioCase, set[tuple[str, str]]]]) -> None:
-        """What only some points ask of a host would still be so in the points after them."""
+        """Refuse settings that only some points have and nothing undoes: later points would have them too."""
         somewhere = set().union(*(asked for _, asked in settings))
         for case, asked in settings:
             for host, name in sorted(somewhere - asked):
@@ -115,7 +115,7 @@ class _Planner:
                 self._refuse(("hosts",), reason, case)
 
     def _refuse_several_kernels(self) -> None:
-        """A run boots its hosts before its first point."""
+        """Refuse several kernels: a run boots its hosts only before its first point."""
         first = {(name, asked.kernel) for name, asked in self.scenario.hosts.items()}
         for case in self.file.cases:
             for name, _ in {(name, asked.kernel) for name, asked in case.scenario.hosts.items()} - first:
@@ -129,18 +129,18 @@ class _Planner:
 
     def _point(self, name: str, variant: _Variant, repetition: int) -> Point:
         point = self._resolved(variant, repetition)
-        assert point is not None  # it could be had in the first repetition, from which only draws differ
+        assert point is not None  # possible in the first repetition, and only random draws differ
         return point.model_copy(update={"id": name})
 
     def _hash(self, point: Point) -> str:
-        """Of all that is done, which the names of values and what is expected of it are not."""
+        """The hash of everything that is done; names of values and expectations are not part of it."""
         done = point.model_dump(include={"baseline", "path", "hosts", "phases"})
         text = json.dumps([self.scenario.name, done], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _settings(point: Point) -> set[tuple[str, str]]:
-    """Host and name of all that a point asks for and that nothing undoes before the next point."""
+    """Host and name of every setting of a point that nothing undoes before the next point."""
     return {
         (host, name)
         for host, asked in point.hosts.items()

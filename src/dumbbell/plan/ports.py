@@ -1,4 +1,4 @@
-"""Ports that no other connection of a phase has, on either host."""
+"""Ports that no other connection of a phase uses, on either host."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ FIRST_CLIENT_PORT = 10_001
 EPHEMERAL = (
     32_768,
     60_999,
-)  # net.ipv4.ip_local_port_range, from which the kernel takes what nobody asked for
+)  # net.ipv4.ip_local_port_range: ports that the kernel chooses from
 LAST_PORT = 65_535
 
 
 class Ports:
-    """Ports of every host, given out in ascending order and never from its ephemeral range."""
+    """Gives out ports of every host, in ascending order and outside its ephemeral range."""
 
     def __init__(self, ephemeral: dict[str, tuple[int, int]]) -> None:
         self._ephemeral = ephemeral
         self._taken: dict[str, set[int]] = defaultdict(set)
 
     def take(self, host: str, first: int, count: int = 1) -> int | None:
-        """First of ``count`` consecutive ports from ``first`` on; None if there are none left."""
+        """The first of ``count`` consecutive ports from ``first`` on; None if there are none left."""
         low, high = self._ephemeral.get(host, EPHEMERAL)
         taken, port = self._taken[host], first
         while port + count - 1 <= LAST_PORT:
@@ -37,7 +37,7 @@ class Ports:
 
 
 def parse_range(text: str) -> tuple[int, int] | None:
-    """Both ends of ``net.ipv4.ip_local_port_range``; None if they are not two ports."""
+    """Both ends of ``net.ipv4.ip_local_port_range``; None if the text is not two ports."""
     words = text.split()
     if len(words) != 2 or not all(word.isdecimal() and len(word) < 6 for word in words):  # noqa: PLR2004
         return None

@@ -1,4 +1,4 @@
-"""What a point asks for, setting by setting, to be told beside that of another point."""
+"""The settings of a point, one by one, for comparison with another point."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dumbbell.plan.actions import PingAction
 from dumbbell.plan.document import Point
 from dumbbell.units import render_duration, render_rate
 
-RENDER: dict[str, Callable[[int], str]] = {  # by the endings of names
+RENDER: dict[str, Callable[[int], str]] = {  # by the ending of a setting's name
     "_ns": render_duration,
     "_us": lambda us: render_duration(1000 * us),
     "_bps": render_rate,
 }
-NOT_OF_TCP = {"name", "server_port", "client_port"}  # of a flow
+NOT_OF_TCP = {"name", "server_port", "client_port"}  # keys of a flow that do not change its behaviour
 
 
 def settings(point: Point) -> dict[tuple[str, str], str]:
-    """Every setting of a point by the host, flow, ping or path that it is of, and its name; none are empty.
+    """Every setting of a point by its subject (host, flow, ping or path) and name; none are empty.
 
-    Not the kernels of hosts: what runs there is known better than what was asked for.
+    Without the kernels of hosts: the kernel that ran is known better than the requested one.
     """
     measurement = point.phase("measurement")
     found = {("measurement", "duration"): render_duration(measurement.duration_ns)}
@@ -50,7 +50,7 @@ def _leaves(tree: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _told(name: str, value: Any) -> tuple[str, str]:
-    """Exactly, as a scenario would say it: what differs at all is to look different."""
+    """Name and value as a scenario would write them, exact, so that different values look different."""
     for ending, render in RENDER.items():
         if name.endswith(ending):
             return name.removesuffix(ending), render(value)

@@ -1,4 +1,4 @@
-"""What virtual time cannot have, and how long it takes."""
+"""What virtual time does not support, and how long a plan takes in it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dumbbell.scenario import KeyPath, Scenario
 
 Problem = tuple[KeyPath, str]
 
-# Of a core as those that docs/virtual-time.md tells of.
-CONTROLLER_S = 75.0  # to boot a world, and for all that Ansible does in it
+# Measured on a core of the machine in docs/virtual-time.md.
+CONTROLLER_S = 75.0  # to boot a world, and for all of Ansible's work in it
 PACKET_S = 100e-6
-GATHERED = 0.1  # of that, where senders put packets together
-SAMPLE_S = 1.2e-3  # of a host, each time
+GATHERED = 0.1  # the share of that where senders merge packets
+SAMPLE_S = 1.2e-3  # one sample of one host
 
-# They wait by reading the clock over and over, each time for 256 ns of virtual time.
+# They busy-wait on the clock, and each reading takes 256 ns of virtual time.
 SPINNING = frozenset({"iperf", "nuttcp", "trafgen"})
 
 
 def real_s(point: Point) -> float:
-    """About how long a core needs for a point, in seconds: flows without a rate fill their path."""
+    """About how long a core needs for a point, in seconds; flows without a rate fill their path."""
     seconds = CONTROLLER_S
     packet_bytes = point.path.packet_bytes if point.path else PACKET_BYTES
     for phase in point.phases:
@@ -40,7 +40,7 @@ def real_s(point: Point) -> float:
 
 
 def problems(scenario: Scenario, path: PlannedPath | None, hosts: Mapping[str, Host]) -> Iterator[Problem]:
-    """Each key of a scenario that cannot be met where all hosts share one kernel and work takes no time."""
+    """The keys of a scenario that cannot be met where hosts share one kernel and work takes no time."""
     yield from _path(path)
     yield from _kernel(scenario, hosts)
     for name, flow in scenario.flows.items():

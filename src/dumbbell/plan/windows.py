@@ -1,4 +1,4 @@
-"""Over which time a metric is measured unless a scenario says otherwise, and of which flows together."""
+"""Default windows of metrics, and the flows that share one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Window = tuple[int, int]  # in ns since t0
 
 
 def ways(flows: Iterable[Flow]) -> dict[Way, list[Flow]]:
-    """Flows by the direction of their data: those of both have no bottleneck in common."""
+    """Flows by the direction of their data: flows in different directions share no bottleneck."""
     found: dict[Way, list[Flow]] = {}
     for flow in flows:
         found.setdefault(flow.direction, []).append(flow)
@@ -19,7 +19,7 @@ def ways(flows: Iterable[Flow]) -> dict[Way, list[Flow]]:
 
 
 def in_words(flows: Sequence[Flow], every: Sequence[Flow]) -> str:
-    """Some of every flow of a phase, as what a value of theirs is of."""
+    """Words for some of a phase's flows, to say what a value is of."""
     names, (direction, *_) = {flow.name for flow in flows}, ways(flows)
     if names == {flow.name for flow in every}:
         return "all flows"
@@ -29,7 +29,7 @@ def in_words(flows: Sequence[Flow], every: Sequence[Flow]) -> str:
 
 
 def default_window(lives: Sequence[Window], warm_up_ns: int | None) -> Window | None:
-    """While all of these run, after the warm-up; None if that is at no time."""
+    """The time in which all of these run, after the warm-up; None if there is none."""
     start = max(warm_up_ns or 0, *(start for start, _ in lives))
     end = min(end for _, end in lives)
     return (start, end) if start < end else None

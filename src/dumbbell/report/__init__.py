@@ -1,1 +1,1 @@
-"""Pages about runs: parts, figures, and a module for each page. Notebooks put the parts together."""
+"""Pages about runs: parts of pages, figures, and a module for each page. Notebooks arrange the parts."""

@@ -1,4 +1,4 @@
-"""Checks of a verdict as rows of a table: what was asked beside what was measured."""
+"""Checks of a verdict as rows of a table: the requested and the measured value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dumbbell.units import human
 
 
 class CheckRow(NamedTuple):
-    """Texts of a check; ``ok`` is None of a fact that nobody judges."""
+    """The texts of a check; ``ok`` is None for a fact that is not judged."""
 
     name: str
     subject: str
@@ -21,7 +21,7 @@ class CheckRow(NamedTuple):
 
 
 def row(check: dict[str, Any]) -> CheckRow:
-    """A check."""
+    """The row of a check."""
     unit = check.get("unit", "")
     tolerance = f"± {human(check['tolerance'], unit)}" if check.get("tolerance") is not None else ""
     asked, measured = check["requested"], human(check["measured"], unit)
@@ -37,13 +37,13 @@ def row(check: dict[str, Any]) -> CheckRow:
 
 
 def note(check: dict[str, Any]) -> str:
-    """``expected ≥ 90 %``, and of which flows if not of all."""
+    """``expected ≥ 90 %``, with the flows if these are not all."""
     of = "" if check["subject"] == "all flows" else f", {check['subject']}"
     return f"expected {bounds(check)}{of}"
 
 
 def bounds(check: dict[str, Any]) -> str:
-    """``≥ 90 %`` of an expectation."""
+    """The bounds of an expectation: ``≥ 90 %``."""
     signs, unit = {"min": "≥", "max": "≤"}, check.get("unit", "")
     return " and ".join(
         f"{signs[k]} {human(v, unit)}" for k, v in check["requested"].items() if v is not None
@@ -51,7 +51,7 @@ def bounds(check: dict[str, Any]) -> str:
 
 
 def worst(checks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One row for checks that are all ok: the one farthest from what was asked."""
+    """The row for several checks that are all ok: that of the one furthest from its requested value."""
     if len(checks) == 1:
         return checks[0]
     numbers = all(isinstance(c["measured"], int | float) and c["tolerance"] is not None for c in checks)

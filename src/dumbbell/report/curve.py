@@ -1,4 +1,4 @@
-"""A curve that is small enough for the cell of a table."""
+"""A curve small enough for the cell of a table."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-EDGE = 5  # of the drawing, in pixels
+EDGE = 5  # around the drawing, in pixels
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A value of a curve, or none. ``edge`` is the class of a line before it."""
+    """A value of a curve, or a gap. ``edge`` is the class of a line before it."""
 
     value: float | None
     title: str
@@ -22,7 +22,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Curve:
-    """Values from the oldest, of which one is known, on a drawing of this size in pixels."""
+    """The values, oldest first, at least one known, on a drawing of this size in pixels."""
 
     marks: Sequence[Mark]
     width: int = 240
@@ -30,12 +30,12 @@ class Curve:
 
     @property
     def step(self) -> float:
-        """From one mark to the next."""
+        """The distance between two marks."""
         return (self.width - 2 * EDGE) / max(len(self.marks) - 1, 1)
 
     @cached_property
     def placed(self) -> list[tuple[Mark, float, float]]:
-        """Each mark and where it is; without a value it is at the bottom."""
+        """Each mark and its position; a gap is at the bottom."""
         known = [mark.value for mark in self.marks if mark.value is not None]
         low, span = min(known), max(known) - min(known)
         bottom, room = self.height - EDGE, self.height - 2 * EDGE
@@ -49,7 +49,7 @@ class Curve:
 
     @property
     def lines(self) -> list[list[tuple[float, float]]]:
-        """Points that are joined; a line ends at each edge."""
+        """Points to be joined; a line ends at each edge."""
         lines: list[list[tuple[float, float]]] = [[]]
         for mark, x, y in self.placed:
             if mark.edge:

@@ -1,4 +1,4 @@
-"""Pages and their parts, filled into the templates beside this file. Texts are escaped there."""
+"""Fills pages and their parts into the templates beside this file. The templates escape texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from dumbbell.units import human
 
-# File name under which the toolbar saves a figure: that of the run and of the part that shows it.
+# The file name under which the toolbar saves a figure: the run's and the part's.
 _saved_as: ContextVar[str] = ContextVar("_saved_as", default="figure")
 
 
@@ -22,13 +22,13 @@ def page(template: str, **values: Any) -> str:
 
 
 def part(template: str, macro: str, **values: Any) -> Markup:
-    """A part of a page: what a macro of a template makes of the values."""
+    """A part of a page: the result of a template's macro."""
     made: Markup = getattr(_templates.get_template(template).module, macro)(**values)
     return made
 
 
 def save_figures_as(*words: str) -> None:
-    """Name the files of figures that are plotted from here on."""
+    """Set the file name of figures plotted from now on."""
     _saved_as.set(re.sub(r"[^\w.-]+", "_", "_".join(words)))
 
 
@@ -42,9 +42,9 @@ def _plot(figure: go.Figure) -> Markup:
                 "displaylogo": False,
                 "responsive": True,
                 "displayModeBar": "hover",
-                # The last would upload the data to Plotly's servers.
+                # The last one would upload the data to Plotly's servers.
                 "modeBarButtonsToRemove": ["lasso2d", "select2d", "sendChartToCloud"],
-                # As wide as it is shown; three dots for each of the screen's are enough for print.
+                # As wide as it is shown; three dots per pixel are enough for print.
                 "toImageButtonOptions": {"format": "png", "filename": _saved_as.get(), "scale": 3},
             },
         )

@@ -1,4 +1,4 @@
-"""Pages made by executing notebooks: one HTML file each that needs nothing else."""
+"""Pages from executed notebooks: each is one HTML file without external resources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN_REPORT = NOTEBOOKS / "run_report.py"
 
 
 class _ThisPython(AsyncKernelManager):
-    """Runs the notebook with this interpreter, whatever kernels the user has installed."""
+    """Runs the notebook with this interpreter, whichever kernels the user has installed."""
 
     transport = "ipc"  # TCP would be open to every user of this machine
 
@@ -35,16 +35,16 @@ class _ThisPython(AsyncKernelManager):
     def kernel_spec(self) -> KernelSpec:
         """ipykernel of this environment."""
         argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        # Polars' allocator (jemalloc) gives back at once what is free: less memory, for a little more time.
+        # Polars' allocator (jemalloc) returns free memory at once: less memory for a little more time.
         env = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
         return KernelSpec(argv=argv, env=env, display_name="Python 3", language="python")
 
 
 def render(run_dir: Path, notebook: Path = RUN_REPORT) -> Path:
-    """Execute a notebook on a run directory and write what it shows into it; returns the file's path.
+    """Execute a notebook on a run directory and save its output there; returns the file's path.
 
-    That of ``run_report.py`` is ``report.html``, others are named after their notebook.
-    The file is complete: no code cells, plotly.js once, no request to any network.
+    The page of ``run_report.py`` is ``report.html``, others have the name of their notebook. A page has no
+    code cells, contains plotly.js once, and needs no network.
     """
     run_dir = run_dir.resolve()
     title = Source(run_dir).manifest.get("title") or run_dir.name
@@ -53,14 +53,14 @@ def render(run_dir: Path, notebook: Path = RUN_REPORT) -> Path:
 
 
 def render_points(run: RunDir) -> None:
-    """Write ``report.html`` of each point that was judged after its page was made, several at a time."""
+    """Write ``report.html`` of each point judged since its page was made, several at a time."""
     late = [execution.dir for execution in run.executions if _is_late(execution.dir)]
     with ThreadPoolExecutor(os.cpu_count()) as beside:  # each runs its notebook in a process of its own
         list(beside.map(render, late))
 
 
 def _is_late(point_dir: Path) -> bool:
-    """A point that was aborted has no tables to make a page of."""
+    """Whether a point needs a new page. An aborted point has no tables for one."""
     page, verdict = point_dir / "report.html", point_dir / "verdict.json"
     if not (point_dir / "manifest.json").exists() or not verdict.exists():
         return False
@@ -68,14 +68,14 @@ def _is_late(point_dir: Path) -> bool:
 
 
 def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, title: str) -> Path:
-    """Execute a notebook with parameters and write what it shows, without its code, to ``target``."""
+    """Execute a notebook with parameters and write its output, without its code, to ``target``."""
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     with tempfile.TemporaryDirectory() as scratch:
         jupytext.write(jupytext.read(notebook), source := Path(scratch, "in.ipynb"))
         cells = parameterize_notebook(load_notebook_node(str(source)), parameters)
-        # papermill itself would write the notebook to disk twice a cell, with all its figures.
+        # papermill would write the notebook to disk twice per cell, with all its figures.
         client = NotebookClient(cells, resources={"metadata": {"path": scratch}})
-        # Its sockets go there too: the usual place may have too long a name for them.
+        # Jupyter's sockets go there too: their paths in the usual place may be too long.
         client.km = _ThisPython(connection_file=str(Path(scratch, "kernel.json")))
         client.execute()
     exporter = nbconvert.HTMLExporter(  # type: ignore[no-untyped-call]

@@ -15,7 +15,7 @@ from dumbbell.studies.source import Missing
 
 
 def part(make: Callable[..., Markup]) -> Callable[..., HTML]:
-    """A method that makes a part of a page; the sentence of :class:`Missing` stands in its place."""
+    """Decorate a method that makes a part of a page; the message of :class:`Missing` replaces the part."""
 
     @functools.wraps(make)
     def made(*arguments: Any) -> HTML:
@@ -32,5 +32,5 @@ def part(make: Callable[..., Markup]) -> Callable[..., HTML]:
 
 
 def setup() -> HTML:
-    """Style sheet, script and plotly.js: once a page."""
+    """Style sheet, script and plotly.js; needed once per page."""
     return HTML(html.part("parts.html", "setup", plotly=Markup(get_plotlyjs())))  # type: ignore[no-untyped-call]

@@ -1,8 +1,8 @@
-"""The scenario language: what ``scenarios/*.yml`` may say, and the errors when one says something else.
+"""The scenario language: reading ``scenarios/*.yml``, and reporting their errors.
 
 :func:`load` reads a file into the cases of a :class:`Scenario` and remembers the line and column of every
-key, so that the planner's errors point into the file too. ``python -m dumbbell.scenario`` writes what is
-generated from the models: the JSON Schema and the reference.
+key, so that the planner's errors point into the file too. ``python -m dumbbell.scenario`` generates the JSON
+Schema and the reference from the models.
 """
 
 from dumbbell.scenario.document import Scenario

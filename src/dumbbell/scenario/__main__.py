@@ -1,4 +1,4 @@
-"""Write what is generated from the models: the JSON Schema and the reference."""
+"""Generate the JSON Schema and the reference of the language from its models."""
 
 from pathlib import Path
 

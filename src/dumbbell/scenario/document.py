@@ -1,4 +1,4 @@
-"""A whole scenario: path, hosts, flows, what varies between its points, and what is expected of them."""
+"""A whole scenario: path, hosts, flows, matrix of points, and expectations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What varies in a scenario: every combination of it, with the values in place."""
+"""Expansion of a scenario: every combination of the values that vary."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dumbbell.scenario.tree import Tree
 from dumbbell.words import did_you_mean, known_are
 
 MAX_POINTS = 10_000
-MAX_COMBINATIONS = 1_000_000  # before any is excluded
-MAX_DEPTH = 10  # of values of the matrix that stand for others
+MAX_COMBINATIONS = 1_000_000  # before exclusions
+MAX_DEPTH = 10  # of references between values of the matrix
 
 _REFERENCE = re.compile(rf"(?:({units.NUMBER}) ?\* ?)?\$([A-Za-z_][A-Za-z0-9_]*)")
-# These are one for all points, or lists of their own.
+# Keys that cannot vary between points, or whose value is a list anyway.
 FIXED = (
     "name",
     "title",
@@ -39,7 +39,7 @@ FIXED = (
 
 @dataclass(frozen=True)
 class Case:
-    """One combination: the scenario with its values in place, and the name of each value by what varies."""
+    """One combination: the scenario with its values filled in, and the name of each value."""
 
     value: Any
     levels: Mapping[str, str]
@@ -47,7 +47,7 @@ class Case:
 
 @dataclass(frozen=True)
 class _Axis:
-    """Something that varies: its values by their names, and where it stands if that is its only place."""
+    """A quantity that varies: its values by name, and its place in the file if it has only one."""
 
     key: KeyPath
     values: dict[str, Any]
@@ -55,7 +55,7 @@ class _Axis:
 
 
 def expand(tree: Tree, matrix: Matrix) -> tuple[list[Case], dict[str, KeyPath]]:
-    """Every combination in the order of the file, and where each thing that varies stands.
+    """Every combination in the order of the file, and the place of each quantity that varies.
 
     :class:`ScenarioError` if there is none.
     """
@@ -103,7 +103,7 @@ class _Expansion:
     def _refuse(self, key: KeyPath, reason: str) -> None:
         self.problems.append(self.tree.problem(key, reason))
 
-    # what varies
+    # the quantities that vary
 
     def _add(self, key: KeyPath, name: str, values: list[Any], *, in_place: bool) -> None:
         if not values:
@@ -125,7 +125,7 @@ class _Expansion:
         self.axes[name] = _Axis(key, labelled, in_place)
 
     def _check_references(self) -> None:
-        """Every reference has a value, and every value a reference: else runs would be the same unnoticed."""
+        """Every reference has a value, and every value a reference: otherwise points could be equal."""
         used: set[str] = set()
         matrix = self.matrix.__pydantic_extra__ or {}
         for key, found in _texts(_without(self.tree.value, "matrix", "profiles"), ()):
@@ -163,8 +163,8 @@ class _Expansion:
                 yield combination
 
     def _check_number(self, combinations: int) -> None:
-        """Of runs: a run's points are kept in memory and numbered."""
-        asked = self.tree.value if isinstance(self.tree.value, dict) else {}  # else it is refused as a whole
+        """The limits on runs: the points of a run are kept in memory and numbered."""
+        asked = self.tree.value if isinstance(self.tree.value, dict) else {}  # otherwise refused as a whole
         repetitions = asked.get("repetitions", 1)
         repetitions = repetitions if isinstance(repetitions, int) else 1
         if combinations * repetitions > MAX_POINTS:
@@ -196,7 +196,7 @@ class _Expansion:
         if label not in self.axes[name].values:
             self._refuse(key, f"{label} is none of its values {', '.join(self.axes[name].values)}")
 
-    # values in place
+    # filling in values
 
     def _case(self, levels: dict[str, str]) -> Case:
         values = self.constants | {name: self.axes[name].values[label] for name, label in levels.items()}
@@ -236,7 +236,7 @@ def _times(factor: Decimal, value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """A value as a file has it: what varies is named by it."""
+    """A value as text in the file's notation, used as its name."""
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
 
 
@@ -245,7 +245,7 @@ def _without(value: Any, *keys: str) -> Any:
 
 
 def _sweeps(value: Any, key: KeyPath) -> Iterator[tuple[KeyPath, list[Any]]]:
-    """Lists that stand where the language has one value."""
+    """Lists at keys that take a single value: sweeps."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if key or name not in FIXED:
@@ -270,7 +270,7 @@ def _texts(value: Any, key: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 
 
 def models(annotation: Any) -> Iterator[type[Strict]]:
-    """All models that a type is made of, without those inside them."""
+    """The models in a type, without those nested in their fields."""
     if isinstance(annotation, type) and issubclass(annotation, Strict):
         yield annotation
     for argument in get_args(annotation):
@@ -278,7 +278,7 @@ def models(annotation: Any) -> Iterator[type[Strict]]:
 
 
 def all_models(model: type[Strict] = Scenario) -> list[type[Strict]]:
-    """A model and all that it is made of, each after the first that uses it."""
+    """A model and all models nested in it, each after the first that uses it."""
     found = [model]
     for field in model.model_fields.values():
         for part in models(field.annotation):
@@ -287,19 +287,19 @@ def all_models(model: type[Strict] = Scenario) -> list[type[Strict]]:
 
 
 def is_list(annotation: Any) -> bool:
-    """Whether a key of this type has a list of its own."""
+    """Whether a key of this type takes a list."""
     if get_origin(annotation) in (Annotated, Union, type(int | None)):
         return any(map(is_list, get_args(annotation)))
     return get_origin(annotation) is list
 
 
 def fields_of(model: type[Strict]) -> Iterator[tuple[str, Any]]:
-    """Keys of a model as files write them, with their fields."""
+    """The keys of a model as they are written in files, with their fields."""
     for name, field in model.model_fields.items():
         yield field.alias or name, field
 
 
-# Keys whose value is a list: any other list is a sweep.
+# Keys whose value is a list; any other list is a sweep.
 LISTS = frozenset(
     key for model in all_models() for key, field in fields_of(model) if is_list(field.annotation)
 )

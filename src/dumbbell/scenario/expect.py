@@ -1,4 +1,4 @@
-"""What a scenario says of its results: bounds on metrics, and how far a run may be from what was asked."""
+"""Expectations of a scenario: bounds on metrics, and tolerances between what is requested and measured."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class BaseExpectation(Strict):
 
 
 def _of(metric: Metric) -> type[BaseExpectation]:
-    """What a scenario says of a metric."""
+    """The model of a metric's bound."""
     fields: dict[str, Any] = {"metric": (Literal[metric.name], ...)}
     if metric.percentile is not None:
         described = Field(default=50, description=metric.percentile or None)

@@ -1,4 +1,4 @@
-"""What a scenario says of its hosts."""
+"""The state of hosts that a scenario requests."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pydantic import Field
 from dumbbell.quantities import NoBoolean, Strict
 from dumbbell.units import LEAST_MTU_BYTES, MOST_MTU_BYTES
 
-# Offloads that put packets of a connection together.
+# Offloads that merge packets of a connection.
 SUPER_PACKETS = ("tso", "gso", "gro", "lro")
-# Which qdiscs take their limit from txqueuelen: net/sched/sch_{generic,fifo}.c
+# Qdiscs that take their limit from txqueuelen: net/sched/sch_{generic,fifo}.c
 READ_TXQUEUELEN = ("pfifo_fast", "pfifo", "bfifo")
-# Congestion controls that set the gap after each packet, and read the gaps with which it arrived from the
+# Congestion controls that set the gap after each packet, and measure the gaps at arrival from the
 # timestamps of its acknowledgements: modules/tcp_rapid/README.md
 READ_GAPS = ("rapid",)
-GAPS_NEED = {"quickack": True, "tcp_usec_ts": True}  # of the routes at both ends
-TIMESTAMPS = "net.ipv4.tcp_timestamps"  # a sysctl that they need too: 1, or 2 for those without an offset
+GAPS_NEED = {"quickack": True, "tcp_usec_ts": True}  # options of the routes at both ends
+TIMESTAMPS = "net.ipv4.tcp_timestamps"  # a sysctl that must be 1, or 2 (without an offset), for them
 
 ModuleName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,56}$"), NoBoolean]
 

@@ -1,4 +1,4 @@
-"""From a YAML file to the cases of a scenario; every error points into the file."""
+"""From a YAML file to the cases of a scenario; every error gives its line in the file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dumbbell.words import did_you_mean, known_are
 
 @dataclass(frozen=True)
 class ScenarioCase:
-    """A scenario with a value for everything that varies, and the name of each of these values."""
+    """A scenario with a value for everything that varies, and the name of each value."""
 
     levels: Mapping[str, str]
     scenario: Scenario
@@ -28,22 +28,22 @@ class ScenarioCase:
 
 @dataclass(frozen=True)
 class ScenarioFile:
-    """The cases of a scenario, together with where each key stands in the file."""
+    """The cases of a scenario, and the position of each key in the file."""
 
     tree: Tree
     cases: list[ScenarioCase]
-    varies: Mapping[str, KeyPath]  # where each thing that varies stands
+    varies: Mapping[str, KeyPath]  # the position of each quantity that varies
 
     @property
     def scenario(self) -> Scenario:
-        """The first case: name, seed, order and all else that does not vary."""
+        """The first case: it has the name, seed, order and everything else that does not vary."""
         return self.cases[0].scenario
 
 
 def load(path: Path, profile: str | None = None) -> ScenarioFile:
-    """Read a scenario file; :class:`ScenarioError` with everything that is wrong in it, in any profile.
+    """Read a scenario file; :class:`ScenarioError` lists everything wrong in it, in any profile.
 
-    ``profile`` can name several, ``first,second``, each of which is laid over what those before it made.
+    ``profile`` may name several, ``first,second``; each is merged over the result of those before it.
     """
     tree = read(path)
     problems = list(tree.problems)
@@ -97,7 +97,7 @@ def _validated(tree: Tree) -> ScenarioFile:
 
 
 def among(problem: Problem, at: list[Mapping[str, str]], cases: list[Any]) -> Problem:
-    """A problem of some cases names the first of them."""
+    """A problem that only some cases have, with the name of the first one added."""
     if len(at) == len(cases):
         return problem
     where = ", ".join(f"{name} {label}" for name, label in at[0].items())
@@ -106,12 +106,12 @@ def among(problem: Problem, at: list[Mapping[str, str]], cases: list[Any]) -> Pr
     )
 
 
-# --- pydantic's errors in the words of the file --------------------------------------------------------
+# --- pydantic's errors, in terms of the file -----------------------------------------------------------
 
 
 def reasons(error: pydantic.ValidationError, value: Any) -> list[tuple[KeyPath, str]]:
-    """What is wrong with a value, by its keys."""
-    # A value that fits no member of a union has one error for each member: said once is enough.
+    """The faults of a value, each with its key."""
+    # A value that fits no member of a union has one error per member: one is enough.
     found: dict[KeyPath, str] = {}
     for key, reason in (_explain(item, value) for item in error.errors()):
         found[key] = f"{found[key]}, or {reason}" if key in found else reason
@@ -119,9 +119,9 @@ def reasons(error: pydantic.ValidationError, value: Any) -> list[tuple[KeyPath, 
 
 
 def _explain(error: Any, value: Any) -> tuple[KeyPath, str]:
-    """Key path and reason of one of pydantic's errors.
+    """The key path and the reason of one of pydantic's errors.
 
-    Pydantic names the chosen member of a union in its location; such names are not keys of the file.
+    Pydantic's locations contain the chosen member of a union, which is not a key of the file.
     """
     key: list[Key] = []
     location = [part for part in error["loc"] if part != "[key]"]
@@ -166,7 +166,7 @@ def _has(value: Any, part: Key) -> bool:
 
 
 def _unknown(key: str, around: Mapping[str, Any]) -> str:
-    """What is wrong with a key that its mapping does not have: the keys beside it tell what was meant."""
+    """The message for an unknown key; the keys beside it show which one was meant."""
     models = [{name for name, _ in fields_of(model)} for model in all_models()]
     anywhere = sorted(set().union(*models))
     if key in anywhere:
@@ -175,11 +175,11 @@ def _unknown(key: str, around: Mapping[str, Any]) -> str:
     return f"unknown key{did_you_mean(key, sorted(here)) or did_you_mean(key, anywhere)}"
 
 
-# --- what is wrong between keys ------------------------------------------------------------------------
+# --- errors between keys -------------------------------------------------------------------------------
 
 
 def _contradictions(scenario: Scenario, levels: Mapping[str, str]) -> Iterator[tuple[KeyPath, str]]:
-    """Each at the key that a person would change."""
+    """Contradictions between keys, each reported at the key that a person would change."""
     if scenario.warm_up >= scenario.duration:
         yield ("warm_up",), f"is no part of the duration of {units.render_duration(scenario.duration)}"
     yield from _changes(scenario)

@@ -1,4 +1,4 @@
-"""What a scenario says of the path: rate, delay, loss and queue of each direction, and when they change."""
+"""The path of a scenario: rate, delay, loss and queue of each direction, and their changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QueueKind = Literal["pfifo", "bfifo", "codel", "fq_codel", "cake", "pie", "red"]
 LIMIT_UNIT = {
     kind: "bytes" if kind in {"bfifo", "cake", "red"} else "packets" for kind in get_args(QueueKind)
 }
-NO_LOSS = {"loss": 0.0, "loss_gemodel": None}  # models of the same loss
+NO_LOSS = {"loss": 0.0, "loss_gemodel": None}  # alternative loss models, both off
 NEED_LIMIT = ("pfifo", "bfifo", "red")
 OPTIONS = {
     "ecn": ("codel", "fq_codel", "pie", "red"),
@@ -98,7 +98,7 @@ class Change(Strict):
 
     @property
     def named(self) -> dict[str, object]:
-        """What differs from before, by the direction's keys."""
+        """The keys that this change sets."""
         return {name: value for name, value in self if name != "at" and value is not None}
 
 
@@ -145,7 +145,7 @@ class Direction(Strict):
 
     @property
     def states(self) -> list[tuple[int, Direction]]:
-        """What it is, and since when (ns since t0): as given, then after each of its changes."""
+        """The direction at each time (ns since t0): as given, then after each of its changes."""
         found = [(0, self)]
         for change in self.changes:
             other_loss = NO_LOSS if change.named.keys() & NO_LOSS.keys() else {}
@@ -153,11 +153,11 @@ class Direction(Strict):
         return found
 
     def at(self, ns: int) -> Direction:
-        """What it is at a time since t0."""
+        """The direction at a time since t0."""
         return [state for at, state in self.states if at <= ns][-1]
 
     def problems(self, duration_ns: int, apart_ns: int) -> Iterator[tuple[KeyPath, str]]:
-        """What is wrong with its changes in a run of this length, where each must be told from the next."""
+        """Faults of its changes in a run of this length; changes must be ``apart_ns`` apart."""
         for i, ((before_ns, _), (at_ns, state)) in enumerate(pairwise(self.states)):
             key: KeyPath = ("changes", i)
             if at_ns >= duration_ns:
@@ -184,5 +184,5 @@ class NetworkPath(Strict):
     reverse: Direction | None = Field(default=None, description="default: as forward, with its changes")
 
     def way(self, direction: Literal["forward", "reverse"]) -> Direction:
-        """What data in this direction meets."""
+        """The direction that data this way takes."""
         return self.forward if direction == "forward" or self.reverse is None else self.reverse

@@ -1,4 +1,4 @@
-"""What is wrong with a scenario, and where."""
+"""Problems of a scenario, and their place in its file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KeyPath = tuple[Key, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a scenario, and where."""
+    """One problem of a scenario, and its place in the file."""
 
     file: str
     line: int

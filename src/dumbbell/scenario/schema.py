@@ -1,4 +1,4 @@
-"""What is generated from the models: the JSON Schema that editors use, and the reference that people read."""
+"""Generates the JSON Schema for editors and the reference for people from the models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dumbbell.scenario.expect import BaseExpectation
 
 Json = dict[str, Any]
 
-# Models in which nothing varies in place: what they say is about the points, or about all of them.
+# Models whose values cannot vary, because they concern the points or all of them.
 _NO_SWEEPS = ("Matrix",)
 _REFERENCE: Json = {
     "type": "string",
@@ -68,7 +68,7 @@ def schema() -> bytes:
 
 
 def _varied(value: Json, definitions: Json, *, lists: bool) -> Json:
-    """A property that may also be a reference to the matrix or, if it is one value, a list: a sweep."""
+    """A property that may also be a reference to the matrix or, if it takes one value, a list (a sweep)."""
     if "const" in value or value.get("type") == "array":
         return value
     if isinstance(value.get("additionalProperties"), dict):
@@ -153,7 +153,7 @@ def reference() -> bytes:
 
 
 def _section(model: type[Strict]) -> str:
-    """A model's docstring and a table of its keys, without those of its family."""
+    """A model's docstring and a table of its keys, without those of its base model."""
     family = _family(model)
     shared = [] if family is None else [key for key, _ in fields_of(family)]
     definition = model.model_json_schema(by_alias=True)
@@ -173,7 +173,7 @@ def _section(model: type[Strict]) -> str:
 
 
 def _family(model: type[Strict]) -> type[Strict] | None:
-    """The kind of thing that a model is one kind of."""
+    """The base model, if a model is one of several alternatives."""
     return next((base for base in _FAMILIES if issubclass(model, base) and model is not base), None)
 
 

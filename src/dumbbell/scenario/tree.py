@@ -25,10 +25,10 @@ class Tree:
     path: Path
     value: Any
     positions: Positions
-    problems: tuple[Problem, ...] = ()  # what could be read past
+    problems: tuple[Problem, ...] = ()  # problems after which reading could go on
 
     def problem(self, key: KeyPath, reason: str) -> Problem:
-        """A problem at this key, or at the nearest enclosing key that the file has."""
+        """A problem at this key, or at the nearest enclosing key in the file."""
         at = key
         while at and at not in self.positions:
             at = at[:-1]
@@ -36,7 +36,7 @@ class Tree:
         return Problem(str(self.path), line, column, render_key(key), reason)
 
     def merged(self, overlay: KeyPath) -> Tree:
-        """This tree with the mapping at a key laid over it: what that one names is replaced, at any depth."""
+        """This tree with the mapping at a key merged over it, at any depth."""
         over: Any = self.value
         for part in overlay:
             over = over[part]
@@ -58,7 +58,7 @@ class Tree:
 
 
 def read(path: Path) -> Tree:
-    """Read a file; :class:`ScenarioError` if it is no YAML of plain values."""
+    """Read a file; :class:`ScenarioError` if it is not YAML with plain values."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -148,7 +148,7 @@ def _mark(node: Node) -> tuple[int, int]:
 
 
 def _characters(text: str) -> str:
-    """Text with what JSON escapes as two surrogates as the one character that they stand for."""
+    """Text in which pairs of surrogates, JSON's escapes, are replaced by the characters that they encode."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Figures: functions from tables to plotly's, for pages, notebooks and exports."""
+"""Figures: functions from tables to plotly's figures, for pages, notebooks and exports."""
 
 from dumbbell.report.figures.base import MAX_POINTS, Steps, thin
 from dumbbell.report.figures.live import of_runs

@@ -1,4 +1,4 @@
-"""Figures of atou, of simulations and of runs."""
+"""Figures of atou, from simulations and from runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Axes, lines and reference lines that figures share, in the colours of Okabe and Ito."""
+"""Axes, lines and reference lines of all figures, in the colours of Okabe and Ito."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-# M. Okabe, K. Ito, "Color Universal Design", 2008; yellow is left out: too pale for a line on white.
+# M. Okabe, K. Ito, "Color Universal Design", 2008, without yellow, which is too pale on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("solid", "dash", "dot")
-MAX_POINTS = 4000  # of a series: more than there are pixels, few enough for a report that can be mailed
-LONG_TITLE = 24  # characters beside the vertical axis, from which on the unit gets a line of its own
+MAX_POINTS = 4000  # of a series: more than there are pixels, few enough to mail a report
+LONG_TITLE = 24  # from this length (characters) on, the unit of a vertical axis gets its own line
 
-Steps = Sequence[tuple[float, float]]  # since when (s) it is what
+Steps = Sequence[tuple[float, float]]  # a value, and the time (s) from which on it applies
 
 FONT = 'system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif'
 
 
 def axes(x_max_s: float, y_title: str, *, rows: int = 1, height: int = 330) -> go.Figure:
-    """An empty figure over time, to x_max_s; of two rows the second is the lower."""
+    """An empty figure over time, up to x_max_s; with two rows the second is the lower one."""
     heights = [1.0] if rows == 1 else [0.68, 0.32]
     figure = make_subplots(rows=rows, cols=1, shared_xaxes=True, vertical_spacing=0.07, row_heights=heights)
     figure.update_layout(
@@ -64,7 +64,7 @@ def add_line(figure: go.Figure, rows: pl.DataFrame, y: str, *, name: str, index:
 
 
 def add_steps(figure: go.Figure, steps: Steps, *, name: str, unit: str) -> None:
-    """What is so from a moment on until the next, with a name in the legend."""
+    """A line of a value that is constant between steps, with a name in the legend."""
     figure.add_trace(
         go.Scatter(
             x=[at_s for at_s, _ in steps],

@@ -1,4 +1,4 @@
-"""The figure of runs as InfluxDB has them."""
+"""The figure of runs in InfluxDB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dumbbell.report.figures.base import COLOURS, DASHES, FONT
 
 
 def of_runs(runs: Mapping[str, pl.DataFrame]) -> go.Figure:
-    """Goodput, window and RTT of several runs, of which a menu shows one.
+    """Goodput, window and RTT of several runs; a menu selects the one that is shown.
 
     Tables ``[flow, before_s, goodput_bps, snd_cwnd, srtt_us]``; ``before_s`` is negative.
     """

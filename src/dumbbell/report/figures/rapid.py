@@ -15,7 +15,7 @@ from dumbbell.report.figures.shapes import lines
 def available(
     found: pl.DataFrame, flows: Sequence[Flow], path: PlannedPath | None, x_max_s: float
 ) -> go.Figure | None:
-    """AB_est and R_avg of each stream, from :func:`dumbbell.analysis.available`; None if nothing was told."""
+    """AB_est and R_avg of each stream, from :func:`dumbbell.analysis.available`; None without values."""
     series = {}
     for flow in flows:
         own = found.filter(pl.col("flow") == flow.name)

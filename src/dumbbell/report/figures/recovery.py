@@ -1,4 +1,4 @@
-"""Figures of how a sender recovers from loss."""
+"""Figures of recoveries from loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATES = {
 
 
 def shade_states(figure: go.Figure, states: pl.DataFrame, since_ns: float, until_ns: float) -> None:
-    """A background for each stretch of ``[t_ns, ca_state]`` in another state than Open, of one sender."""
+    """A background for each period of ``[t_ns, ca_state]``, of one sender, in a state other than Open."""
     changed = states.filter(pl.col("ca_state").ne_missing(pl.col("ca_state").shift()))
     spans = changed.with_columns(end_ns=pl.col("t_ns").shift(-1, fill_value=states["t_ns"].max()))
     near = spans.filter(
@@ -41,7 +41,7 @@ def around(
     since_ns: float,
     until_ns: float,
 ) -> go.Figure:
-    """Windows and pipe (segments) of one sender about a recovery, its congestion states in the background.
+    """Windows and pipe (segments) of one sender around a recovery, with its congestion states as background.
 
     ``windows`` is ``[t_ns, snd_cwnd, snd_ssthresh]``, ``pipe`` a name and ``[t_ns, y]``, ``states``
     ``[t_ns, ca_state]``.
@@ -49,7 +49,7 @@ def around(
     name, rows = pipe
     figure = lines(
         {
-            # In this order, since pipe is often as large as cwnd.
+            # In this order, because pipe often equals cwnd.
             name: rows,
             "ssthresh": windows.select("t_ns", y="snd_ssthresh"),
             "cwnd": windows.select("t_ns", y="snd_cwnd"),
@@ -64,7 +64,7 @@ def around(
 
 
 def pipes(reductions: Mapping[str, pl.DataFrame]) -> go.Figure:
-    """Pipe over ssthresh during a reduction of each name; ``[t_ns, y]``, ``t_ns`` since it began."""
+    """Pipe over ssthresh during one reduction for each name; ``[t_ns, y]``, ``t_ns`` since it began."""
     last_ns = pl.concat(reductions.values())["t_ns"].max()
     assert isinstance(last_ns, int)
     figure = lines(reductions, last_ns / 1e9, title="pipe / ssthresh", unit="of ssthresh")

@@ -29,7 +29,7 @@ def goodput(
     x_max_s: float,
     asked: Mapping[str, Steps] = MappingProxyType({}),
 ) -> go.Figure:
-    """``rates`` as :func:`dumbbell.analysis.goodput` gives them, and what was asked for (Mbit/s), by name."""
+    """``rates`` from :func:`dumbbell.analysis.goodput`, and the requested rates (Mbit/s), by name."""
     figure = axes(x_max_s, "goodput (Mbit/s)")
     for i, flow in enumerate(flows):
         rows = rates.filter(pl.col("flow") == flow.name).with_columns(y=pl.col("goodput_bps") / 1e6)
@@ -55,7 +55,7 @@ def per_flow(
     unit: str,
     levels: Sequence[tuple[Steps, str]],
 ) -> go.Figure:
-    """One line a connection of ``[flow, stream, t_ns, y]``, already in ``unit``."""
+    """One line for each connection of ``[flow, stream, t_ns, y]``, already in ``unit``."""
     figure = axes(x_max_s, title)
     for i, flow in enumerate(flows):
         own = samples.filter(pl.col("flow") == flow.name)
@@ -71,7 +71,7 @@ def queue(rows: pl.DataFrame, path: PlannedPath | None, x_max_s: float) -> go.Fi
     """Queue length and drops of each qdisc, from :func:`dumbbell.analysis.queue`, and the path's limit."""
     figure = axes(x_max_s, "queue (packets)", rows=2, height=430)
     devices = rows.group_by("host", "dev", "kind", maintain_order=True)
-    # Colours after those of the first two flows: a device is not a flow.
+    # Colours after those of the first two flows, because a device is not a flow.
     for i, ((host, dev, kind), own) in enumerate(devices, start=2):
         name = f"{host} {dev} ({kind})"
         add_line(figure, thin(own, "qlen_packets"), "qlen_packets", name=name, index=i, unit="packets")
@@ -109,7 +109,7 @@ def queue(rows: pl.DataFrame, path: PlannedPath | None, x_max_s: float) -> go.Fi
 
 
 def fairness(rows: pl.DataFrame, overall: float | None, x_max_s: float) -> go.Figure:
-    """Jain's index over time, from :func:`dumbbell.analysis.fairness`, and over the whole common window."""
+    """Jain's index over time, from :func:`dumbbell.analysis.fairness`, and over the common window."""
     figure = axes(x_max_s, "Jain's index")
     add_line(figure, rows, "jain_index", name="in each interval", index=0, unit="")
     if overall is not None:
@@ -119,7 +119,7 @@ def fairness(rows: pl.DataFrame, overall: float | None, x_max_s: float) -> go.Fi
 
 
 def over_time(path: PlannedPath, value: Callable[[Conditions, float], float]) -> Steps:
-    """A value of the way there, and of the round-trip time in ns, from when on (s) it is what."""
+    """Steps of a value that depends on a direction's conditions and the round-trip time (ns)."""
     return [
         (at / 1e9, value(there, 1000 * (there.delay_us + back.delay_us))) for at, there, back in path.states
     ]
@@ -132,7 +132,7 @@ def cwnd(samples: pl.DataFrame, flows: Sequence[Flow], path: PlannedPath | None,
 
 
 def srtt(samples: pl.DataFrame, flows: Sequence[Flow], path: PlannedPath | None, x_max_s: float) -> go.Figure:
-    """Smoothed RTTs of ``[flow, stream, t_ns, y]``, in ms, and those of the empty path and a full queue."""
+    """Smoothed RTTs of ``[flow, stream, t_ns, y]``, in ms, and the RTT with an empty and a full queue."""
     levels: list[tuple[Steps, str]] = []
     if path:
         empty = over_time(path, lambda _, rtt_ns: rtt_ns / 1e6)

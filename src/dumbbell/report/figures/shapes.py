@@ -1,4 +1,4 @@
-"""Figures of any tables: lines, points, bars, intervals."""
+"""General figures: lines, points, bars, intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lines(
     least_s: float = 0,
     levels: Sequence[tuple[Steps, str]] = (),
 ) -> go.Figure:
-    """One line for each name, of tables ``[t_ns, y]``; thinned for the eye, with its extremes kept."""
+    """One line for each name, of tables ``[t_ns, y]``; thinned, but with all extremes."""
     figure = axes(x_max_s, title)
     for i, (name, rows) in enumerate(series.items()):
         shown = rows.filter(pl.col("y").is_not_null())
@@ -46,7 +46,7 @@ def scatter(
     figure.update_layout(hovermode="closest")
     for i, (name, rows) in enumerate(sets.items()):
         shown = rows.drop_nulls(["x", "y"])
-        shown = shown.sample(min(MAX_POINTS, shown.height), seed=1)  # the same at each time
+        shown = shown.sample(min(MAX_POINTS, shown.height), seed=1)  # the same each time
         marker = {"color": COLOURS[i % len(COLOURS)], "size": 4, "opacity": 0.45}
         figure.add_trace(
             go.Scatter(
@@ -73,7 +73,7 @@ def scatter(
 
 
 def histogram(values: pl.Series, *, title: str, bins: int = 60) -> go.Figure:
-    """How often values fell into each of so many bins of equal width; counted here, whatever their number."""
+    """How many values fall into each bin; the bins have equal widths."""
     figure = axes(1, "samples")
     counted, edges = np.histogram(values.drop_nulls().to_numpy(), bins=bins)
     figure.update_xaxes(title_text=title, range=None)
@@ -91,7 +91,7 @@ def histogram(values: pl.Series, *, title: str, bins: int = 60) -> go.Figure:
 
 
 def intervals(names: Sequence[str], rows: pl.DataFrame, *, title: str) -> go.Figure:
-    """A point for each name with its interval, of a table ``[ratio, low, high]``; 1 is no difference."""
+    """A point with its interval for each name, from a table ``[ratio, low, high]``; 1 means no difference."""
     figure = axes(1, "", height=90 + 24 * len(names))
     figure.update_layout(showlegend=False, hovermode="closest", margin={"l": 10})
     figure.update_xaxes(title_text=title, range=None)
@@ -119,7 +119,7 @@ def intervals(names: Sequence[str], rows: pl.DataFrame, *, title: str) -> go.Fig
 def bars(
     names: Sequence[str], sets: Mapping[str, Sequence[pl.Series]], *, title: str, scale: float
 ) -> go.Figure:
-    """For each name a bar of each set: the mean, over ``scale``, with a standard deviation up and down."""
+    """For each name one bar per set: the mean over ``scale``, with the standard deviation up and down."""
     figure = axes(1, title, height=380)
     figure.update_xaxes(title_text=None, range=None, type="category")
     figure.update_yaxes(rangemode="nonnegative")

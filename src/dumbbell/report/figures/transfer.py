@@ -12,7 +12,7 @@ from dumbbell.report.figures.shapes import lines, scatter
 
 
 def iperf3(rates: Mapping[str, pl.DataFrame], x_max_s: float) -> go.Figure:
-    """Rates by each end's report, ``[t_ns, y]`` in Mbit/s."""
+    """Rates in the reports of both ends, ``[t_ns, y]`` in Mbit/s."""
     return lines(rates, x_max_s, title="throughput (Mbit/s)", unit="Mbit/s")
 
 
@@ -30,7 +30,7 @@ def windows(samples: pl.DataFrame, x_max_s: float) -> go.Figure:
 
 
 def rtts(samples: pl.DataFrame, x_max_s: float) -> go.Figure:
-    """Smoothed and least round-trip times at each sample, and the latest where it is known."""
+    """Smoothed and least round-trip times at each sample, and the latest one where known."""
     columns = {"smoothed": "srtt_ns", "least": "min_rtt_ns", "latest": "latest_rtt_ns"}
     series = {
         name: samples.select("t_ns", y=pl.col(column) / 1e6)
@@ -46,7 +46,7 @@ def totals(series: Mapping[str, pl.DataFrame], x_max_s: float) -> go.Figure:
 
 
 def second_by_second(seconds: pl.DataFrame, x: str, y: str) -> go.Figure:
-    """A point for each second: how often it had one signal, ``x``, and another, ``y``."""
+    """A point for each second: the number of one signal, ``x``, and of another, ``y``."""
     return scatter({"a second each": seconds}, x_title=f"{x} in a second", y_title=f"{y} in a second")
 
 

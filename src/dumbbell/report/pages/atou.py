@@ -20,14 +20,14 @@ from dumbbell.studies.atou import flows_of_atou
 from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
-BIN_NS = 200_000_000  # of a run's goodput: its samples are not at the bins' edges
+BIN_NS = 200_000_000  # goodput of a run: its samples do not lie on the edges of bins
 _COUNTS = ("retransmits", "duplicates", "events", "timeouts")
 
 fill = partial(html.part, "atou.html")
 
 
 class Simulations:
-    """Parts about what the simulator has of the original's experiments."""
+    """Parts about the simulator's transfers in the original's experiments."""
 
     name = "atou"
 
@@ -73,7 +73,7 @@ class Simulations:
 
     @part
     def goodput(self, name: str) -> Markup:
-        """Goodput of an experiment's transfers over time, and on average."""
+        """Goodput of an experiment's transfers, over time and on average."""
         found = self._of(name)
         means = ", ".join(f"{name} {human(one.goodput_bps, 'bps')}" for name, one in found.items())
         samples = {transfer: one.samples for transfer, one in found.items()}
@@ -82,7 +82,7 @@ class Simulations:
 
     @part
     def state(self, name: str) -> Markup:
-        """Windows, or RTTs where they tell more."""
+        """Windows, or RTTs where these are more informative."""
         found = self._of(name)
         column = atou.EXPERIMENTS[name].column
         samples = {transfer: one.samples for transfer, one in found.items()}
@@ -100,7 +100,7 @@ def _length_s(found: dict[str, atou.Simulated]) -> float:
 
 
 class AtouRun(Report):
-    """Parts about the flows of atou of a run, of all of its points together."""
+    """Parts about the atou flows of a run, of all points together."""
 
     def __init__(self, run_dir: Path | str) -> None:
         self._points = RunSet.open(run_dir).dirs
@@ -109,7 +109,7 @@ class AtouRun(Report):
 
     @cached_property
     def _flows(self) -> dict[str, tuple[Flow, pl.DataFrame]]:
-        """Each flow of atou by what tells it from the others, and its samples, in times since its start."""
+        """Each atou flow by its label, and its samples, with times since its start."""
         found = dict(flows_of_atou(self._points))
         if not found:
             raise Missing("This run has no flow of atou whose sender told of itself.")
@@ -146,7 +146,7 @@ class AtouRun(Report):
 
     @part
     def numbers(self) -> Markup:
-        """A row for each point and flow: those of atou, and those of TCP beside them."""
+        """A row for each point and flow, with TCP's flows beside them."""
         _ = self._flows
         names = ("goodput", "retransmits", "time_in_recovery", "rtt")
         found = values(Path(self._whole)).filter(pl.col("metric").is_in(names))

@@ -21,7 +21,7 @@ class Comparison(Compared):
 
     @part
     def table(self) -> Markup:
-        """All metrics of both, and what differs otherwise."""
+        """All metrics of both sets, and other differences between them."""
         if self.rows.is_empty():
             raise Missing(f"{NOTHING} {'; '.join(self.notes())}")
         return fill(

@@ -1,4 +1,4 @@
-"""TCP beside UDP that comes and goes: what each got while the UDP was on and while it was off.
+"""TCP beside UDP that comes and goes: goodputs while the UDP is on, and while it is off.
 
 After UNC's page on rapid with on/off UDP cross traffic (2012): UDP alone, throughput over time, and netstat's
 counters at the receiver while the UDP was on.
@@ -20,7 +20,7 @@ from dumbbell.studies.cross_traffic import CONTROL, UdpAndTcp, loads, median_of
 from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
-# What netstat tells: of the hosts that receive TCP's data, and of those that send it.
+# netstat's counters on the hosts that receive TCP's data, and on those that send it
 RECEIVER = ("TcpExtPAWSEstab", "TcpExtTCPOFOQueue", "TcpExtTCPDSACKOldSent", "TcpExtTCPDSACKOfoSent")
 SENDER = (
     *("TcpRetransSegs", "TcpExtTCPFastRetrans", "TcpExtTCPSackRecovery", "TcpExtTCPLostRetransmit"),
@@ -31,11 +31,11 @@ fill = partial(html.part, "cross_traffic.html")
 
 
 class Beside(Rejects, UdpAndTcp):
-    """One point, of UDP and the TCP beside it; either may be alone."""
+    """Parts about one point with flows of UDP, TCP or both."""
 
     @part
     def by_period(self) -> Markup:
-        """What UDP and TCP got in each period."""
+        """Goodput of UDP and TCP in each period."""
         rows = [
             [
                 f"{row['start_ns'] / 1e9:g} to {row['end_ns'] / 1e9:g} s",
@@ -50,7 +50,7 @@ class Beside(Rejects, UdpAndTcp):
 
     @part
     def goodput_beside(self) -> Markup:
-        """Goodput of all flows, and the rate that is asked of UDP, in one figure."""
+        """Goodput of all flows and the requested rate of UDP, in one figure."""
         width = self.bin_ns()
         rates, asked = self.goodputs(width), {"asked of UDP": self.asked_steps}
         drawn = figures.goodput(rates, self.planned_flows, self.plan.path, self.x_max_s, asked)
@@ -58,7 +58,7 @@ class Beside(Rejects, UdpAndTcp):
 
     @part
     def netstat(self) -> Markup:
-        """Counters of netstat in each period, of the hosts at both ends of TCP's flows, and drops."""
+        """Growth of netstat's counters in each period, on the hosts at both ends of TCP, and drops."""
         rows = [
             [f"{name}, {side}", *map(_count, self.sums(self.counted(name, side)))]
             for side, names in (("receiver", RECEIVER), ("sender", SENDER))
@@ -78,7 +78,7 @@ class Beside(Rejects, UdpAndTcp):
 
 
 class CrossTraffic:
-    """A run directory of one point, or of many, of which one is ``shown`` in figures.
+    """Parts about a run directory of one or many points; figures show one point, ``shown``.
 
     ``point`` names its directory below ``points``; by default it is the first with both TCP and UDP.
     """
@@ -92,7 +92,7 @@ class CrossTraffic:
 
     @part
     def which(self) -> Markup:
-        """Which point is shown, and which others there are; nothing of a run of one point."""
+        """The shown point and the names of the others; empty for a run of one point."""
         if self._absent:
             known = ", ".join(one.dir.name for one in self.points)
             raise Missing(
@@ -104,14 +104,14 @@ class CrossTraffic:
 
     @part
     def points_table(self) -> Markup:
-        """Medians of all points: UDP asked, alone and beside TCP, and TCP while it is on and off."""
+        """Medians of all points: UDP requested, alone and beside TCP, and TCP while it is on and off."""
         found = [row for one in self.points if (row := one.row)]
         rows = found if len(self.points) == 1 else [row for row in found if row.valid]
         if not rows:
             udp = any(one.ends[1] for one in self.points if one.label != "without a plan")
             why = "of their UDP none was sampled in a valid point" if udp else "none has UDP"
             raise Missing(f"There is nothing to tell of UDP and of TCP beside it: {why}.")
-        # That of TCP has a column of its own.
+        # TCP's has its own column.
         names = [name for name in dict.fromkeys(n for row in rows for n in row.levels) if name != CONTROL]
         body = []
         for load in loads(rows):

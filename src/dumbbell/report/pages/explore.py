@@ -1,4 +1,4 @@
-"""Runs as InfluxDB has them, while they last and after."""
+"""Runs in InfluxDB, while they last and after."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from dumbbell.report.parts import part
 from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
-LISTED = 20  # most runs of the table
-PICKED = 8  # most runs among which the figure lets choose
-CONNECTIONS = 40  # most rows of the table of flows
+LISTED = 20  # most runs in the table
+PICKED = 8  # most runs in the figure's menu
+CONNECTIONS = 40  # most rows in the table of flows
 
 fill = partial(html.part, "explore.html")
 
 
 def asking(ask: Callable[..., pl.DataFrame]) -> Callable[..., pl.DataFrame]:
-    """What InfluxDB answers; why it does not is Missing."""
+    """A query of InfluxDB whose failure raises Missing."""
 
     @functools.wraps(ask)
     def asked(*arguments: object) -> pl.DataFrame:
@@ -39,9 +39,9 @@ def asking(ask: Callable[..., pl.DataFrame]) -> Callable[..., pl.DataFrame]:
 
 
 class Explore:
-    """Of the InfluxDB of an inventory; ``run`` is the one to look at, by default the one sampled last.
+    """Parts about runs in an inventory's InfluxDB; ``run`` is the shown one, by default the latest.
 
-    Every method asks anew, and says so where InfluxDB cannot be asked.
+    Every method queries again, and reports if InfluxDB does not answer.
     """
 
     def __init__(self, inventory: Path | str, run: str = "", minutes: float = 5) -> None:
@@ -49,12 +49,12 @@ class Explore:
 
     @functools.cached_property
     def influx(self) -> Influx:
-        """A connection, of the credentials that Ansible knows."""
+        """The connection, with the credentials that Ansible has."""
         return Influx(InfluxTarget.of_inventory(self._inventory))
 
     @asking
     def found(self) -> pl.DataFrame:
-        """:func:`live.runs`, the one to look at first; Missing if there is none."""
+        """:func:`live.runs`, the shown run first; Missing if there is none."""
         found = live.runs(self.influx)
         if found.is_empty():
             raise Missing(f"InfluxDB at {self.influx.target.url} has samples of no run.")
@@ -70,12 +70,12 @@ class Explore:
 
     @asking
     def series_of(self, run: str, until_ns: int) -> pl.DataFrame:
-        """:func:`live.series` of the minutes until a time."""
+        """:func:`live.series` of the minutes before a time."""
         return live.series(self.influx, run, until_ns - round(self._minutes * 60e9), until_ns)
 
     @part
     def runs(self) -> Markup:
-        """The runs that there are."""
+        """The runs in InfluxDB."""
         found = self.found()
         shown = [
             (row["run"], str(row["flows"]), _utc(row["begin_ns"]), _utc(row["end_ns"]))
@@ -85,7 +85,7 @@ class Explore:
 
     @part
     def flows(self) -> Markup:
-        """What was last seen of each flow of the run."""
+        """The last values of each flow of the run."""
         run = self.found()["run"][0]
         found = self.flows_of(run)
         rows = [
@@ -110,7 +110,7 @@ class Explore:
 
     @part
     def series(self) -> Markup:
-        """Goodput, window and RTT of the last minutes of a run, which can be picked in the figure."""
+        """Goodput, window and RTT of the last minutes of a run, which the figure's menu selects."""
         runs = self.found().head(PICKED)
         found = {
             row["run"]: self.series_of(row["run"], row["end_ns"]).with_columns(

@@ -1,4 +1,4 @@
-"""``index.html`` of a directory of runs: all of them by scenario, the newest first."""
+"""``index.html`` of a directory of runs: all runs by scenario, the newest first."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dumbbell.report.curve import Curve, Mark
 from dumbbell.studies.listed import Listed, Testbed
 from dumbbell.units import human
 
-NEWEST = 20  # runs of a scenario that are shown at once; older ones unfold
+NEWEST = 20  # runs of a scenario that are shown; older ones unfold
 
-Metric = tuple[str, str]  # and its unit
+Metric = tuple[str, str]  # name and unit
 
 
 class Row(NamedTuple):
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """A scenario on a testbed, with the metric that its newest results name first."""
+    """A scenario on a testbed, with the first metric of its newest results."""
 
     scenario: str
     testbed: str
@@ -54,10 +54,10 @@ class Section(NamedTuple):
 
 
 def render_index(results_dir: Path) -> Path:
-    """Write ``index.html`` over all runs of a directory, at once; returns its path.
+    """Write ``index.html`` of all runs in a directory atomically; returns its path.
 
-    Of several that write at the same time the last lists the results of all: each reads what there is only
-    while no other writes.
+    If several processes write at the same time, the last page lists the results of all: each reads the
+    directory under a lock.
     """
     path, scratch = results_dir / "index.html", results_dir / ".index.html"
     with FileLock(results_dir / ".index.lock"):
@@ -95,7 +95,7 @@ def _metrics(runs: Iterable[Listed]) -> list[Metric]:
 
 
 def _testbeds(runs: Iterable[Listed]) -> dict[Testbed, list[Listed]]:
-    """Runs of a scenario by where they were, that of the newest first."""
+    """The runs of a scenario by testbed, the one of the newest run first."""
     found: dict[Testbed, list[Listed]] = {}
     for run in runs:
         found.setdefault(run.testbed, []).append(run)
@@ -143,7 +143,7 @@ def _range(numbers: Sequence[float], unit: str) -> str:
 
 
 def _curve(runs: Sequence[Listed], metric: Metric) -> Curve:
-    """The median of a metric in each run, from the oldest."""
+    """The median of a metric in each run, oldest first."""
     marks = []
     for run in runs:
         value = run.median(metric)

@@ -43,7 +43,7 @@ class OverTime(Source):
         return fill("srtt", drawn=drawn, thinned=_thinned(samples))
 
     def _sampled(self, column: str, what: str, *, scale: float) -> pl.DataFrame:
-        """A column of senders' samples over a scale, ``[flow, stream, t_ns, y]``, or Missing."""
+        """A column of senders' samples divided by a scale, ``[flow, stream, t_ns, y]``, or Missing."""
         there = (pl.col("side") == "sender") & pl.col(column).is_not_null()
         samples = self.rows("tcp_info", "flow", "stream", "t_ns", column, where=there)
         if samples.is_empty():
@@ -56,7 +56,7 @@ class OverTime(Source):
 
     @part
     def available(self) -> Markup:
-        """AB_est and R_avg of flows of Rapid, under a heading of their own; nothing where there are none."""
+        """AB_est and R_avg of flows of Rapid, under a heading; empty without such flows."""
         if not self._rapid_flows:
             return Markup()
         try:
@@ -72,7 +72,7 @@ class OverTime(Source):
 
     @part
     def pstreams(self) -> Markup:
-        """P-streams per second of flows of Rapid; nothing where there are none."""
+        """P-streams per second of flows of Rapid; empty without such flows."""
         if not self._rapid_flows:
             return Markup()
         try:
@@ -87,7 +87,7 @@ class OverTime(Source):
 
     @part
     def queue(self) -> Markup:
-        """Queue of the router's bottlenecks, and what they dropped."""
+        """The queue of the router's bottlenecks, and their drops."""
         path = self.plan.path
         rows = self.table("qdisc")
         if path is not None:
@@ -98,7 +98,7 @@ class OverTime(Source):
 
     @part
     def fairness(self) -> Markup:
-        """Jain's index over time and overall, in each direction that flows share."""
+        """Jain's index over time and overall, in each direction with several flows."""
         width = max(self.bin_ns(), 1_000_000_000)
         rates = self.goodputs(width)
         overall = {c["subject"]: c["measured"] for c in self.checks("jain_index")}

@@ -1,6 +1,6 @@
-"""How senders recover from loss: the window around one recovery, all of them, and what loss costs fetches.
+"""Recovery from loss: the window around one recovery, all recoveries, and the cost of loss for fetches.
 
-Where modules/tcp_recovery has logged every ACK also how windows came down, by which rule.
+Where modules/tcp_recovery has logged every ACK, also how windows were reduced, by rule.
 
 After a page on proportional rate reduction (CS244, 2013): cwnd in fast recovery, and the latency of fetches
 with and without retransmissions.
@@ -22,7 +22,7 @@ from dumbbell.studies.recovery import LossRecovery, ReductionLogs
 from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
-LISTED = 200  # most recoveries of the table
+LISTED = 200  # most recoveries in the table
 WINDOWS = ("cwnd_before", "cwnd_after", "ssthresh_after", "retransmits")
 GUESSES = ("true_positive", "false_positive", "false_negative", "true_negative")
 
@@ -30,11 +30,11 @@ fill = partial(html.part, "recovery.html")
 
 
 class Recovery(Report, LossRecovery):
-    """Recoveries of one flow, as :class:`LossRecovery` finds it."""
+    """The recoveries of one flow, found by :class:`LossRecovery`."""
 
     @part
     def recoveries(self) -> Markup:
-        """A row for each."""
+        """The table of recoveries."""
         several = self.flow.streams > 1
         rows = [
             [
@@ -62,18 +62,18 @@ class Recovery(Report, LossRecovery):
 
     @part
     def around(self, number: int = 1, around_s: float = 2.0) -> Markup:
-        """Window, threshold and pipe about the number-th recovery, from 1, and the states meanwhile."""
+        """Window, threshold, pipe and states around the number-th recovery, counted from 1."""
         near = self.near(number, around_s)
         drawn = figures.around(near.windows, near.pipe, near.states, near.since_ns, near.until_ns)
         return fill("around", drawn=drawn, number=number, count=self.found.height, near=near)
 
 
 class Reductions(ReductionLogs):
-    """How windows came down, by the logs of ACKs of a run directory of one point, or of many."""
+    """Window reductions in the ACK logs of a run directory of one or many points."""
 
     @part
     def table(self) -> Markup:
-        """Where reductions began and ended, how long they took, and how they sent."""
+        """Start and end of reductions, their durations, and the data sent in them."""
         body = []
         for names, rows in self.groups:
             told = analysis.summary_of_reductions(rows)
@@ -97,7 +97,7 @@ class Reductions(ReductionLogs):
 
     @part
     def figure(self, loss: str = "") -> Markup:
-        """The longest reduction of each control on the paths of one loss: what it had on the way."""
+        """Pipe during the longest reduction of each control, on the paths with one loss."""
         chosen = loss or self.losses[0]
         if chosen not in self.losses:
             raise Missing(f"No path loses {loss}; there are {', '.join(self.losses)}.")
@@ -105,11 +105,11 @@ class Reductions(ReductionLogs):
 
 
 class Fetches(FetchTimes):
-    """Latency of fetches over HTTP, by size and loss rate, of a run directory of one point or of many."""
+    """Latency of fetches over HTTP by size and loss rate, of a run directory of one or many points."""
 
     @part
     def table(self) -> Markup:
-        """Percentiles with their intervals, and how many fetches met loss."""
+        """Percentiles with their intervals, and the number of fetches with loss."""
         rows = [
             [
                 *names,
@@ -124,7 +124,7 @@ class Fetches(FetchTimes):
 
     @part
     def figure(self) -> Markup:
-        """Mean times of fetches with and without retransmissions."""
+        """Mean durations of fetches with and without retransmissions."""
         names = [f"{size} bytes, {loss}, {rest}" for (size, loss, rest, _), _ in self.groups]
         sets = {
             "nothing sent again": [found.clean for _, found in self.groups],
@@ -135,7 +135,7 @@ class Fetches(FetchTimes):
 
     @part
     def guesses(self) -> Markup:
-        """How well two standard deviations tell fetches that met loss."""
+        """How well a threshold of two standard deviations detects fetches with loss."""
         rows = [[*names, *(str(found.guess[name]) for name in GUESSES)] for names, found in self.groups]
         head = ["bytes", "loss", "TCP", "connections", "slow, sent again", "slow, nothing again"]
         head += ["not slow, sent again", "not slow, nothing again"]

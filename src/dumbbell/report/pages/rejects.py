@@ -1,4 +1,4 @@
-"""Why TCP sent segments again: lost, rejected because of their timestamps, or come already."""
+"""Why TCP retransmitted: segments were lost, rejected because of their timestamps, or had arrived already."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dumbbell.studies.retransmissions import QDISC, Retransmissions
 from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
-MOST_STEPS = 12  # rows of a histogram
+MOST_STEPS = 12  # most rows of a histogram
 
 fill = partial(html.part, "rejects.html")
 
 
 class Exhibit(NamedTuple):
-    """Of a capture: a rejected segment behind the one that overtook it, and how old timestamps were."""
+    """From a capture: a rejected segment and the one that overtook it, and the ages of timestamps."""
 
     name: str
     lines: str
@@ -35,7 +35,7 @@ class Rejects(Report, Retransmissions):
 
     @part
     def sent_again(self) -> Markup:
-        """The budget term by term, and what it says."""
+        """The terms of the retransmission budget, and the conclusion."""
         budget = self.budget
         terms = (
             ("sent again", "TcpRetransSegs of the senders", budget.retransmits),
@@ -58,7 +58,7 @@ class Rejects(Report, Retransmissions):
 
     @part
     def senders_queue(self) -> Markup:
-        """What the qdisc `rapid` of senders did to the order; nothing where there is none."""
+        """How senders' qdisc `rapid` changed the order of segments; empty without it."""
         counted = self.senders_queues
         if counted.is_empty():
             return Markup()
@@ -70,7 +70,7 @@ class Rejects(Report, Retransmissions):
 
     @part
     def overtaken(self) -> Markup:
-        """What captures tell of the order of timestamps, and of what receivers make of it."""
+        """The order of timestamps in captures, and what receivers made of it."""
         captures = list(self.captures())
         if not captures:
             raise Missing(
@@ -95,7 +95,7 @@ class Rejects(Report, Retransmissions):
 
 
 def _steps(paws: analysis.Paws) -> list[list[str]]:
-    """How many segments were rejected, by how much older their timestamps were: the most frequent."""
+    """Numbers of rejected segments by how much older their timestamps were: the most frequent ones."""
     most = dict(paws.steps.most_common(MOST_STEPS))
     rows = [[str(step), human(count)] for step, count in sorted(most.items())]
     if len(paws.steps) > MOST_STEPS:

@@ -1,4 +1,4 @@
-"""The report of a run: verdict, flows, facts, hosts, and how to do it again."""
+"""The report of a run: verdict, flows, facts, hosts, and the command to repeat it."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from dumbbell.run.content import dig
 from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
-# Of those in docs/variables.md, what tells most of a sender.
+# The variables of docs/variables.md that are most informative about a sender.
 VARIABLES = (
     *("CongestionSignals", "FastRetran", "Timeouts", "SubsequentTimeouts", "DupAcksIn", "SegsRetrans"),
     *("SendStall", "OtherReductions", "MaxCwnd", "MinRTT", "MaxRTT"),
 )
-# Checks of which each is a row of its own; of others that are ok the worst is.
+# Checks that each have a row; of the others that are ok, only the worst has one.
 ONE_BY_ONE = (
     *("congestion control", "rate", "rate, arriving", "idle RTT", "idle RTT, waits", "path", "start"),
     "rows stored",
 )
-REASONS = 8  # most that are listed
-CARDS = 4  # most of flows
-CONNECTIONS = 8  # most columns of their table
+REASONS = 8  # most reasons that are listed
+CARDS = 4  # most cards of flows
+CONNECTIONS = 8  # most columns of the table of connections
 
 fill = partial(html.part, "run.html")
 
 
 class Card(NamedTuple):
-    """A number that people ask for first."""
+    """One of the numbers at the top of the page."""
 
     label: str
     number: str
@@ -50,7 +50,7 @@ class Report(OverTime):
 
     @part
     def header(self) -> Markup:
-        """Title, origin, the verdict with its reasons, and the numbers that people ask for first."""
+        """Title, origin, the verdict with its reasons, and the most important numbers."""
         began = dig(self.manifest, "t0_unix_ns", "measurement")
         checks, reasons = self.verdict.get("checks", []), self.verdict.get("reasons", [])
         return fill(
@@ -72,7 +72,7 @@ class Report(OverTime):
         )
 
     def _measured_flows(self) -> pl.DataFrame:
-        """The table of flows of the measurement; empty if there is none."""
+        """The measurement's rows of the table of flows; empty if there is none."""
         try:
             return self.table("flows").filter(pl.col("phase") == "measurement")
         except Missing:
@@ -89,7 +89,7 @@ class Report(OverTime):
         for flow in self._measured_flows().head(CARDS).iter_rows(named=True):
             what = flow["congestion_control_measured"] or flow["congestion_control"] or "UDP"
             span = f"{flow['start_ns'] / 1e9:g} to {(flow['start_ns'] + flow['duration_ns']) / 1e9:g} s"
-            if flow.get("window_end_ns") is not None:  # over which its goodput is
+            if flow.get("window_end_ns") is not None:  # the window of its goodput
                 span = f"{flow['window_start_ns'] / 1e9:g} to {flow['window_end_ns'] / 1e9:.5g} s"
             label, value = f"Goodput {flow['name']}", human(flow["goodput_bps"], "bps")
             if flow["kind"] == "http":
@@ -98,7 +98,7 @@ class Report(OverTime):
 
     @part
     def all_flows(self) -> Markup:
-        """All flows in the plan's order: how much they delivered, sent again and lost."""
+        """All flows in the plan's order: data delivered, retransmitted and lost."""
         flows = self.table("flows").filter(pl.col("phase") == "measurement")
         rows = []
         for flow in flows.iter_rows(named=True):
@@ -125,7 +125,7 @@ class Report(OverTime):
 
     @part
     def facts(self) -> Markup:
-        """Requested beside measured: what matters or failed one by one, the rest by its worst case."""
+        """Requested and measured values: important or failed ones one by one, of the others the worst."""
         checks = self.verdict.get("checks") or []
         if not checks:
             raise Missing("Without verdict.json nothing is known of what was asked and what was measured.")
@@ -154,7 +154,7 @@ class Report(OverTime):
 
     @part
     def fetches(self) -> Markup:
-        """Times of fetches by flow, under a heading of their own; nothing where there are none."""
+        """Durations of fetches by flow, under a heading; empty without fetches."""
         flows = [flow for flow in self.table("flows").iter_rows(named=True) if flow["kind"] == "http"]
         if not flows:
             return Markup()
@@ -176,7 +176,7 @@ class Report(OverTime):
 
     @part
     def variables(self) -> Markup:
-        """Variables of the senders' connections by the names of RFC 4898, each with its grade."""
+        """RFC 4898 variables of the senders' connections, each with its grade."""
         graded = self.graded(VARIABLES)
         senders = list(graded)
 
@@ -192,7 +192,7 @@ class Report(OverTime):
 
     @part
     def hosts(self) -> Markup:
-        """What ran where."""
+        """Hosts, with their kernels and tools."""
         hosts = self.manifest.get("hosts")
         if not hosts:
             raise Missing("Without manifest.json nothing is known of the hosts.")
@@ -216,7 +216,7 @@ class Report(OverTime):
 
     @part
     def states(self) -> Markup:
-        """Of each host how many settings are as asked, and what changed while it measured."""
+        """For each host, the number of settings as requested, and settings that changed in between."""
         names = ("owned", "observed", "boot")
         checks = [check for check in self.verdict.get("checks", []) if check["name"] in names]
         if not checks:
@@ -235,7 +235,7 @@ class Report(OverTime):
 
     @part
     def reproduce(self) -> Markup:
-        """The command, and the scenario as it was run."""
+        """The command and the scenario that repeat the run."""
         kept = self.dir.parts[-3:] if self.dir.parent.name == "points" else self.dir.parts[-1:]
         command = f"playbooks/run.yml -e scenario={Path('results', *kept, 'scenario.yml')}"
         if self.run and self.run.plan.profile:

@@ -1,4 +1,4 @@
-"""How the flows of a run shared their bottleneck: the numbers of each, and when they came to share it."""
+"""How the flows of a run shared their bottleneck: numbers of each, and when they began to share it fairly."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Sharing(Rejects):
 
     @part
     def convergence(self) -> Markup:
-        """Since when the flows of each direction shared fairly."""
+        """When the flows of each direction began to share fairly."""
         found = fair_after_s(self)
         several = len(ways(self.planned_flows)) > 1
         return fill("convergence", after_s=found, several=several, fair=FAIR, stays_s=STAYS_NS / 1e9)

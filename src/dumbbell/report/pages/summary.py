@@ -1,4 +1,4 @@
-"""The page of a run of several points: what came of each, and what repetitions agree on."""
+"""The page of a run of several points: the result of each, and medians over repetitions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def render_summary(run_dir: Path) -> Path:
 
 
 def _medians(flows: pl.DataFrame, column: str, unit: str) -> Medians | str:
-    """Median and range of a column over the repetitions that are results, or why there are none."""
+    """Median and range of a column over the valid repetitions, or why there are none."""
     if flows.is_empty():
         return "No point has flows to compare."
     levels = [name for name in flows.columns if name.startswith("level_")]
@@ -86,7 +86,7 @@ def _medians(flows: pl.DataFrame, column: str, unit: str) -> Medians | str:
 
 
 def _points(points: list[dict[str, Any]], flows: pl.DataFrame) -> list[dict[str, Any]]:
-    """Points of a verdict with what they are called, and what their flows delivered."""
+    """Points of a verdict with their names, and their flows' goodputs."""
     goodputs: dict[str, list[str]] = {}
     for row in flows.iter_rows(named=True):
         goodputs.setdefault(row["run"], []).append(f"{row['name']} {human(row['goodput_bps'], 'bps')}")

@@ -1,7 +1,7 @@
-"""A long transfer of one flow, as web100's users looked at theirs: how cwnd, RTT and throughput go together.
+"""A long transfer of one flow: how cwnd, RTT and throughput depend on each other.
 
-The figures follow those of Y.-T. Li's page on an eight-hour transfer (UCL, 2003), from the counters of
-unmodified kernels; docs/variables.md says how exact each of web100's variables is.
+The figures follow those of Y.-T. Li's page on an eight-hour transfer (UCL, 2003), which used web100. Here
+they use counters of unmodified kernels; docs/variables.md says how exact each of web100's variables is.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ fill = partial(html.part, "transfer.html")
 
 
 class Transfer(Report, LongTransfer):
-    """Figures of one flow of a run; by default of the first that TCP carries."""
+    """Figures of one flow of a run; by default of the first one over TCP."""
 
     @property
     def _source(self) -> str:
-        """What the signals are counted from."""
+        """The source of the signals, in words."""
         return str(self.signals["source"][0])
 
     @staticmethod
@@ -41,7 +41,7 @@ class Transfer(Report, LongTransfer):
 
     @part
     def iperf3(self) -> Markup:
-        """Throughput by both ends of iperf3, in its own intervals."""
+        """Throughput in the reports of both ends of iperf3, in its intervals."""
         found = self.iperf3_rates
         series = {f"{end} on {host}": rates for (end, host), rates in found.items()}
         means = [f"{end} {sum(of['y']) / of.height:.4g} Mbit/s" for (end, _), of in found.items()]
@@ -58,7 +58,7 @@ class Transfer(Report, LongTransfer):
 
     @part
     def cwnd_over_time(self, share: float = 1) -> Markup:
-        """Congestion window over a share of the time, from the start."""
+        """Congestion window over the first share of the time."""
         until_ns = share * self.x_max_s * 1e9
         rows = self.samples.filter(pl.col("t_ns") <= until_ns)
         drawn = transfer.windows(rows, until_ns / 1e9)
@@ -99,7 +99,7 @@ class Transfer(Report, LongTransfer):
 
     @part
     def budget(self) -> Markup:
-        """Congestion signals and what explains them."""
+        """Congestion signals and their explanations."""
         row = analysis.budget(self.signals).to_dicts()[0]
         names = ("CongestionSignals", "SendStall", "FastRetran", "Timeouts", "unexplained")
         signals = row["CongestionSignals"]
@@ -120,7 +120,7 @@ class Transfer(Report, LongTransfer):
 
     @part
     def dup_acks(self) -> Markup:
-        """How often duplicate ACKs, three of which ask for a retransmission, came in."""
+        """How often duplicate ACKs came in; three of them ask for a retransmission."""
         if not self.told("DupAcksIn"):
             raise Missing(f"{self._untold('DupAcksIn')}.")
         total, fast, seconds, rtt_s = self.duplicate_acks
@@ -135,12 +135,12 @@ class Transfer(Report, LongTransfer):
 
     @part
     def undone(self) -> Markup:
-        """Reductions that were taken back, by the sender's host."""
+        """Window reductions that the sender's host undid."""
         return fill("undone", rows=[[name, human(grown)] for name, grown in self.taken_back.items()])
 
     @part
     def timeouts(self) -> Markup:
-        """The variables of timeouts, at the end of the connection."""
+        """The variables of timeouts at the end of the connection."""
         names = ("Timeouts", "AbruptTimeouts", "SubsequentTimeouts", "CurTimeoutCount")
         told = self.graded(names).get((self.flow.name, "0"), {})
         graded = ((name, *told.get(name, (None, "not told"))) for name in names)
@@ -150,7 +150,7 @@ class Transfer(Report, LongTransfer):
 
     @part
     def packets(self) -> Markup:
-        """How many packets left between two samples."""
+        """The number of packets sent between two samples."""
         sent = self.samples["sent_packets"]
         drawn = figures.histogram(sent, title="packets sent between two samples")
         return fill("packets", drawn=drawn, intervals=sent.count())
@@ -163,7 +163,7 @@ class Transfer(Report, LongTransfer):
 
     @part
     def rtt_histogram(self) -> Markup:
-        """How often the round trip took how long."""
+        """The distribution of the round-trip time."""
         column = "latest_rtt_ns" if "latest_rtt_ns" in self.samples.columns else "srtt_ns"
         values = self.samples[column] / 1e6
         spread = ", ".join(f"{p} % {analysis.percentile(values, p):.4g} ms" for p in (1, 50, 99))
@@ -172,7 +172,7 @@ class Transfer(Report, LongTransfer):
 
 
 def _many(rows: pl.DataFrame) -> int:
-    """How many samples there are if they are more than are drawn, else 0."""
+    """The number of samples if it exceeds what is drawn, else 0."""
     return rows.height if rows.height > figures.MAX_POINTS else 0
 
 
