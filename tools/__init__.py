@@ -1,1 +1,1 @@
-"""What maintainers run in a checkout: benchmarks, tables of results, documentation of roles."""
+"""Tools for maintainers, run in a checkout: benchmarks, tables of results, documentation of roles."""

@@ -1,9 +1,9 @@
 """Time what a user waits for: ``python -m tools.bench demo`` or ``overhead``, in a checkout.
 
-The demo is ``make demo`` in its parts: boot the lab, build what its hosts get, bring them to their state, run
-a scenario in it. The run is also divided at the changes of its state. The overhead is what points cost beside
-the seconds of their flows, in the lab and in virtual time, and in how many Ansible tasks a host takes part.
-They write ``bench/demo.json`` and ``bench/overhead.json``.
+``demo`` times the steps of ``make demo``: boot the lab, build the files for its hosts, provision them, run a
+scenario; the run is also divided by its states. ``overhead`` measures the time of points beyond that of
+their flows, in the lab and in virtual time, and the number of Ansible tasks of a host. The results are in
+``bench/demo.json`` and ``bench/overhead.json``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dumbbell.run.directory import Event, point_folders, read_jsonl
 
 SCENARIO = Path("scenarios/two_flow_fairness.yml")
 WARM_DEMO = "<= 90"
-POINTS = Path("bench/four_points.yml")  # on one path, 30 s each
+POINTS = Path("bench/four_points.yml")  # same path, 30 s each
 ONE_POINT = Path("bench/one_point.yml")
 POINT_S = 30
 TASK = re.compile(r"^(?:ok|changed|skipping|fatal|failed): \[(?P<host>[\w.-]+)", re.MULTILINE)
@@ -50,9 +50,9 @@ class Row:
 
 
 def state_durations_s(events: Iterable[Event]) -> dict[str, float]:
-    """Seconds that a run spent in each state, in order of time, from the events of its ``events.jsonl``.
+    """Seconds that a run spent in each state, in order of time, from its ``events.jsonl``.
 
-    States of a phase carry its name (``armed calibration``). The last state, the verdict, has no duration; a
+    States of a phase have its name (``armed calibration``). The last state, the verdict, has no duration; a
     state that was entered twice has the sum.
     """
     states = sorted((e for e in events if e.get("event") == "state"), key=lambda e: e["unix_ns"])
@@ -64,7 +64,7 @@ def state_durations_s(events: Iterable[Event]) -> dict[str, float]:
 
 
 def demo_rows(parts_s: dict[str, float], states_s: dict[str, float], *, warm: bool) -> list[Row]:
-    """Rows of the demo: its parts, the states of its run, and their total, which has a target if warm."""
+    """Rows of the demo: its steps, the states of its run, and their total, which has a target if warm."""
     kind = "warm" if warm else "cold"
     rows = [Row(f"{kind} demo: {part}", value, "s") for part, value in parts_s.items()]
     rows += [Row(f"{kind} demo: run: {state}", value, "s") for state, value in states_s.items()]
@@ -73,12 +73,12 @@ def demo_rows(parts_s: dict[str, float], states_s: dict[str, float], *, warm: bo
 
 
 def to_json(rows: Sequence[Row]) -> str:
-    """Content of a ``bench/*.json``: a list of objects, values to hundredths."""
+    """Content of a ``bench/*.json``: a list of objects, with values rounded to hundredths."""
     return json.dumps([asdict(row) | {"value": round(row.value, 2)} for row in rows], indent=1) + "\n"
 
 
 def to_table(rows: Sequence[Row]) -> str:
-    """The rows for people, one a line."""
+    """The rows as text, one a line."""
     width = max((len(row.name) for row in rows), default=0)
     return "\n".join(
         f"{row.name:{width}}  {row.value:8.1f} {row.unit}"
@@ -95,19 +95,19 @@ def publish(rows: Sequence[Row], target: Path) -> None:
 
 
 def task_slots(log: str, host: str) -> int:
-    """In how many tasks a host took part, skipped ones too, by what ansible-playbook printed."""
+    """The number of tasks of a host, including skipped ones, from ansible-playbook's output."""
     included = [match["hosts"].partition(" => ")[0] for match in INCLUDED.finditer(log)]
     own = [match["host"] for match in TASK.finditer(log)].count(host)
     return own + len([hosts for hosts in included if host in hosts.split(", ")])
 
 
 def point_logs(log: str) -> list[str]:
-    """What was printed of each point, in their order."""
+    """The output for each point, in order."""
     return re.split(r"(?m)^TASK \[run : Apply the state of the host\].*$", log)[1:]
 
 
 def _timed(command: Sequence[str | Path]) -> float:
-    """Seconds that a command takes; CalledProcessError if it fails: nothing is learnt from its time then."""
+    """Seconds that a command takes; CalledProcessError if it fails, because its time is then meaningless."""
     print("$", *command, flush=True)
     began = time.monotonic()
     subprocess.run(command, check=True)
@@ -133,7 +133,7 @@ def demo(scenario: Path, target: Path) -> None:
 
 
 def _run(inventory: str, playbook: str, scenario: Path) -> tuple[float, str, Path]:
-    """Seconds that a run takes, what it prints, and its directory."""
+    """Seconds that a run takes, its output, and its directory."""
     command = [
         *(str(Path(sys.executable).with_name("ansible-playbook")), "--inventory", inventory),
         *(playbook, "-e", f"scenario={scenario}"),
@@ -149,7 +149,7 @@ def _run(inventory: str, playbook: str, scenario: Path) -> tuple[float, str, Pat
 
 
 def point_times_s(run_dir: Path) -> list[float]:
-    """Seconds of each point, from when its hosts were prepared to when those of the next one were."""
+    """Seconds of each point, from the preparation of its hosts to that of the next point."""
     begun, ended = [], []
     for folder in point_folders(run_dir) or [run_dir]:
         at = {e["state"]: e["unix_ns"] for e in read_jsonl(folder / "events.jsonl") if "state" in e}
@@ -159,7 +159,7 @@ def point_times_s(run_dir: Path) -> list[float]:
 
 
 def overhead(target: Path) -> None:
-    """Measure what points cost in the lab and in virtual time, and no-change provisioning."""
+    """Measure the overhead of points in the lab and in virtual time, and provisioning without changes."""
     rows = []
     playbook = Path(sys.executable).with_name("ansible-playbook")
     provision_s = [_timed([playbook, "playbooks/provision.yml"]) for _ in range(3)]
@@ -174,7 +174,7 @@ def overhead(target: Path) -> None:
     for host in ("sender1", "sender2", "router"):
         slots = [task_slots(part, host) for part in point_logs(log)[1:-1]]
         rows.append(Row.median(f"lab: task slots of {host} and a further point", slots, "tasks", "<= 8"))
-    _run("inventory/vtime", "playbooks/virtual.yml", ONE_POINT)  # provisions a world, if there is none
+    _run("inventory/vtime", "playbooks/virtual.yml", ONE_POINT)  # provisions a world if there is none
     virtual_s = [_run("inventory/vtime", "playbooks/virtual.yml", ONE_POINT)[0] for _ in range(3)]
     rows.append(Row.median("virtual time: real time of a run of one point of 30 s", virtual_s, "s", "<= 40"))
     publish(rows, target)

@@ -1,4 +1,4 @@
-"""The table of agents' events in ``docs/data-model.md``, from ``events.yml`` (``make docs``)."""
+"""Write the table of agents' events in ``docs/data-model.md`` from ``events.yml`` (``make docs``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TABLE = re.compile(r"\| event \| when \| keys \| judged \|\n(\|.*\n)+")
 
 
 def documented(text: str) -> str:
-    """The document with the table as it should be."""
+    """The document with the current table."""
     return TABLE.sub(lambda _: declared.table() + "\n", text)
 
 

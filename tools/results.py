@@ -1,8 +1,8 @@
-"""Tables of docs/results.md: what published experiments found, beside what the same experiments find here.
+"""Tables of docs/results.md: results of published experiments beside results of the same experiments here.
 
 ``python -m tools.results lab=results/experiments "virtual time"=results/experiments_virtual`` renews each
-table, between its two marks; what is said about it is written by hand. Only valid points are in the tables.
-What each kind of testbed has found is kept in docs/results.json: one can be measured without the others.
+table, between its two marks; the text around it is written by hand. Tables contain valid points only.
+docs/results.json keeps the results of each kind of testbed, so that one can be measured without the others.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _TABLE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Table:
-    """What is always there, head first; and what a source has found, its own columns or rows of its own."""
+    """The fixed part of a table, head first; each source adds columns or rows."""
 
     first: list[Cells]
     found: Callable[[Source], Iterator[Cells]]
     beside: bool = False
 
     def composed(self, parts: Mapping[str, list[Cells]]) -> list[Cells]:
-        """All rows, of the parts by source."""
+        """All rows, with the parts of the sources."""
         if not self.beside:
             return [*self.first, *([name, *cells] for name, part in parts.items() for cells in part)]
         rows = [[*row] for row in self.first]
@@ -111,7 +111,7 @@ Found = dict[str, dict[str, list[Cells]]]  # by table and source
 
 
 def measured(sources: Sequence[Source], before: Found) -> Found:
-    """What all sources have found; of what they have no valid run, what they had found before."""
+    """The results of all sources; for tables without a valid run, the previous results."""
     found = {name: dict(before.get(name, {})) for name in TABLES}
     for name, table in TABLES.items():
         for source in sources:
@@ -130,7 +130,7 @@ def markdown(rows: Sequence[Cells]) -> str:
 
 
 def renewed(text: str, found: Found) -> str:
-    """A document with its tables of today. KeyError of a table that is not known."""
+    """A document with its tables renewed. KeyError on an unknown table."""
 
     def table(match: re.Match[str]) -> str:
         return f"{match[1]}{markdown(TABLES[match[2]].composed(found[match[2]]))}{match[3]}"

@@ -1,4 +1,4 @@
-"""Tables of variables in the roles' READMEs, from argument_specs and defaults (``make docs``)."""
+"""Write the tables of variables in the roles' READMEs from argument_specs and defaults (``make docs``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 HEADING = "| variable | default | |\n|---|---|---|\n"
 TABLE = re.compile(r"\| variable \| default \| \|\n(\|.*\n)+")
-MOST = 40  # characters of a default that a table shows
+MOST = 40  # most characters of a default in a table
 
 
 def options(role: Path) -> dict[str, dict[str, Any]]:
@@ -27,7 +27,7 @@ def defaults(role: Path) -> dict[str, Any]:
 
 
 def table(role: Path) -> str:
-    """The role's variables as a table of Markdown."""
+    """The role's variables as a Markdown table."""
     given = defaults(role)
     rows = []
     for name, option in options(role).items():
@@ -57,7 +57,7 @@ def _text(value: Any) -> str:
 
 
 def documented(role: Path) -> str:
-    """The role's README with the table as it should be, in its place or at the end."""
+    """The role's README with the current table, in its place or at the end."""
     text = (role / "README.md").read_text()
     wanted = table(role)
     if TABLE.search(text):

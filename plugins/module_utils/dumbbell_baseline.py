@@ -1,8 +1,7 @@
-"""What a host had before Dumbbell's first change of it, so that a borrowed host can be given back as it was.
+"""Records the settings of a host before Dumbbell's first change of them, so that they can be restored.
 
-A setting is recorded once, right before the first command that changes it, and never again: later changes,
-also those made by hand, do not alter what the host is returned to. Settings are known by a kind and a
-subject, for example ("link", "vec1").
+A setting is recorded once, right before the first command that changes it. Later changes, also those made by
+hand, do not alter the record. A setting is identified by a kind and a subject, for example ("link", "vec1").
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ from ansible.module_utils import dumbbell_link as link
 from ansible.module_utils import dumbbell_sysctl as sysctl
 
 PLACE = Path("/var/lib/dumbbell/baseline")
-GRUB = Path("/etc/default")  # where the settings of its menu are
-DKMS = Path("/var/lib/dkms")  # a directory for each module and version that is registered
+GRUB = Path("/etc/default")  # GRUB's settings, from which its menu is made
+DKMS = Path("/var/lib/dkms")  # a directory for each registered module and version
 
 Command = list[str]
 Qdiscs = list[dict[str, Any]]
 Execute = Callable[[Command], tuple[int, str, str]]
 
-# What is there or not, by the command that removes it.
+# Kinds of settings that exist or not, and the commands that remove them.
 UNMAKE = {
-    "directory": ["rmdir"],  # but not with what is in it by then
+    "directory": ["rmdir"],  # leaves it if it is not empty
     "tree": ["rm", "-r"],
     "user": ["userdel"],
     "package": ["apt-get", "--yes", "purge"],
     "dkms": ["dkms", "remove", "--all"],
 }
-# Modules that the kernel loads by itself for a path, a congestion control or a look at sockets.
+# Modules that the kernel loads by itself for a path, a congestion control or a query of sockets.
 LOADED = re.compile(r"(sch|cls|act|em|tcp)_\w+|ifb|(inet|udp|tcp|unix|netlink)_diag")
 WRITE = re.compile(r"echo (?P<value>\S+) >(?P<file>/\S+)")
 
 
 class Setting(NamedTuple):
-    """What is recorded and returned as one."""
+    """What is recorded and restored as a unit."""
 
     kind: str
     subject: str
@@ -53,16 +52,16 @@ class Setting(NamedTuple):
 
 
 Values = dict[Setting, Any]
-MODULES = Setting("modules", "")  # names of modules that are loaded, of those that Dumbbell may cause to be
+MODULES = Setting("modules", "")  # names of loaded modules that Dumbbell may have caused to be loaded
 
 
-# Which settings a command changes
+# Settings that a command changes
 
 
 def touched(command: Command) -> list[Setting]:
-    """Settings that the command may change, in the words of ip, tc, ethtool, sysctl, modprobe and sh.
+    """Settings that a command of ip, tc, ethtool, sysctl, modprobe or sh may change.
 
-    ValueError on a command that is not known: what it changes could not be returned.
+    ValueError on an unknown command, because its changes could not be undone.
     """
     tool, rest = command[0], command[1:]
     device = _device(command)
@@ -96,7 +95,7 @@ def _device(command: Command) -> str | None:
 
 
 def read(setting: Setting, execute: Execute) -> Any:
-    """Value of a setting as the host has it now, in JSON's types; None for what does not exist."""
+    """The current value of a setting, in JSON's types; None if it does not exist."""
     kind, subject = setting
     if kind in READ:
         return READ[kind](subject, execute)
@@ -120,7 +119,7 @@ def _read_link(device: str, execute: Execute) -> Any:
 
 def _read_modules(execute: Execute) -> list[str]:
     loaded = Path("/proc/modules")
-    lines = loaded.read_text().splitlines() if loaded.exists() else []  # a kernel without modules
+    lines = loaded.read_text().splitlines() if loaded.exists() else []  # none on a kernel without modules
     return sorted(name for name in (line.split()[0] for line in lines) if LOADED.fullmatch(name))
 
 
@@ -131,7 +130,7 @@ def _read_service(name: str, execute: Execute) -> dict[str, str] | None:
 
 
 def _read_parameters(module: str, execute: Execute) -> dict[str, str] | None:
-    """Of a module that is loaded; those that can only be written are left out."""
+    """The parameters of a loaded module, except write-only ones."""
     folder = Path("/sys/module", module)
     if not folder.exists():
         return None
@@ -172,7 +171,7 @@ def _is_made(setting: Setting, execute: Execute) -> bool:
 
 
 def _stat(file: Path) -> dict[str, Any] | None:
-    """Owner, mode and a fingerprint of the content of a file."""
+    """Owner, mode and digest of the content of a file."""
     if not file.is_file():
         return None
     stat = file.stat()
@@ -181,7 +180,7 @@ def _stat(file: Path) -> dict[str, Any] | None:
 
 
 def _is_current(menu: Path) -> bool | None:
-    """Whether GRUB's menu is younger than the settings it is made of; None without a menu."""
+    """Whether GRUB's menu is newer than its settings; None without a menu."""
     if not menu.is_file():
         return None
     folder = GRUB / "grub.d"
@@ -195,7 +194,7 @@ def _json(executed: tuple[int, str, str]) -> Any:
 
 
 def own_qdiscs(dump: Qdiscs) -> Qdiscs:
-    """Qdiscs at the root and the ingress that somebody chose; the kernel's own have the handle 0."""
+    """Root and ingress qdiscs that were configured explicitly; the kernel's own have the handle 0."""
     return [
         {key: value for key, value in qdisc.items() if key not in ("dev", "refcnt")}
         for qdisc in dump
@@ -221,7 +220,7 @@ def load(place: Path = PLACE) -> Values:
 
 
 def save(values: Values, place: Path = PLACE) -> None:
-    """Replace the record, or remove it when nothing is left; a crash leaves the old one or the new one."""
+    """Replace the record atomically, or remove it if it is empty."""
     if not values:
         shutil.rmtree(place, ignore_errors=True)
         return
@@ -232,7 +231,7 @@ def save(values: Values, place: Path = PLACE) -> None:
 
 
 def write(file: Path, content: Any) -> None:
-    """Replace a file that is root's alone; a crash leaves the old one or the new one."""
+    """Replace a file, readable by root only, atomically."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = file.with_suffix(".part")
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
@@ -243,7 +242,7 @@ def write(file: Path, content: Any) -> None:
 
 
 def record(settings: Iterable[Setting], read: Callable[[Setting], Any], place: Path = PLACE) -> list[Setting]:
-    """Write down what these settings are, if not written down yet; returns which were not."""
+    """Record the values of these settings, unless they are recorded; returns those that were not."""
     values = load(place)
     missing = [setting for setting in dict.fromkeys(settings) if setting not in values]
     found = {setting: read(setting) for setting in missing}

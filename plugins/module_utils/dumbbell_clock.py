@@ -1,4 +1,4 @@
-"""How far a host's clock is off the one that it follows."""
+"""Measures the offset of a host's clock from the clock that it follows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 TRACKING_FIELDS = 14  # of `chronyc -c tracking`: chronyc(1)
-# How it is asked for, as the modules take it.
+# Options of a clock, as the modules take them.
 SPEC = {
     "server": {"type": "str", "required": True},
     "source": {"type": "str", "required": True},
@@ -24,10 +24,10 @@ Clock = dict[str, Any]
 def read(
     asked: Mapping[str, Any], wait_s: float, execute: Callable[[list[str]], tuple[int, str, str]]
 ) -> Clock:
-    """How far it is off, once it follows; or what is known of it after `wait_s` seconds."""
+    """The clock once it is synchronised, or its last state after `wait_s` seconds."""
     about = {"server": asked["server"], "source": asked["source"]}
     if asked["source"] == "shared":
-        # Hosts of one kernel have one clock. Its command line names each world differently.
+        # Hosts of one kernel share its clock. Each world has its own text on the kernel's command line.
         same = Path("/proc/cmdline").read_text().strip() == asked["cmdline"].strip()
         return {"synchronised": same, "offset_ns": 0, "root_dispersion_ns": 0, **about}
     until = time.monotonic() + wait_s
@@ -46,7 +46,7 @@ def read(
 
 
 def follows(found: Clock, asked: Mapping[str, Any]) -> bool:
-    """Whether it is as near as is asked."""
+    """Whether the clock is within the requested limits."""
     if asked["source"] == "shared" or not found["synchronised"]:
         return bool(found["synchronised"])
     return bool(

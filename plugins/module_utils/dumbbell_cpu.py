@@ -1,4 +1,4 @@
-"""Files of the kernel that hold a host's CPU governors, idle states and interrupt affinities.
+"""Files of the kernel for a host's CPU governors, idle states and interrupt affinities.
 
 Sources: Documentation/admin-guide/pm/cpufreq.rst and cpuidle.rst, core-api/irq/irq-affinity.rst.
 """
@@ -16,7 +16,7 @@ ROOT = Path("/")
 
 
 def cpus(text: str) -> set[int]:
-    """The CPUs of a list such as 0-3,8; ValueError on what is none."""
+    """The CPUs in a list such as 0-3,8; ValueError if it is not a list of CPUs."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -27,7 +27,7 @@ def cpus(text: str) -> set[int]:
 
 
 def governors(governor: str, root: Path = ROOT) -> Files:
-    """Every CPU's file of its governor, with the one asked for; ValueError if the host does not have it."""
+    """Every CPU's governor file with the requested value; ValueError if the host does not have it."""
     policies = sorted((root / CPUS).glob("cpu[0-9]*/cpufreq"))
     if not policies:
         raise ValueError(
@@ -41,7 +41,7 @@ def governors(governor: str, root: Path = ROOT) -> Files:
 
 
 def idle_states(latency_max_us: int, root: Path = ROOT) -> Files:
-    """Every idle state's file that disables it: 1 if leaving the state takes longer than asked."""
+    """Every idle state's file that disables it, with 1 if its exit latency is too long."""
     states = sorted((root / CPUS).glob("cpu[0-9]*/cpuidle/state[0-9]*"))
     if not states:
         raise ValueError(f"idle states of at most {latency_max_us} us were asked, but this host has none")
@@ -52,7 +52,7 @@ def idle_states(latency_max_us: int, root: Path = ROOT) -> Files:
 
 
 def interrupts(device: str, cpu_list: str, root: Path = ROOT) -> Files:
-    """Every interrupt's file of the CPUs that may handle it, for those of a network interface."""
+    """The affinity files of a network interface's interrupts, with the requested CPUs."""
     asked = cpus(cpu_list)
     files = affinities(device, root)
     if not files:
@@ -64,15 +64,15 @@ def interrupts(device: str, cpu_list: str, root: Path = ROOT) -> Files:
 
 
 def affinities(device: str, root: Path = ROOT) -> list[str]:
-    """Files of the CPUs that may handle the interrupts of a network interface."""
-    # A virtio device has them at its parent, the PCI device.
+    """The affinity files of a network interface's interrupts."""
+    # A virtio device's interrupts are listed at its parent, the PCI device.
     folders = [root / f"sys/class/net/{device}/device" / place for place in ("msi_irqs", "../msi_irqs")]
     numbers = next((sorted(map(int, names)) for names in map(_names, folders) if names), [])
     return [str(root / f"proc/irq/{number}/smp_affinity_list") for number in numbers]
 
 
 def power(root: Path = ROOT) -> list[str]:
-    """Files of the CPUs' governors, and those that disable idle states."""
+    """The CPUs' governor files, and the files that disable idle states."""
     places = ("cpu[0-9]*/cpufreq/scaling_governor", "cpu[0-9]*/cpuidle/state[0-9]*/disable")
     return [str(file) for place in places for file in sorted((root / CPUS).glob(place))]
 
@@ -80,7 +80,7 @@ def power(root: Path = ROOT) -> list[str]:
 def wanted(
     governor: str | None, idle_latency_max_us: int | None, irq_cpus: Mapping[str, str], root: Path = ROOT
 ) -> Files:
-    """Every file that has a part in what is asked, and what it is to hold; ValueError as of the parts."""
+    """Every requested file, with its requested content; ValueError as in the functions above."""
     files = governors(governor, root) if governor else {}
     if idle_latency_max_us is not None:
         files |= idle_states(idle_latency_max_us, root)
@@ -94,12 +94,12 @@ def _names(folder: Path) -> list[str]:
 
 
 def read(files: Iterable[str]) -> Files:
-    """What the files hold."""
+    """The contents of files."""
     return {file: Path(file).read_text().strip() for file in files}
 
 
 def mismatches(asked: Files, found: Files) -> dict[str, tuple[str, str]]:
-    """File to (asked, found); lists of CPUs are equal if they name the same."""
+    """File to (requested, found); lists of CPUs are equal if they name the same CPUs."""
     return {
         file: (value, found[file])
         for file, value in asked.items()
@@ -109,12 +109,12 @@ def mismatches(asked: Files, found: Files) -> dict[str, tuple[str, str]]:
 
 
 def plan(asked: Files, found: Files) -> list[list[str]]:
-    """What a shell would be told."""
+    """The equivalent shell commands."""
     return [["sh", "-c", f"echo {value} >{file}"] for file, (value, _) in mismatches(asked, found).items()]
 
 
 def summary(root: Path = ROOT) -> dict[str, Any]:
-    """What the host does now, without regard to what was asked; null for what it does not have."""
+    """The host's current governors and idle states; null for those that it does not have."""
     governors = {
         file.read_text().strip() for file in (root / CPUS).glob("cpu[0-9]*/cpufreq/scaling_governor")
     }

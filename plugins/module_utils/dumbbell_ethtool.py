@@ -1,4 +1,4 @@
-"""What ethtool sets, in groups: parse what it shows, compare, and render the command that sets it."""
+"""ethtool's settings, in groups: parse its output, compare, and make the command that sets them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Value = Union[bool, int]  # noqa: UP007  Python 3.9
 
 
 class Kind(NamedTuple):
-    """The option of ethtool that shows a group of settings, and what one of them is called."""
+    """The option of ethtool that shows a group of settings, and the word for one of them."""
 
     show: str
     one: str
 
 
-# Another group is a line here; the option that sets it is that which shows it, in capitals.
+# A new group is one line here; the option that sets it is the one that shows it, in capitals.
 GROUPS = {
     "features": Kind("-k", "feature"),
     "rings": Kind("-g", "ring"),
@@ -42,9 +42,9 @@ SHORT_NAMES = {
     "rxhash": "receive-hashing",
 }
 SHORT = {kernel: name for name, kernel in SHORT_NAMES.items()}
-# Lines of `ethtool -k` that sum up the features below them.
+# Lines of `ethtool -k` that summarise the features below them.
 SUMMARIES = {"tx-checksumming", "scatter-gather", "tcp-segmentation-offload"}
-# Where a name that is shown is not the one that sets.
+# Names that differ between showing and setting.
 SETTING_NAMES = {"autonegotiate": "autoneg"} | {
     f"{side}-frame-{level}": f"{side}-frames-{level}" for side in ("rx", "tx") for level in ("low", "high")
 }
@@ -59,7 +59,7 @@ DRIVER = re.compile(r"^driver: (.*)$", re.MULTILINE)
 
 
 class Parameter(NamedTuple):
-    """One value of a group; `fixed` if the driver holds it, `most` where the hardware has a limit."""
+    """One value of a group; `fixed` if the driver does not change it, `most` if the hardware has a limit."""
 
     value: Value
     fixed: bool = False
@@ -70,7 +70,7 @@ Group = dict[str, Parameter]
 
 
 def parse(group: str, text: str) -> Group:
-    """Names to values, as `ethtool` shows a group. What it calls n/a, the device does not have."""
+    """The settings in ethtool's output for a group, by name, without those shown as n/a."""
     if group == "features":
         return {
             line["name"]: Parameter(line["value"] == "on", line["note"] == "fixed")
@@ -90,7 +90,7 @@ def parse(group: str, text: str) -> Group:
 
 
 def requested(text: str) -> dict[str, bool]:
-    """Features that were switched, and are not so because another one that they need is off."""
+    """Features that are requested but not active, because another feature that they need is off."""
     notes = {"requested on": True, "requested off": False}
     return {line["name"]: notes[line["note"]] for line in FEATURE.finditer(text) if line["note"] in notes}
 
@@ -105,13 +105,13 @@ def _value(text: str) -> Value:
 
 
 def driver(text: str) -> str:
-    """Name of the driver that `ethtool -i` shows; empty if it shows none."""
+    """The driver's name in the output of `ethtool -i`; empty if it has none."""
     match = DRIVER.search(text)
     return match[1] if match else ""
 
 
 def canonical(name: str, value: Any) -> Value:
-    """A value as the inventory may write it; ValueError on one that is neither a number nor on or off."""
+    """A value of the inventory in its canonical type; ValueError if it is neither a number nor on or off."""
     text = str(value).lower()
     if text in ("on", "true", "yes"):
         return True
@@ -123,13 +123,13 @@ def canonical(name: str, value: Any) -> Value:
 
 
 def changeable(group: str, text: str) -> dict[str, Value]:
-    """The values of a group that can be set back, under the names that set them."""
+    """The values of a group that can be set, by the names that set them."""
     found = parse(group, text)
     return {name: each.value for name, each in found.items() if not each.fixed and name not in SUMMARIES}
 
 
 def find(group: str, asked: Mapping[str, Value], found: Group) -> Group:
-    """What is asked for, under the names it was asked by; ValueError names what the device does not have."""
+    """The requested settings by the requested names; ValueError names those that the device does not have."""
     names = {name: SHORT_NAMES.get(name, name) if group == "features" else name for name in asked}
     unknown = [name for name, full in names.items() if full not in found]
     if unknown:
@@ -139,14 +139,14 @@ def find(group: str, asked: Mapping[str, Value], found: Group) -> Group:
 
 
 def mismatches(asked: Mapping[str, Value], found: Group) -> dict[str, tuple[Value, Value]]:
-    """Name to (asked, found)."""
+    """Name to (requested, found)."""
     return {name: (value, found[name].value) for name, value in asked.items() if found[name].value != value}
 
 
 def plan(device: str, group: str, asked: Mapping[str, Value], found: Group) -> list[list[str]]:
-    """One command for all of a group that differs, so that values which depend on each other change together.
+    """One command for all settings of a group that differ, so that dependent values change together.
 
-    ValueError names what the driver holds fixed at another value, and what is more than the hardware has.
+    ValueError names settings that the driver holds fixed, and values above the hardware's limit.
     """
     wrong = mismatches(asked, found)
     refused = [f"{name} is fixed at {_word(found[name].value)}" for name in wrong if found[name].fixed]

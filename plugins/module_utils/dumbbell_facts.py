@@ -1,4 +1,4 @@
-"""Versions of a host's tools and its hardware, and which boot it is."""
+"""The versions of a host's tools, its hardware, and the id of its boot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def boot_id() -> str:
 
 
 def facts(ask: Callable[[], str], *, keep: bool) -> dict[str, Any]:
-    """What `ask`, a run of the script FACT, prints; asked again after a boot, and when a tool has changed."""
+    """The output of `ask`, which runs the script FACT; cached until a boot or a change of a tool."""
     if not FACT.exists():
         return {"versions": {}, "hardware": {}}
     known = [boot_id(), *(os.stat(tool).st_mtime_ns if os.path.exists(tool) else None for tool in TOOLS)]

@@ -1,4 +1,4 @@
-"""What the modules of a testbed host share: running commands, converging, and keeping SSH alive."""
+"""Shared by the modules of testbed hosts: run commands, converge to a state, and keep SSH alive."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Command = list[str]
 
 
 def call(command: Command) -> tuple[int, str, str]:
-    """Exit status, output and errors of a command; 127 for one that is not there.
+    """Exit status, output and errors of a command; 127 if it does not exist.
 
-    AnsibleModule.run_command copies this whole process for each, which takes longer than most commands.
+    AnsibleModule.run_command copies this whole process each time, which takes longer than most commands.
     """
     environment = {**os.environ, "LC_ALL": "C"}
     try:
@@ -44,7 +44,7 @@ def call(command: Command) -> tuple[int, str, str]:
 
 
 def run(module: Any, command: Command) -> str:
-    """Standard output of `command`; a failing command ends the module with its name and its words."""
+    """Standard output of `command`; if it fails, the module fails with the command and its errors."""
     code, out, err = call(command)
     if code:
         module.fail_json(msg=f"`{shlex.join(command)}` failed: {(err or out).strip()}", rc=code)
@@ -52,7 +52,7 @@ def run(module: Any, command: Command) -> str:
 
 
 def execute(module: Any, command: Command) -> None:
-    """Execute a command that changes the host, also one that this host's iproute2 does not know."""
+    """Execute a command that changes the host, including those that this host's iproute2 does not know."""
     if not link.needs_netlink(command):
         run(module, command)
         return
@@ -64,7 +64,7 @@ def execute(module: Any, command: Command) -> None:
 
 
 def write_file(module: Any, command: Command) -> None:
-    """Do what a command of sysctl, or `echo` of a shell, does; without a process."""
+    """Do the work of a `sysctl` or `echo` command without a process."""
     if command[0] == "sysctl":
         name, _, value = command[-1].partition("=")
         file = sysctl.ROOT / sysctl.path(name)
@@ -78,7 +78,7 @@ def write_file(module: Any, command: Command) -> None:
 
 
 def read_json(module: Any, command: Command) -> Any:
-    """Decoded output of an iproute2 command; some of them print nothing where they mean an empty list."""
+    """Decoded output of an iproute2 command; some commands print nothing for an empty list."""
     return json.loads(run(module, command) or "[]")
 
 
@@ -94,13 +94,13 @@ def converge(
     preflight: Callable[[Any, list[Command]], None] | None = None,
     also: Callable[[Any], State] | None = None,
 ) -> None:
-    """Bring the host to the state asked for, read it back, and leave the module.
+    """Bring the host to the requested state, read it back, and exit the module.
 
-    `plan` gives the commands that lead from a state just read to the one asked for, none when it is reached;
-    `mismatches` gives (asked, found) by name; `report` makes of a state what users see, `predict` what they
-    would see after the commands, for check mode. `preflight` refuses commands that this host, as found,
-    cannot execute. `also` gives results of the module's own, from the state found first. What the commands
-    are about to change is recorded before they change it, for `playbooks/restore.yml`.
+    `plan` gives the commands from the current state to the requested one, none if they agree; `mismatches`
+    gives (requested, found) by name; `report` converts a state for users, and `predict` gives the state after
+    the commands, for check mode. `preflight` fails on commands that this host cannot execute. `also` gives
+    further results of the module, from the first state. Settings are recorded before the commands change
+    them, for `playbooks/restore.yml`.
     """
     found = read()
     before = after = report(found)
@@ -129,7 +129,7 @@ def converge(
 
 
 def record(module: Any, commands: list[Command], loaded: list[str]) -> None:
-    """Write down what the commands are about to change, if it was not written down before."""
+    """Record the settings that the commands will change, unless they are recorded."""
     settings = [baseline.MODULES]
     for command in commands:
         try:
@@ -145,10 +145,11 @@ def record(module: Any, commands: list[Command], loaded: list[str]) -> None:
 
 
 def unload(loaded: list[str]) -> None:
-    """Unload modules of the kernel that are not among `loaded`: a look at a feature loads what has it.
+    """Unload kernel modules that are not in `loaded`: a query of a feature loads its module.
 
-    The kernel removes the namespace of a look in the background. What is in use after a second stays. Hosts
-    of one kernel leave all: another of them may be about to use what it has just loaded.
+    The kernel removes the namespace of a query in the background. Modules that are in use after a second
+    stay. Hosts that share a kernel unload none: another host may be about to use a module that it has just
+    loaded.
     """
     if sysctl.is_fixed(sysctl.OF_THE_KERNEL):
         return
@@ -160,7 +161,7 @@ def unload(loaded: list[str]) -> None:
 
 
 def refuse_what_the_kernel_lacks(module: Any, commands: list[Command]) -> None:
-    """End the module if this host's kernel cannot have a route or a qdisc that the commands make."""
+    """Fail if this host's kernel does not support a route or a qdisc of the commands."""
     for command in commands:
         release = os.uname().release
         version = tuple(int(number) for number in re.findall("[0-9]+", release)[:2])
@@ -172,7 +173,7 @@ def refuse_what_the_kernel_lacks(module: Any, commands: list[Command]) -> None:
         if command[:3] != ["tc", "qdisc", "replace"]:
             continue
         name, kind = command[command.index("dev") + 1], command[command.index("root") + 1]
-        if kind == "mq":  # lo is no interface to try it on
+        if kind == "mq":  # mq cannot be tried on lo
             if not Path("/sys/class/net", name, "queues/tx-1").exists():
                 module.fail_json(msg=f"asked for qdisc mq, but {name} has one transmit queue")
             continue
@@ -183,7 +184,7 @@ def refuse_what_the_kernel_lacks(module: Any, commands: list[Command]) -> None:
 
 
 def ssh_connection() -> str | None:
-    """SSH_CONNECTION of the session this process belongs to.
+    """SSH_CONNECTION of this process's session.
 
     sudo drops the variable, so the environments of the ancestors are searched too.
     """
@@ -202,14 +203,14 @@ def _environments(pid: int) -> Iterator[bytes]:
         process = Path(f"/proc/{pid}")
         try:
             yield (process / "environ").read_bytes()
-            # The command's name may hold anything, so fields are counted from its last parenthesis.
+            # The command's name may contain any character, so fields are counted from its last parenthesis.
             pid = int((process / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             return
 
 
 def management_devices(connection: str | None, links: list[State]) -> set[str]:
-    """Devices that carry the SSH session: the one with its local address, and all that lie beneath it.
+    """The devices of the SSH session: the one with its local address, and all devices beneath it.
 
     `links` is the output of `ip -j address show`. Beneath are the device of a VLAN, the other end of a veth,
     and the members of a bridge or bond.
@@ -231,7 +232,7 @@ def management_devices(connection: str | None, links: list[State]) -> set[str]:
 
 
 def require_devices(module: Any, *names: str) -> list[State]:
-    """Links of this host; refuses names that it does not have, and those that carry the SSH session."""
+    """Links of this host; fails on names that do not exist, and on devices of the SSH session."""
     links: list[State] = read_json(module, ["ip", "-j", "-d", "address", "show"])
     known = [link["ifname"] for link in links]
     carrying = management_devices(ssh_connection(), links)

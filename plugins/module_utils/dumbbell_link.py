@@ -1,4 +1,4 @@
-"""Interfaces: parse `ip -j` and `tc -j`, compare with what is asked, and render the commands between."""
+"""Interfaces: parse `ip -j` and `tc -j`, compare with the request, and make the commands."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Route = dict[str, Any]
 
 DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
 QDISCS = ("pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "mq", "rapid")
-INGRESS = {"ingress", "clsact"}  # of what comes, whatever the root
+INGRESS = {"ingress", "clsact"}  # of incoming packets, whatever the root
 ETH_HLEN = 14  # include/uapi/linux/if_ether.h
-# Numbers that an interface is asked to have, by the words that set them (ip-link(8)), and where `ip -j` has
-# them. Another one is a line here; the unit is the kernel's.
+# Sizes that can be requested of an interface, by the words that set them (ip-link(8)), and their keys in
+# `ip -j`. A new size is one line here; the unit is the kernel's.
 SIZES = {
     "mtu": "mtu",  # bytes
     "txqueuelen": "txqlen",  # packets
     "gso_max_segs": "gso_max_segs",  # segments
 }
-ABSENT = {"txqueuelen": 0}  # what it is where `ip -j` does not show it
+ABSENT = {"txqueuelen": 0}  # the value where `ip -j` does not show it
 ROUTE_OPTIONS = ("quickack", "tcp_usec_ts")
 USEC_TS = 1 << 4  # RTAX_FEATURE_TCP_USEC_TS of include/uapi/linux/rtnetlink.h
 USEC_TS_SINCE = (6, 7)  # Linux
@@ -51,7 +51,7 @@ def parse(link: Mapping[str, Any], routes: Sequence[Mapping[str, Any]]) -> State
 def parse_qdisc(dump: Sequence[Mapping[str, Any]]) -> State:
     """Kind and options of the root qdisc in `tc -j qdisc show dev NAME`, and kinds of those below it.
 
-    A device never used shows none.
+    A device that was never used has none.
     """
     root = next((qdisc for qdisc in dump if qdisc.get("root")), {"kind": "noop"})
     leaves = sorted({qdisc["kind"] for qdisc in dump if not qdisc.get("root")} - INGRESS)
@@ -59,7 +59,7 @@ def parse_qdisc(dump: Sequence[Mapping[str, Any]]) -> State:
 
 
 def canonical_address(address: str) -> str:
-    """An address as the kernel writes it, always with its prefix length; ValueError when it is none."""
+    """An address as the kernel writes it, always with its prefix length; ValueError if it is invalid."""
     return str(ip_interface(address))
 
 
@@ -72,7 +72,7 @@ def canonical_route(to: str, via: str, **options: bool | None) -> Route:
 
 
 def route_options(route: Mapping[str, Any]) -> dict[str, bool]:
-    """Options that a route in `ip -j route` has; iproute2 before 6.8 has no name for this feature."""
+    """Options of a route in `ip -j route`; iproute2 before 6.8 has no name for this feature."""
     (metrics,) = route.get("metrics", [{}])
     usec_ts = "tcp_usec_ts" in metrics or int(str(metrics.get("features", 0)), 0) & USEC_TS
     on = {"quickack": metrics.get("quickack"), "tcp_usec_ts": usec_ts}
@@ -80,18 +80,18 @@ def route_options(route: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def same_route(route: Route, routes: Sequence[Route]) -> Route | None:
-    """The one of them to the same network by the same gateway."""
+    """The route to the same network by the same gateway, or None."""
     return next((each for each in routes if each["to"] == route["to"] and each["via"] == route["via"]), None)
 
 
 def has_route(asked: Route, routes: Sequence[Route]) -> bool:
-    """Whether it is among them, with the options asked for; a route tells only those that it has."""
+    """Whether a route with the requested options exists; a route only has the options that are on."""
     there = same_route(asked, routes)
     return there is not None and all(there.get(key, False) == value for key, value in asked.items())
 
 
 def canonical(asked: Mapping[str, Any]) -> State:
-    """What is asked for, without the keys left open and in the form that `parse` gives."""
+    """The request in the form that `parse` gives, without unset keys."""
     state = {key: value for key, value in asked.items() if value is not None}
     if "addresses" in state:
         state["addresses"] = sorted({canonical_address(address) for address in state["addresses"]})
@@ -102,7 +102,7 @@ def canonical(asked: Mapping[str, Any]) -> State:
 
 
 def mismatches(asked: State, found: State) -> dict[str, tuple[Any, Any]]:
-    """Name to (asked, found). Addresses and routes beyond those asked for are no mismatch."""
+    """Name to (requested, found). Additional addresses and routes are no mismatch."""
     wrong = {}
     for key, value in asked.items():
         there = found[key]
@@ -119,7 +119,7 @@ def mismatches(asked: State, found: State) -> dict[str, tuple[Any, Any]]:
 
 
 def qdisc_limit(asked: State, found: State) -> int | None:
-    """Limit that the kernel gives a pfifo (packets) or bfifo (bytes) which it makes: net/sched/sch_fifo.c."""
+    """Limit of a pfifo (packets) or bfifo (bytes) that the kernel creates: net/sched/sch_fifo.c."""
     will = found | asked
     if asked.get("qdisc") == "pfifo":
         return int(will["txqueuelen"])
@@ -129,11 +129,11 @@ def qdisc_limit(asked: State, found: State) -> int | None:
 
 
 def plan(asked: State, found: State) -> list[Command]:
-    """Commands from `found` to `asked`: sizes, then the qdisc that takes them; routes once the link is up."""
+    """Commands from `found` to `asked`: sizes, then the qdisc that uses them; routes once the link is up."""
     name = found["name"]
     wrong = mismatches(asked, found)
     commands = []
-    for key in sorted(SIZES, key=lambda size: size != "txqueuelen"):  # first: what the kernel makes takes it
+    for key in sorted(SIZES, key=lambda size: size != "txqueuelen"):  # txqueuelen first: new qdiscs use it
         if key in wrong:
             commands.append(["ip", "link", "set", "dev", name, key, str(asked[key])])
     for address in asked.get("addresses", []):
@@ -147,7 +147,7 @@ def plan(asked: State, found: State) -> list[Command]:
         commands.append(make if limit is None else [*make, "limit", str(limit)])
     for route in asked.get("routes", []):
         if not has_route(route, found["routes"]):
-            # What is not asked for stays as it is.
+            # Only requested options change.
             will = (same_route(route, found["routes"]) or {}) | route
             make = ["ip", "route", "replace", route["to"], "via", route["via"], "dev", name]
             quickack = ["quickack", "1"] if will.get("quickack") else []
@@ -157,7 +157,7 @@ def plan(asked: State, found: State) -> list[Command]:
 
 
 def undo(was: State, now: State) -> list[Command]:
-    """Commands from `now` back to `was`: what has come since is removed, too."""
+    """Commands from `now` back to `was`; later additions are removed."""
     name = now["name"]
     commands = []
     for route in now["routes"]:
@@ -165,7 +165,7 @@ def undo(was: State, now: State) -> list[Command]:
             commands.append(["ip", "route", "del", route["to"], "via", route["via"], "dev", name])
     for address in now["addresses"]:
         interface = ip_interface(address)
-        # The kernel makes and removes these by itself.
+        # The kernel creates and removes these by itself.
         own = interface.version == 6 and interface.is_link_local  # noqa: PLR2004
         if address not in was["addresses"] and not own:
             commands.append(["ip", "address", "del", address, "dev", name])
@@ -175,7 +175,7 @@ def undo(was: State, now: State) -> list[Command]:
 
 
 def predict(asked: State, found: State) -> State:
-    """The state after the plan, lists being ensured rather than replaced."""
+    """The state after the plan, in which lists are extended rather than replaced."""
     after = found | asked
     have = found["addresses"]
     after["addresses"] = have + [each for each in asked.get("addresses", []) if each not in have]
@@ -191,7 +191,7 @@ def predict(asked: State, found: State) -> State:
     return after
 
 
-# iproute2 before 6.8 sets no such feature, whatever the kernel: a route that has it goes over netlink.
+# iproute2 before 6.8 cannot set this feature, whatever the kernel: such a route is set over netlink.
 
 NLMSG_ERROR, RTM_NEWROUTE = 2, 24
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_REPLACE, NLM_F_CREATE = 0x1, 0x4, 0x100, 0x400
@@ -204,12 +204,12 @@ RTATTR = struct.Struct("=HH")
 
 
 def needs_netlink(command: Command) -> bool:
-    """Whether a command of `plan` is one that iproute2 may not know."""
+    """Whether iproute2 may not know a command of `plan`."""
     return command[:3] == ["ip", "route", "replace"] and "features" in command
 
 
 def route_request(command: Command, ifindex: int) -> bytes:
-    """What such a command says, as a netlink request."""
+    """The netlink request for such a command."""
     to, via = ip_network(command[3]), ip_interface(command[command.index("via") + 1]).ip
     quickack = _attribute(RTAX_QUICKACK, struct.pack("=I", 1)) if "quickack" in command else b""
     features = _attribute(RTAX_FEATURES, struct.pack("=I", USEC_TS))
@@ -229,6 +229,6 @@ def _attribute(kind: int, value: bytes) -> bytes:
 
 
 def refusal(answer: bytes) -> str:
-    """Why the kernel did not take a request, or ''."""
+    """Why the kernel refused a request, or ''."""
     (code,) = struct.unpack_from("=i", answer, NLMSGHDR.size)
     return f"{os.strerror(-code)} ({errno.errorcode.get(-code, code)})" if code else ""

@@ -1,4 +1,4 @@
-"""Kernel modules and congestion controls of a host: what is loaded, in which build, and what it lacks."""
+"""Kernel modules and congestion controls of a host: available ones, loaded ones, and their builds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 SYSCTLS = Path("/proc/sys/net/ipv4")
 MODULES = Path("/lib/modules", os.uname().release)
 SYSFS = Path("/sys/module")
-GIVEN = Path("/run/dumbbell/parameters.json")  # gone with the boot, like what it tells of
+GIVEN = Path("/run/dumbbell/parameters.json")  # removed by a boot, like the parameters it records
 UNPACK: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".xz": lzma.decompress, ".gz": gzip.decompress}
 
-# net/ipv4 also holds modules of that prefix which are no congestion control.
+# net/ipv4 also has modules with this prefix that are no congestion controls.
 NO_CONTROLS = {"tcp_diag"}
 MODULE_FILE = re.compile(r"(?:.*/)?(?P<name>[^/]+)\.ko(?:\.\w+)?")
 # Note of type 3 (NT_GNU_BUILD_ID), owner GNU, with a SHA-1: elf(5).
@@ -29,7 +29,7 @@ BUILD_ID = re.compile(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0(.{20})", re.DOTALL)
 
 
 class ModuleFile(NamedTuple):
-    """What a module's file says of itself; None for what it does not say."""
+    """Metadata in a module's file; None for missing values."""
 
     srcversion: str | None
     build_id: str | None
@@ -37,7 +37,7 @@ class ModuleFile(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A module in the running kernel: its build (None if built in or unknown) and its parameters' values."""
+    """A loaded module: its build (None if built in or unknown) and the values of its parameters."""
 
     srcversion: str | None
     build_id: str | None
@@ -46,9 +46,9 @@ class Loaded(NamedTuple):
 
 
 class Modules(NamedTuple):
-    """Modules by name, and congestion controls by theirs, as a host has them at one moment.
+    """The modules and congestion controls of a host at one moment, by name.
 
-    `loaded`, where what is built in counts as loaded, and `files` are of the modules asked for only.
+    `loaded`, which includes built-in modules, and `files` contain requested modules only.
     """
 
     available: list[str]
@@ -59,10 +59,9 @@ class Modules(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Modules to have, with parameters by name; controls to have, and exactly those that any user may choose.
+    """The request: modules with parameters, congestion controls, and the exact list of allowed controls.
 
-    With `allowed` None they are what is allowed already, and `controls`. `aliases` are `control_aliases` of
-    the host.
+    With `allowed` None, `controls` are added to the allowed ones. `aliases` are the host's `control_aliases`.
     """
 
     modules: dict[str, dict[str, str]]
@@ -72,25 +71,25 @@ class Asked(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Modules to have, those of the controls included."""
+        """The requested modules, including those of the controls."""
         of_controls = map(module_of, self.controls)
         return list(dict.fromkeys([*self.modules, *(self.aliases.get(name, name) for name in of_controls)]))
 
 
 def module_of(control: str) -> str:
-    """Name by which modprobe finds the module of a congestion control, unless it is built in."""
+    """The name by which modprobe finds the module of a congestion control, unless it is built in."""
     return f"tcp_{control}"
 
 
 def control_of(module: str) -> str | None:
-    """Congestion control that a module is, by its name; None if it is none."""
+    """The congestion control in a module, by the module's name; None if it has none."""
     return None if module in NO_CONTROLS or not module.startswith("tcp_") else module[len("tcp_") :]
 
 
 def module_files(modules_dep: str) -> dict[str, str]:
-    """Module to the relative path of its file (any compression), as depmod chose them for modprobe.
+    """The relative path of each module's file (any compression), as depmod chose it for modprobe.
 
-    `modules.builtin` has the same form.
+    `modules.builtin` has the same format.
     """
     files = (line.partition(":")[0] for line in modules_dep.splitlines())
     matches = filter(None, map(MODULE_FILE.fullmatch, files))
@@ -98,7 +97,7 @@ def module_files(modules_dep: str) -> dict[str, str]:
 
 
 def control_aliases(modules_alias: str) -> dict[str, str]:
-    """Names by which modprobe finds congestion controls of which a module has several, to that module."""
+    """The module of each congestion control whose module has several, by modprobe's alias."""
     return dict(re.findall(r"^alias (tcp_(?!ulp_)\w+) (\w+)$", modules_alias, re.MULTILINE))
 
 
@@ -109,7 +108,7 @@ def build_id(notes: bytes) -> str | None:
 
 
 def describe(elf: bytes) -> ModuleFile:
-    """What a module's file says of itself in its notes and its section .modinfo."""
+    """The metadata in the notes and the section .modinfo of a module's file."""
     source = re.search(rb"(?:^|\0)srcversion=(\w+)\0", elf)
     parameters = re.findall(rb"(?:^|\0)parmtype=(\w+):", elf)
     return ModuleFile(
@@ -118,13 +117,13 @@ def describe(elf: bytes) -> ModuleFile:
 
 
 def canonical(value: object) -> str:
-    """A parameter's value as text; the kernel shows booleans as Y and N, and takes 1 and 0 too."""
+    """A parameter's value as text; the kernel shows booleans as Y and N, and accepts 1 and 0 too."""
     text = str(int(value) if isinstance(value, bool) else value).strip()
     return {"Y": "1", "N": "0"}.get(text, text)
 
 
 def refusals(asked: Asked, found: Modules) -> Iterable[str]:
-    """What this host neither has nor can load, each with what it has instead."""
+    """Requests that this host cannot fulfil, each with the alternatives that it has."""
     controls = sorted({*found.available, *filter(None, map(control_of, found.loadable))})
     if lacking := [name for name in asked.controls if name not in controls]:
         had = ", ".join(controls)
@@ -133,7 +132,7 @@ def refusals(asked: Asked, found: Modules) -> Iterable[str]:
         if name not in found.loaded and name not in found.loadable:
             near = [f"; did you mean {n}?" for n in difflib.get_close_matches(name, found.loadable, n=1)]
             yield "".join([f"asked for module {name}, which this host lacks", *near])
-        elif name in found.loaded or name in found.files:  # else not known before it is loaded
+        elif name in found.loaded or name in found.files:  # otherwise not known before it is loaded
             has = set(found.loaded[name].parameters if name in found.loaded else ())
             has |= found.files[name].parameters if name in found.files else set()
             if wrong := sorted(set(asked.modules[name]) - has):
@@ -142,7 +141,7 @@ def refusals(asked: Asked, found: Modules) -> Iterable[str]:
 
 
 def stale(name: str, found: Modules) -> bool:
-    """Whether the build that is loaded is not the one in the module's file."""
+    """Whether the loaded build differs from the module's file."""
     if name not in found.loaded or name not in found.files:
         return False
     loaded, file = found.loaded[name], found.files[name]
@@ -151,7 +150,7 @@ def stale(name: str, found: Modules) -> bool:
 
 
 def wrong_parameters(name: str, asked: Asked, found: Modules) -> dict[str, tuple[str, str | None]]:
-    """Parameter to (asked, found) of a module that is loaded."""
+    """Parameter to (requested, found) of a loaded module."""
     has = found.loaded[name].parameters if name in found.loaded else {}
     return {
         parameter: (value, has.get(parameter))
@@ -165,7 +164,7 @@ def _allowed(asked: Asked, found: Modules) -> list[str]:
 
 
 def mismatches(asked: Asked, found: Modules) -> dict[str, tuple[Any, Any]]:
-    """What differs to (asked, found)."""
+    """Name to (requested, found) of everything that differs."""
     wrong: dict[str, tuple[Any, Any]] = {}
     for name in asked.names:
         if name not in found.loaded:
@@ -181,9 +180,9 @@ def mismatches(asked: Asked, found: Modules) -> dict[str, tuple[Any, Any]]:
 
 
 def plan(asked: Asked, found: Modules, again: Collection[str] = ()) -> list[list[str]]:
-    """Load what is not there, and anew what is another build; set parameters; then allow to any user.
+    """Load missing modules, reload those of another build, set parameters, then allow controls to any user.
 
-    Those in `again` are loaded anew in any case.
+    Modules in `again` are reloaded in any case.
     """
     commands = []
     reloaded = False
@@ -201,7 +200,7 @@ def plan(asked: Asked, found: Modules, again: Collection[str] = ()) -> list[list
                 write = f"echo {shlex.quote(value)} >/sys/module/{name}/parameters/{parameter}"
                 commands.append(["sh", "-c", write])
     allowed = _allowed(asked, found)
-    # A control that was taken out is no longer allowed when it comes back.
+    # A control that was unloaded is no longer allowed when it is loaded again.
     if reloaded or set(allowed) != set(found.allowed):
         commands.append(["sysctl", "-w", f"net.ipv4.tcp_allowed_congestion_control={' '.join(allowed)}"])
     return commands
@@ -225,7 +224,7 @@ def predict(asked: Asked, found: Modules) -> Modules:
 
 
 def report(asked: Asked, found: Modules) -> dict[str, Any]:
-    """What users see; modules asked for come with the build that is loaded and its parameters."""
+    """The state for users; requested modules have their loaded build and parameters."""
     return {
         "available": found.available,
         "allowed": found.allowed,
@@ -245,20 +244,20 @@ def _read_or(file: Path, default: bytes) -> bytes:
 
 
 def _is_live(name: str) -> bool:
-    """Not while another host of the same kernel is still loading it: to load it again waits for that."""
+    """Whether the kernel has finished loading a module; another load would wait for that."""
     directory = SYSFS / name
     return directory.exists() and _read_or(directory / "initstate", b"live").strip() == b"live"
 
 
 def read_loaded(name: str) -> Loaded:
-    """A module that is loaded, or built in."""
+    """A module that is loaded or built in."""
     module = SYSFS / name
     files = {file.name: file for file in (module / "parameters").glob("*")}
     values = {}
     for parameter, file in files.items():
         try:
             values[parameter] = file.read_text().strip()
-        except OSError:  # it can only be written
+        except OSError:  # write-only
             continue
     return Loaded(
         _read_or(module / "srcversion", b"").decode().strip() or None,
@@ -280,7 +279,7 @@ def read(asked: Asked) -> Modules:
     modules, built_in = (
         module_files(_read_or(MODULES / name, b"").decode()) for name in ("modules.dep", "modules.builtin")
     )
-    # A module compressed in a way that Python cannot read says nothing of itself.
+    # A file in a compression that Python cannot read gives no metadata.
     files = {name: MODULES / modules[name] for name in asked.names if name in modules}
     return Modules(
         available,
@@ -289,7 +288,7 @@ def read(asked: Asked) -> Modules:
         {
             name: read_loaded(name)
             for name in asked.names
-            # What is built in has a directory only if it has parameters.
+            # Built-in modules have a directory only if they have parameters.
             if _is_live(name) or name in built_in or control_of(name) in available
         },
         {
@@ -300,17 +299,17 @@ def read(asked: Asked) -> Modules:
     )
 
 
-# What modules were given
+# Parameters that Dumbbell gave to modules
 
 Given = dict[str, dict[str, str]]
 WRITE = re.compile(r"echo (?P<value>\S+) >/sys/module/(?P<name>[^/]+)/parameters/(?P<parameter>\S+)")
 
 
 def given_after(given: Given, commands: Iterable[list[str]], kept: bool = False) -> Given:
-    """Parameters that modules have from us once the commands are carried out, by module.
+    """The parameters that modules have from Dumbbell after the commands, by module.
 
-    The kernel does not tell which of them a module was loaded with. With `kept`, those are in it too that
-    modules have lost by then.
+    The kernel does not tell which parameters a module was loaded with. With `kept`, the result also has those
+    that modules lose by the commands.
     """
     found = {name: dict(values) for name, values in given.items()}
     for command in commands:
@@ -327,7 +326,7 @@ def given_after(given: Given, commands: Iterable[list[str]], kept: bool = False)
 
 
 def read_given() -> Given:
-    """What they were given since the boot."""
+    """The parameters given since the boot."""
     try:
         given: Given = json.loads(GIVEN.read_text())
     except (OSError, ValueError):
@@ -336,7 +335,7 @@ def read_given() -> Given:
 
 
 def remember(commands: Iterable[list[str]], kept: bool = False) -> None:
-    """Write down what modules get by commands: before them with `kept`, and once they are carried out."""
+    """Record the parameters that commands give: with `kept` before them, and again afterwards."""
     before = read_given()
     after = given_after(before, commands, kept)
     if after != before:

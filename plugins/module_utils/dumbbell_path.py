@@ -1,4 +1,4 @@
-"""What is needed of a router to emulate a path: what it is asked, what it holds, and what it lacks."""
+"""Emulation of a path on a router: the request, the current state, and missing features."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OFFLOADS = ("tso", "gso", "gro", "lro")
 
 
 def options() -> dict[str, Any]:
-    """Ansible's argument specification of what a direction is asked, its later states included."""
+    """Ansible's argument specification of a direction, with its later states."""
     queue: dict[str, Any] = {"kind": {"type": "str", "required": True, "choices": list(tc.QUEUES)}}
     for kind in tc.QUEUES:
         queue |= tc.arguments(kind)
@@ -41,14 +41,14 @@ def options() -> dict[str, Any]:
 
 
 def params(given: tc.Json, way: tc.Json) -> dict[str, Any]:
-    """What a direction of a plan asks, by the options of the module `tc_path`; 0 is not asked for."""
+    """A direction of a plan as options of the module `tc_path`; zeros are left out."""
     asked = {name: value for name, value in given.items() if value and name != "changes"}
     about = {"delay_us": 0, "loss": 0.0, "trim_us": way["trim_us"], "burst_us": way["burst_us"]}
     return {**dict.fromkeys(options()), **about, **asked}
 
 
 def read_classes(links: Sequence[tc.Json], devices: tc.Devices) -> bytes:
-    """The classes of a direction's ifb over netlink; none without that device."""
+    """The classes of a direction's ifb, read over netlink; none without that device."""
     ifindex = next((link["ifindex"] for link in links if link["ifname"] == devices.ifb), None)
     if ifindex is None:
         return b""
@@ -63,10 +63,10 @@ def read_classes(links: Sequence[tc.Json], devices: tc.Devices) -> bytes:
 
 
 def refuse_what_the_host_lacks(module: Any, asked: tc.Direction, found: tc.Found) -> None:
-    """End the module if this host's kernel or tc cannot make a stage; tried in an empty namespace."""
+    """Fail if this host's kernel or tc does not support a stage; tested in an empty namespace."""
     for stage, commands in tc.probes(asked, found).items():
         script = [*map(shlex.join, commands), "tc -j -d qdisc show >&3"]
-        # With -x the last command named in what it says is the one that failed.
+        # With -x, the last command in the output is the one that failed.
         probe = "exec 3>&1 >&2; set -ex; " + "; ".join(script)
         code, out, err = call(["unshare", "--net", "sh", "-c", probe])
         if code:
@@ -81,13 +81,13 @@ def refuse_what_the_host_lacks(module: Any, asked: tc.Direction, found: tc.Found
 
 
 def put_together(features: str) -> list[str]:
-    """Names of the offloads that are on and make one packet of several, in what `ethtool -k` shows."""
+    """Names of active offloads that merge packets, in the output of `ethtool -k`."""
     found = ethtool.parse("features", features)
     return [name for name in OFFLOADS if (feature := found.get(ethtool.SHORT_NAMES[name])) and feature.value]
 
 
 def offloads_on(module: Any, *devices: str) -> dict[str, list[str]]:
-    """Those of devices."""
+    """These offloads by device."""
     found = {}
     for device in devices:
         code, out, err = call(["ethtool", "-k", device])
@@ -98,5 +98,5 @@ def offloads_on(module: Any, *devices: str) -> dict[str, list[str]]:
 
 
 def batch(devices: tc.Devices, state: tc.Direction, roots: tuple[str, str]) -> list[list[str]]:
-    """Words of the commands that change a direction to a state, without tc itself."""
+    """Commands that change a direction to a state, as words after `tc`."""
     return [words for _, *words in tc.render_change(devices, state, roots)]

@@ -1,6 +1,6 @@
-"""How its roles left a host, and what they made that of, so that they run again only where something differs.
+"""The state of a host after its roles, and the roles' inputs, so that roles run again only if these differ.
 
-The record is beside that of what the host had before.
+The record is kept beside the one of `dumbbell_baseline`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils.dumbbell_baseline import Execute, Setting
 
-# What roles leave. Settings of the running kernel are read each time, by point_state.
+# Results of roles. Settings of the running kernel are not among them: point_state reads them each time.
 KINDS = ("file", "service", "directory", "user", "package", "dkms", "tree")
 FILE = "provisioned.json"
 QUERY = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Abbrev}${Version}\\n"]
@@ -24,21 +24,21 @@ SHOW = ["systemctl", "show", "--property=ActiveState,UnitFileState"]
 def record(
     made_of: dict[str, str], packages: Sequence[str], execute: Execute, place: Path = baseline.PLACE
 ) -> None:
-    """Write down how the host is left; `made_of` has digests of what that was made of, by names."""
+    """Record the state of the host; `made_of` has digests of the roles' inputs, by name."""
     left = _read(managed(baseline.load(place)), packages, execute)
     settings = [[*setting, value] for setting, value in left.items()]
     baseline.write(place / FILE, {"made_of": made_of, "left": settings})
 
 
 def forget(place: Path = baseline.PLACE) -> None:
-    """Until roles have come to their end nothing is known of how they leave the host."""
+    """Remove the record: until the roles complete, the state of the host is not known."""
     (place / FILE).unlink(missing_ok=True)
 
 
 def differs(
     made_of: dict[str, str], packages: Sequence[str], execute: Execute, place: Path = baseline.PLACE
 ) -> list[str]:
-    """Names of what is other than it was left, or is made of something else by now; nothing if all is so."""
+    """Names of settings and inputs that differ from the record; empty if none do."""
     try:
         was = json.loads((place / FILE).read_text())
         left = {Setting(kind, subject): value for kind, subject, value in was["left"]}
@@ -49,19 +49,19 @@ def differs(
 
 
 def managed(recorded: Iterable[Setting]) -> list[Setting]:
-    """What roles make, of what is recorded before they do; with the directories of their files."""
+    """The settings that roles make, with the directories of their files."""
     made = [setting for setting in recorded if setting.kind in KINDS]
     around = (Setting("directory", str(Path(each.subject).parent)) for each in made if each.kind == "file")
     return list(dict.fromkeys([*made, *around]))
 
 
 def _other(was: dict[Any, Any], now: dict[Any, Any]) -> list[str]:
-    """Also those that only one of them knows, whatever it knows of them."""
+    """Keys with different values, including keys that only one of the two has."""
     return sorted(str(name) for name in was.keys() | now.keys() if was.get(name, was) != now.get(name, now))
 
 
 def _read(settings: Iterable[Setting], packages: Sequence[str], execute: Execute) -> dict[Setting, Any]:
-    """Closer than the baseline, which returns no more than it must."""
+    """Read more than the baseline does, which reads only what it restores."""
     of: dict[str, list[str]] = {}
     for kind, subject in settings:
         of.setdefault(kind, []).append(subject)
@@ -93,7 +93,7 @@ def _read_user(name: str) -> list[Any] | None:
 
 
 def _names(folder: Path) -> list[str] | None:
-    """Of a module and version that DKMS knows: the kernels that it is built for."""
+    """The kernels that a module and version of DKMS was built for."""
     return sorted(file.name for file in folder.iterdir()) if folder.is_dir() else None
 
 
@@ -110,7 +110,7 @@ def _read_services(names: Sequence[str], execute: Execute) -> dict[Setting, Any]
 
 
 def _read_packages(names: Sequence[str], execute: Execute) -> dict[Setting, Any]:
-    """Of those that are not there nothing."""
+    """The states and versions of packages; None for those that are unknown."""
     lines = execute([*QUERY, *names])[1].splitlines() if names else []
     found: dict[Setting, Any] = {Setting("package", name): None for name in names}
     return found | {Setting("package", line.split()[0]): line for line in lines}

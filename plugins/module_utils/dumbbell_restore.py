@@ -1,4 +1,4 @@
-"""The commands that return a host to what `dumbbell_baseline` recorded of it."""
+"""The commands that return a host to the state recorded by `dumbbell_baseline`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ansible.module_utils.dumbbell_baseline import (
     copy_of,
 )
 
-# A package may bring back the service that another one replaced. Services stop before their files go. Queue
-# lengths count when a qdisc is made, so links come before qdiscs.
+# A package may bring back a service that another one replaced. Services stop before their files are
+# removed. A qdisc uses the queue length at its creation, so links come before qdiscs.
 ORDER = (
     *("package", "service", "file", "menu", "sysctl", "sysfs"),
     *("features", "coalescing", "pause", "rings", "channels", "link", "qdisc"),
     *("directory", "user", "parameters", "module", "modules", "dkms", "tree", "kernel"),
 )
-# modprobe knows how to unload a module only while its file is there.
+# modprobe can unload a module only while its file exists.
 MODULE_FILE = re.compile(r"/lib/modules/(?P<release>[^/]+)/.+")
 
 
@@ -60,7 +60,7 @@ def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
         commands.append(["systemctl", "daemon-reload"])
         commands += [["systemctl", "restart", name] for name in again]
     commands += [["ip", "link", "del", "dev", device] for device in gone if now[Setting("link", device)]]
-    # A module may use another: the last that came goes first, whichever that was.
+    # A module may use another one, so the last one that was loaded is removed first.
     loaded = [setting.subject for setting in changed if setting.kind == "module"]
     loaded += [name for name in now.get(MODULES) or [] if name not in [*was[MODULES], *loaded]]
     commands += [["modprobe", "-r", "-a", *loaded]] if loaded else []
@@ -71,27 +71,27 @@ def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
 
 
 def _is_last(setting: Setting, was: Any) -> bool:
-    """Whether it goes when modules are unloaded, of which it may have the files."""
+    """Whether a setting is restored when modules are unloaded, because they may use its files."""
     if setting.kind == "file":
         return MODULE_FILE.match(setting.subject) is not None
     return setting.kind in ("dkms", "tree") or (setting.kind == "package" and was is None)
 
 
 def differs(setting: Setting, was: Any, now: Any) -> bool:
-    """Whether a setting is other than it was.
+    """Whether a setting differs from its record.
 
-    Modules that others have unloaded are no difference; a menu is one until it is as its settings have it.
+    Modules that others have unloaded are no difference; a menu differs until it agrees with its settings.
     """
     if setting.kind == "modules":
         return bool(set(now) - set(was))
     if setting.kind == "module":
         return was is None and now is not None
-    if setting.kind == "parameters":  # of a module that was not loaded, "module" tells
+    if setting.kind == "parameters":  # of a module that was not loaded; the setting "module" covers it
         return was is not None and now is not None and was != now
     if setting.kind == "menu":
         return now is False
     if setting.kind in ethtool.SHOW and was is not None and now is not None:
-        # What a driver let nobody change when it was recorded, and does now, is not known as it was.
+        # A feature that the driver held fixed when it was recorded has no known value.
         return any(now.get(name) != value for name, value in was.items())
     return bool(was != now)
 
@@ -110,8 +110,8 @@ def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  
         return [["apt-get", "--yes", "install", subject]]
     if kind in UNMAKE and was is None:
         return [[*UNMAKE[kind], subject]]
-    # A menu is made when all its files are back, a kernel is booted by playbooks/restore.yml, and modules go
-    # together; or it was not there, or is not there any more.
+    # A menu is made when all its files are restored, playbooks/restore.yml boots a kernel, and modules are
+    # unloaded together; or it did not exist, or does not exist any more.
     if kind in ("menu", "kernel", "modules") or was is None or now is None:
         return []
     back: dict[str, Callable[[], list[Command]]] = {
@@ -132,7 +132,7 @@ def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  
 
 
 def _undo_service(name: str, was: dict[str, str] | None, now: dict[str, str] | None) -> list[Command]:
-    """Stop what did not run, and enable it as it was. What ran is started again when its files are back."""
+    """Stop a service that did not run, and enable it as before. It is started when its files are restored."""
     before, after = was or {"enabled": "disabled", "active": "inactive"}, now or {}
     commands = []
     if before["active"] != "active" and after.get("active") == "active":
@@ -143,7 +143,7 @@ def _undo_service(name: str, was: dict[str, str] | None, now: dict[str, str] | N
 
 
 def undo_qdiscs(device: str, was: Qdiscs, now: Qdiscs) -> list[Command]:
-    """Remove what has come, and make again what has gone."""
+    """Remove qdiscs that were added, and create those that were removed."""
     commands: list[Command] = []
     tc = ["tc", "qdisc"]
     before, after = (_at(qdiscs, parent="ffff:fff1") for qdiscs in (was, now))

@@ -1,4 +1,4 @@
-"""Sysctls: names to files, values to one canonical form."""
+"""Sysctls: their files, and a canonical form of their values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def path(name: str) -> PurePosixPath:
 
 
 def canonical(value: Any) -> str:
-    """A value with single spaces, for the kernel writes tabs; booleans are 1 and 0."""
+    """A value with single spaces, because the kernel writes tabs; booleans are 1 and 0."""
     if isinstance(value, bool):
         return str(int(value))
     return " ".join(str(value).split())
@@ -32,10 +32,10 @@ def read(name: str) -> str | None:
     return canonical(file.read_text()) if file.exists() else None
 
 
-OF_THE_KERNEL = "net.ipv4.tcp_allowed_congestion_control"  # one of a whole kernel
+OF_THE_KERNEL = "net.ipv4.tcp_allowed_congestion_control"  # shared by all network namespaces of a kernel
 
 
 def is_fixed(name: str) -> bool:
-    """Whether a sysctl of the whole kernel can only be read: by hosts that are namespaces of one kernel."""
+    """Whether a host that is a namespace of a shared kernel can only read a sysctl."""
     file = ROOT / path(name)
     return file.exists() and not file.stat().st_mode & 0o222

@@ -1,51 +1,51 @@
 #!/usr/bin/python
-"""Record what a host has, once, before it is changed for the first time."""
+"""Record the state of a host once, before it is changed for the first time."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: baseline
-short_description: Record what a host has before it is changed for the first time
+short_description: Record the state of a host before it is changed for the first time
 description:
-  - Keeps a copy of files, and the state of services, users, directories, packages and more, for M(restore).
-    What is recorded already stays as it is.
-  - Settings of the running kernel need no task, since the modules that change them record them.
+  - Keeps copies of files, and the state of services, users, directories, packages and more, for M(restore).
+    Existing records are not changed.
+  - Settings of the running kernel need no task, because the modules that change them record them.
 options:
   files:
-    description: Files that are going to be written.
+    description: Files that will be written.
     type: list
     elements: path
     default: []
   services:
-    description: Services that are going to be enabled and started.
+    description: Services that will be enabled and started.
     type: list
     elements: str
     default: []
   directories:
-    description: Directories that are going to be made. When returned, one that holds data by then stays.
+    description: Directories that will be created. M(restore) keeps those that contain data.
     type: list
     elements: path
     default: []
   users:
-    description: Users that are going to be made.
+    description: Users that will be created.
     type: list
     elements: str
     default: []
   packages:
     description:
-      - Packages that are going to be installed, or replaced by others, and that are not to stay so. When
-        returned, they are purged, or installed again.
+      - Packages that will be installed, or replaced by others, temporarily. M(restore) purges them, or
+        installs them again.
     type: list
     elements: str
     default: []
   dkms:
-    description: Modules that are going to be registered with DKMS, as C(name/version).
+    description: Modules that will be registered with DKMS, as C(name/version).
     type: list
     elements: str
     default: []
   trees:
-    description: Directories that are going to be made, and that go with all that they hold.
+    description: Directories that will be created. M(restore) removes them with their content.
     type: list
     elements: path
     default: []
@@ -77,7 +77,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 recorded:
-  description: What was recorded now.
+  description: Settings that were recorded by this task.
   returned: always
   type: list
   elements: str

@@ -9,17 +9,17 @@ module: cpu
 short_description: Set CPU governor, idle states and interrupt affinity at runtime
 description:
   - Writes the kernel's files below C(/sys) and C(/proc/irq), and reads them back. Nothing is persistent.
-  - What is left out is left alone. What this host does not have, as a virtual machine, is refused by name if
-    it is asked for.
+  - Options that are left out change nothing. If the host does not have a requested setting, as in a virtual
+    machine, the module fails and names it.
 options:
   governor:
-    description: Governor of every CPU's frequency, for example V(performance).
+    description: Frequency governor of every CPU, for example V(performance).
     type: str
   idle_latency_max_us:
-    description: Idle states that take longer to leave are disabled, the others enabled.
+    description: Idle states with a longer exit latency are disabled, all others enabled.
     type: int
   irq_cpus:
-    description: Network interface to the CPUs that may handle its interrupts, for example C({eth1 - "2-3"}).
+    description: CPUs that may handle the interrupts of each network interface, for example C({eth1 - "2-3"}).
     type: dict
     default: {}
 attributes:
@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: Governors and idle states in use (null for none), and the files asked about, as found.
+  description: Governors and idle states in use (null for none), and the requested files, as found.
   returned: always
   type: dict
 after:
@@ -50,7 +50,7 @@ after:
   type: dict
   sample: {governors: [performance], idle_states: [POLL, C1], files: {}}
 commands:
-  description: Commands that do the same, for those files that were written.
+  description: Shell commands equivalent to the files that were written.
   returned: always
   type: list
   elements: str

@@ -6,12 +6,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: ethtool
-short_description: Set what ethtool sets of a network interface
+short_description: Set the hardware settings of a network interface with ethtool
 description:
   - Sets features, rings, coalescing, pause frames and the number of queues at runtime, and reads them back.
-  - A group that is left out is neither read nor changed. What the device does not have, holds fixed at
-    another value, or has less of, is refused by name before anything is changed.
-  - An interface that carries the SSH session is refused.
+  - A group that is left out is neither read nor changed. If the device does not have a setting, holds it
+    fixed at another value, or has a lower limit, the module fails before anything is changed and names the
+    setting.
+  - The module fails on an interface that carries the SSH session.
 options:
   name:
     description: The interface.
@@ -60,16 +61,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The interface and what was asked about, as found, under the names it was asked by.
+  description: The interface and the requested settings as found, under the requested names.
   returned: always
   type: dict
 after:
-  description: The same as read back, or as it would be in check mode.
+  description: The same as read back; in check mode as predicted.
   returned: always
   type: dict
   sample: {name: vec1, features: {tso: false, gso: false, gro: false}}
 commands:
-  description: Commands executed, or to be executed in check mode.
+  description: Executed commands; in check mode those that would be executed.
   returned: always
   type: list
   elements: str
@@ -96,7 +97,7 @@ def read(module, name, asked):
         if group == "features":
             text = run(module, ["ethtool", "-k", name])
         elif (driver(run(module, ["ethtool", "-i", name])), group) not in NOT_TO_BE_READ:
-            text = module.run_command(["ethtool", SHOW[group], name])[1]  # nothing where the driver has none
+            text = module.run_command(["ethtool", SHOW[group], name])[1]  # empty if the driver has none
         found[group] = find(group, values, parse(group, text))
     return found
 

@@ -6,30 +6,30 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: kernel_modules
-short_description: Have kernel modules and TCP congestion controls, and prove which build is loaded
+short_description: Load kernel modules and TCP congestion controls, and report which build is loaded
 description:
-  - Loads modules that the kernel does not have yet, sets their parameters, and allows congestion controls to
-    sockets of any user. Nothing is persistent.
-  - A module whose loaded build is not the one in its file is loaded anew; while it is in use that fails. What
-    is built into the kernel counts as loaded.
-  - A module or control that this host neither has nor can load, and a parameter that a module does not have,
-    are refused, naming what there is, before any change.
+  - Loads modules, sets their parameters, and allows congestion controls to sockets of any user. Nothing is
+    persistent.
+  - A module whose loaded build differs from its file is reloaded, which fails while it is in use. Modules
+    that are built into the kernel count as loaded.
+  - If the host cannot load a module or control, or a module does not have a parameter, the module fails
+    before any change and lists the available ones.
 options:
   modules:
     description:
-      - Modules to names and values of their parameters, which are read back. A parameter that can be given
-        only when the module is loaded is set by loading it anew.
+      - Modules, each with its parameters, which are read back. A parameter that can only be set when the
+        module is loaded is set by reloading it.
     type: dict
     default: {}
   congestion_controls:
-    description: Congestion controls, as sockets name them. Their modules are loaded.
+    description: Congestion controls by the names that sockets use. Their modules are loaded.
     type: list
     elements: str
     default: []
   allowed:
     description:
-      - Exactly which controls unprivileged sockets may choose (net.ipv4.tcp_allowed_congestion_control). When
-        empty, those of O(congestion_controls) are added to what is allowed.
+      - All controls that unprivileged sockets may choose (net.ipv4.tcp_allowed_congestion_control). If
+        empty, O(congestion_controls) are added to the allowed ones.
     type: list
     elements: str
     default: []
@@ -43,7 +43,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Have what the flows use
+- name: Load the modules and controls of the flows
   kernel_modules:
     modules: {tcp_cubic: {hystart: 0}, sch_fq: {}}
     congestion_controls: [cubic, bbr]
@@ -51,14 +51,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: Controls available and allowed, and those modules asked for that are loaded, as found.
+  description: Available and allowed controls, and the requested modules that are loaded, as found.
   returned: always
   type: dict
 after:
   description:
-    - The same as read back, or as it would be in check mode. The build id (the linker's note in the module
-      that is loaded) identifies the very build; srcversion identifies its source, and is null for a kernel
-      built without CONFIG_MODULE_SRCVERSION_ALL. Both are null for what is built into the kernel.
+    - The same as read back; in check mode as predicted. The build id (the linker's note in the loaded module)
+      identifies the build; srcversion identifies its source, and is null for a kernel built without
+      CONFIG_MODULE_SRCVERSION_ALL. Both are null for modules that are built into the kernel.
   returned: always
   type: dict
   sample:
@@ -68,7 +68,7 @@ after:
       tcp_bbr: {srcversion: null, build_id: b161a4ee078eb9f8d913d176615bce559dc33738, parameters: {}}
       tcp_cubic: {srcversion: null, build_id: null, parameters: {hystart: "0"}}
 commands:
-  description: Commands executed, or to be executed in check mode; sysctls are written to their files.
+  description: Executed or, in check mode, planned commands; sysctls are written to their files.
   returned: always
   type: list
   elements: str
@@ -115,14 +115,14 @@ def main():
             module.fail_json(msg="; ".join(refused))
 
     def allow():
-        # Loading allows controls that any socket may choose: what is left is known only now.
+        # Loading allows controls that any socket may choose, so the remaining commands are known only now.
         for command in plan(asked, read(asked)):
             if command[0] != "sysctl":
                 continue
             name, _, value = command[-1].partition("=")
             try:
                 (SYSCTLS / "tcp_allowed_congestion_control").write_text(value)
-            except OSError as error:  # of containers the kernel is their host's
+            except OSError as error:  # a container cannot set its host's kernel
                 module.fail_json(msg=f"{name}: the kernel refuses {value!r}: {error.strerror}")
 
     def perform(command):

@@ -8,9 +8,9 @@ DOCUMENTATION = r"""
 module: link
 short_description: Set a network interface at runtime
 description:
-  - Brings an interface to the state asked for through iproute2, and reads it back. Nothing is persistent.
-  - What is left out is left alone. Addresses and routes are ensured; others are not removed.
-  - An interface that carries the SSH session is refused.
+  - Brings an interface to the requested state with iproute2, and reads it back. Nothing is persistent.
+  - Options that are left out change nothing. Addresses and routes are added; others are not removed.
+  - The module fails on an interface that carries the SSH session.
 options:
   name:
     description: The interface.
@@ -20,18 +20,18 @@ options:
     description: Whether it is administratively up.
     type: bool
   mtu:
-    description: Largest packet in bytes, without the link's own header.
+    description: Largest packet in bytes, without the link-layer header.
     type: int
   txqueuelen:
-    description: Transmit queue length in packets. A pfifo takes it when created.
+    description: Transmit queue length in packets. A pfifo uses it when it is created.
     type: int
   gso_max_segs:
-    description: Most segments that the device is given as one packet.
+    description: Largest number of segments that the device gets as one packet.
     type: int
   qdisc:
     description:
-      - Kind of the root qdisc. A pfifo or bfifo has the limit that the kernel makes of O(txqueuelen).
-      - One that this host's kernel does not have is refused before any change.
+      - Kind of the root qdisc. The kernel derives the limit of a pfifo or bfifo from O(txqueuelen).
+      - If the host's kernel does not have it, the module fails before any change.
     type: str
     choices: [pfifo_fast, pfifo, bfifo, fq, fq_codel, mq, rapid]
   addresses:
@@ -39,7 +39,7 @@ options:
     type: list
     elements: str
   routes:
-    description: Routes through this interface, which must be up for them.
+    description: Routes through this interface, which must be up.
     type: list
     elements: dict
     suboptions:
@@ -52,12 +52,12 @@ options:
         type: str
         required: true
       quickack:
-        description: Whether every segment that comes by this route is acknowledged at once.
+        description: Whether every segment received over this route is acknowledged at once.
         type: bool
       tcp_usec_ts:
         description:
-          - Whether TCP's timestamps are microseconds, from Linux 6.7 on. Older kernels refuse it before any
-            change.
+          - Whether TCP's timestamps are in microseconds; needs Linux 6.7. On older kernels the module fails
+            before any change.
         type: bool
 attributes:
   check_mode:
@@ -88,7 +88,7 @@ before:
   returned: always
   type: dict
 after:
-  description: The interface as read back, or as it would be in check mode.
+  description: The interface as read back; in check mode as predicted.
   returned: always
   type: dict
   sample:
@@ -103,7 +103,7 @@ after:
     addresses: []
     routes: []
 commands:
-  description: Commands executed, or to be executed in check mode.
+  description: Executed commands; in check mode those that would be executed.
   returned: always
   type: list
   elements: str

@@ -1,28 +1,28 @@
 #!/usr/bin/python
-"""The complete state of a host for a point, or as the inventory has it."""
+"""Bring a host to its complete state, for a point or as in the inventory."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: point_state
-short_description: Bring a host to its complete state, read it back, and put the plans of its agents in place
+short_description: Bring a host to its complete state, read it back, and install the plans of its agents
 description:
-  - Every setting that Dumbbell owns becomes what is asked, else what it was before Dumbbell's first change of
-    this host. What an earlier run has left is undone, whatever it was.
-  - What the host lacks is refused before anything is changed. Everything is read back, also where nothing had
-    to be changed; what the kernel did not take is a failure that names it.
-  - What is changed is recorded before, for M(restore).
+  - Every setting that Dumbbell owns gets the requested value, or else the value from before Dumbbell's first
+    change of this host. So all changes by earlier runs are undone.
+  - If the host lacks a requested feature, the module fails before anything is changed. All settings are read
+    back, also unchanged ones; the module fails if the kernel did not accept one, and names it.
+  - Settings are recorded before they are changed, for M(restore).
 options:
   asked:
     description:
-      - States to have, each as C(dumbbell.execution.asked) makes it; more than one only in check mode, where
-        each is tried.
+      - Requested states in the format of C(dumbbell.execution.asked); several only in check mode, which
+        tries each.
     type: list
     elements: dict
     required: true
   hold:
-    description: The run that takes the host, or keeps it, before anything else.
+    description: The run that locks the host, or renews its lock, before anything else.
     type: dict
     suboptions:
       run:
@@ -30,25 +30,25 @@ options:
         type: str
         required: true
       owner:
-        description: Who runs it, for those who are refused.
+        description: Who runs it; shown to others whose runs are refused.
         type: str
         required: true
       seconds:
-        description: Time after which the host is free again.
+        description: Time after which the lock expires.
         type: int
         required: true
   release:
-    description: Id of a run that gives the host back, after all else.
+    description: Id of a run whose lock is released after everything else.
     type: str
   host:
     description: Name of this host in the plans.
     type: str
   plans:
-    description: Plans of its agents by their directories, which are made.
+    description: Plans of its agents by directory; the directories are created.
     type: dict
     default: {}
   token:
-    description: Secret that the ends of atou have in common, and the directory that gets it.
+    description: Secret that atou's ends share, and the directory for its file.
     type: dict
     suboptions:
       directory:
@@ -60,7 +60,7 @@ options:
         type: str
         required: true
   clock:
-    description: How the host's clock is read; it is waited for until it is as asked.
+    description: How the host's clock is read; the module waits until it is synchronised.
     type: dict
     suboptions:
       server:
@@ -68,7 +68,7 @@ options:
         type: str
         required: true
       source:
-        description: C(chrony), C(ptp), or C(shared) by hosts of one kernel.
+        description: C(chrony), C(ptp), or C(shared) for hosts of one kernel.
         type: str
         required: true
       offset_max_ns:
@@ -88,17 +88,17 @@ options:
         type: str
         required: true
   pack:
-    description: Runs that are stored elsewhere, and are put away.
+    description: Runs whose data is stored elsewhere; their directories are archived.
     type: list
     elements: str
     default: []
   probe:
-    description: Sources of samples that must be there, asked of the agent.
+    description: Sources of samples that must be available; the agent checks them.
     type: list
     elements: str
     default: []
   programs:
-    description: Programs that must be there.
+    description: Programs that must be installed.
     type: list
     elements: str
     default: []
@@ -112,18 +112,18 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Have the state of the inventory
+- name: Bring the host to the state in the inventory
   point_state:
     asked: ["{{ asked }}"]
 """
 
 RETURN = r"""
 state:
-  description: What the host has now, as C(raw/HOST/state.json) of docs/data-model.md.
+  description: The host's state, in the format of C(raw/HOST/state.json) in docs/data-model.md.
   returned: success
   type: dict
 commands:
-  description: Commands executed, or to be executed in check mode.
+  description: Executed commands; in check mode those that would be executed.
   returned: always
   type: list
   elements: str
@@ -157,11 +157,11 @@ from ansible.module_utils.dumbbell_modules import remember
 AGENT = "dumbbell-agent"
 RUNS = Path("/var/lib/dumbbell/runs")
 STORED = "/var/lib/dumbbell/stored"
-ROUNDS = 3  # a setting may change others: ip_forward makes the kernel reset how redirects are taken
+ROUNDS = 3  # a setting may change others: ip_forward makes the kernel reset accept_redirects
 
 
 class Context:
-    """What the parts of a state need of the module: to refuse what the host lacks."""
+    """What the parts of a state need of the module: failing if the host lacks a feature."""
 
     def __init__(self, module, host):
         self.module, self.host = module, host
@@ -178,7 +178,7 @@ class Context:
 
 
 def hold(module, asked):
-    """Take the host for a run; a host that works for another one is refused in the words of its agent."""
+    """Lock the host for a run; if another run has it, fail with the agent's message."""
     if shutil.which(AGENT) is None:
         module.fail_json(msg="it has no dumbbell-agent: provision it first (playbooks/provision.yml)")
     command = [
@@ -211,7 +211,7 @@ def refuse_another_kernel(module, asked):
 
 
 def perform(module, command):
-    """Carry out a command of a plan."""
+    """Execute a command of a plan."""
     if command[0] == "sysctl" or command[:2] == ["sh", "-c"]:
         write_file(module, command)
     else:
@@ -219,7 +219,7 @@ def perform(module, command):
 
 
 def apply(module, parts, host, loaded):
-    """Carry out what each part plans, from what it finds after those before it; returns the commands."""
+    """Execute the commands of each part, planned after those of the parts before it; returns them all."""
     done = []
     for part in parts:
         planned = part.plan(part.read())
@@ -234,7 +234,7 @@ def apply(module, parts, host, loaded):
 
 
 def converge(module, asked, host):
-    """Bring the host to a state; returns the parts with what was read back, commands, and what differed."""
+    """Bring the host to a state; returns the parts with their values, the commands, and the differences."""
     require_devices(module, *asked["interfaces"])
     if not module.check_mode:
         baseline.record(state.first_contact(asked), lambda setting: baseline.read(setting, host.execute))
@@ -260,12 +260,12 @@ def converge(module, asked, host):
 
 
 def read_clock(module, asked):
-    """How far the clock is off, once it follows; in check mode as it is."""
+    """The clock once it is synchronised; in check mode its current state."""
     return clock.read(asked, 0 if module.check_mode else asked["timeout_s"], call)
 
 
 def put(file, text, mode):
-    """A file of the agent's user, in a directory of its own."""
+    """Write a file for the agent's user, in a directory that only this user can read."""
     owner = pwd.getpwnam("dumbbell")
     for folder in (file.parent.parent, file.parent):
         if folder != RUNS and RUNS in folder.parents and not folder.exists():
@@ -280,7 +280,7 @@ def put(file, text, mode):
 
 
 def put_plans(module, reported):
-    """What the agents get; a router's, with the commands for the path as it stands."""
+    """Write the agents' plans; a router's plan has the commands for the path in its current state."""
     host = module.params["host"]
     for folder, planned in module.params["plans"].items():
         commands = reported.get("path_commands", {})

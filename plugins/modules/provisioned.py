@@ -1,39 +1,39 @@
 #!/usr/bin/python
-"""Tell whether a host is as its roles left it, and record how they leave it."""
+"""Check whether a host is as its roles left it, and record its state after its roles."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: provisioned
-short_description: Tell whether a host is as its roles left it
+short_description: Check whether a host is as its roles left it
 description:
-  - Every file, service, directory, user and package that M(baseline) knows of is read, and compared with what
-    it was when roles had last come to their end here. So are digests of what they made that of, and the
-    release of the kernel.
-  - A host that is as it was left also follows its clock; that is waited for.
-  - What is not as it was left is forgotten, for roles are going to run. Nothing is known of a host whose
-    roles did not come to their end, or that was restored since.
+  - Compares every file, service, directory, user and package in the record of M(baseline) with its state when
+    the roles last completed on this host. Also compares digests of the roles' inputs, and the release of the
+    kernel.
+  - An unchanged host must also have a synchronised clock; the module waits for it.
+  - The record of a changed host is removed, because its roles will run. There is no record of a host whose
+    roles did not complete, or that was restored since.
 options:
   made_of:
-    description: Digests of what roles make the host of, by names that tell people what has changed.
+    description: Digests of the roles' inputs, by names that tell people which one has changed.
     type: dict
     required: true
   packages:
-    description: Packages that must be there.
+    description: Packages that must be installed.
     type: list
     elements: str
     default: []
   unloaded:
-    description: Modules of the kernel that must not be loaded.
+    description: Kernel modules that must not be loaded.
     type: list
     elements: str
     default: []
   clock:
-    description: How the host's clock is read, as M(point_state) takes it.
+    description: How the host's clock is read, as for M(point_state).
     type: dict
   record:
-    description: Record how the host is, in place of comparing.
+    description: Record the state of the host instead of comparing it.
     type: bool
     default: false
 attributes:
@@ -48,17 +48,18 @@ author:
 EXAMPLES = r"""
 - name: Check whether the host changed since its roles ran
   provisioned:
-    roles: [packages, clock]
+    made_of: "{{ digests }}"
+    packages: [chrony, iperf3]
   register: provisioned
 """
 
 RETURN = r"""
 as_left:
-  description: Whether it is.
+  description: Whether the host is as its roles left it.
   returned: always
   type: bool
 differs:
-  description: What is other than it was left, by kind and subject.
+  description: Settings and inputs that differ, by kind and subject.
   returned: always
   type: list
   elements: str
@@ -74,7 +75,7 @@ from ansible.module_utils.dumbbell_host import call
 
 
 def away_from(asked, wait_s):
-    """What the clock is, if it does not follow."""
+    """The state of the clock if it is not synchronised; else empty."""
     found = clock.read(asked, wait_s, call)
     if clock.follows(found, asked):
         return []
@@ -82,7 +83,7 @@ def away_from(asked, wait_s):
 
 
 def compare(module, made_of):
-    """What is other than it was left."""
+    """Settings and inputs that differ from the record."""
     differs = provisioned.differs(made_of, module.params["packages"], call)
     differs += [f"module {name}" for name in module.params["unloaded"] if Path("/sys/module", name).exists()]
     asked = module.params["clock"]

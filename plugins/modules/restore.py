@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Give a borrowed host back as it was."""
+"""Return a borrowed host to its state before Dumbbell."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ DOCUMENTATION = r"""
 module: restore
 short_description: Return every recorded setting to what it was
 description:
-  - Returns what Dumbbell's modules have recorded before their first change of this host, reads it back, and
-    forgets the record. What could not be returned stays on record and is named.
-  - Directories that hold data by then, and the users that own it, stay.
+  - Restores the settings that Dumbbell's modules recorded before their first change of this host, reads them
+    back, and removes the record. Settings that could not be restored stay in the record and are named.
+  - Directories that contain data, and the users that own it, are kept.
 attributes:
   check_mode:
     support: full
@@ -31,16 +31,16 @@ before:
   returned: always
   type: dict
 after:
-  description: The same settings as they were before Dumbbell, which is how they are again.
+  description: The same settings as restored: their values from before Dumbbell.
   returned: always
   type: dict
 kept:
-  description: Directories with data, and users, that stay.
+  description: Directories with data, and users, that are kept.
   returned: always
   type: list
   elements: str
 commands:
-  description: Commands executed, or to be executed in check mode.
+  description: Executed commands; in check mode those that would be executed.
   returned: always
   type: list
   elements: str
@@ -56,11 +56,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import execute
 from ansible.module_utils.dumbbell_link import needs_netlink
 
-LOCK = "lock.json"  # by it the playbook has the host, which is no data
+LOCK = "lock.json"  # the playbook's own lock of the host, which is no data
 
 
 def held(directory):
-    """Names of what a directory holds, if it is there."""
+    """Names in a directory, if it exists."""
     return os.listdir(directory) if os.path.isdir(directory) else []
 
 
@@ -92,7 +92,7 @@ def main():
         for directory in (s.subject for s in was if s.kind == "directory"):
             if LOCK in held(directory):
                 os.unlink(os.path.join(directory, LOCK))
-        failed = []  # what one command could not return is told when all others are done
+        failed = []  # a command that fails is reported after all others are executed
         for command in commands:
             if needs_netlink(command):
                 execute(module, command)

@@ -9,16 +9,16 @@ DOCUMENTATION = r"""
 module: tc_path
 short_description: Emulate one direction of a path on a router
 description:
-  - Traffic that enters O(ingress) is redirected to an ifb device of the module's own, where an htb over the
-    queue forms the bottleneck, and leaves by O(egress), where netem delays, loses, duplicates, corrupts and
-    reorders it.
+  - Traffic that enters O(ingress) is redirected to an ifb device that the module creates, where an htb over
+    the queue forms the bottleneck, and leaves by O(egress), where netem delays, loses, duplicates, corrupts
+    and reorders it.
   - Owns the ingress filters of O(ingress) and the root qdisc of O(egress), so that the two directions of a
-    path can share two devices. Filters of others on that hook are refused, and so is an interface that
+    path can share two devices. The module fails if others have filters on that hook, or if an interface
     carries the SSH session.
-  - A stage that differs is replaced by a fresh one, which loses the packets it holds; a stage that is as
-    asked is left alone. Without delay, loss or anything else to emulate there is no netem. The netem's
+  - A stage that differs is replaced by a new one, which loses its queued packets; a stage with the requested
+    settings is not changed. Without delay, loss or anything else to emulate there is no netem. The netem's
     limit is computed so that it never drops.
-  - What this host's kernel or tc cannot do is refused before anything is changed.
+  - If the host's kernel or tc lacks a feature, the module fails before anything is changed.
   - Rates count bytes of Ethernet frames without the checksum, as the kernel does. Shares and probabilities
     are between 0 and 1.
 options:
@@ -28,20 +28,20 @@ options:
     required: true
     choices: [forward, reverse]
   ingress:
-    description: Device the traffic enters by.
+    description: Device by which the traffic enters.
     type: str
     required: true
   egress:
-    description: Device the traffic leaves by.
+    description: Device by which the traffic leaves.
     type: str
     required: true
   rate_bps:
-    description: Rate of the bottleneck; without it there is none, and no queue.
+    description: Rate of the bottleneck; without it there is no bottleneck and no queue.
     type: int
   burst_us:
     description:
-      - The rate stays accurate while the router's timer is late by no more than this.
-      - After an idle time, as much as the bottleneck carries in it passes at once.
+      - The rate stays accurate while the router's timer is late by at most this time.
+      - After an idle period, the bottleneck passes a burst of this length at once.
     type: int
     default: 1000
   queue:
@@ -49,7 +49,7 @@ options:
     type: dict
     suboptions:
       kind:
-        description: Its qdisc.
+        description: The qdisc of the queue.
         type: str
         required: true
         choices: [pfifo, bfifo, codel, fq_codel, cake, pie, red]
@@ -57,18 +57,18 @@ options:
         description: Length of a V(pfifo) (required), V(codel) (1000), V(fq_codel) (10240) or V(pie) (1000).
         type: int
       limit_bytes:
-        description: Length of a V(bfifo) or V(red) (both required) or V(cake) (of its own choice).
+        description: Length of a V(bfifo) or V(red) (both required) or V(cake) (which has its own default).
         type: int
       ecn:
         description:
-          - Whether packets that can be are marked instead of dropped, by a V(codel), V(pie), V(red) (off) or
+          - Whether ECN-capable packets are marked instead of dropped, by a V(codel), V(pie), V(red) (off) or
             V(fq_codel) (on). A V(cake) always marks.
         type: bool
       target_us:
         description: Delay that a V(codel), V(fq_codel) (5000) or V(pie) (15000) tolerates.
         type: int
       interval_us:
-        description: Time that a V(codel) or V(fq_codel) tolerates more (100000).
+        description: Time that a V(codel) or V(fq_codel) tolerates a longer delay (100000).
         type: int
       tupdate_us:
         description: How often a V(pie) computes its probability (15000); in steps of the kernel's tick.
@@ -77,10 +77,10 @@ options:
         description: Number of queues of a V(fq_codel) (1024).
         type: int
       quantum_bytes:
-        description: What each queue of a V(fq_codel) sends in turn (1514).
+        description: Bytes that each queue of a V(fq_codel) sends in turn (1514).
         type: int
       memory_limit_bytes:
-        description: Memory that a V(fq_codel) takes at most (33554432).
+        description: Largest memory of a V(fq_codel) (33554432).
         type: int
       rtt_us:
         description: Round-trip time that a V(cake) is tuned for (100000).
@@ -92,16 +92,16 @@ options:
         description: How a V(cake) tells flows apart, C(triple-isolate), C(flows), C(flowblind) and others.
         type: str
       min_bytes:
-        description: Mean length from which a V(red) drops; a third of O(queue.max_bytes).
+        description: Mean length from which on a V(red) drops packets; a third of O(queue.max_bytes).
         type: int
       max_bytes:
-        description: Mean length from which a V(red) drops all; a quarter of O(queue.limit_bytes).
+        description: Mean length from which on a V(red) drops all packets; a quarter of O(queue.limit_bytes).
         type: int
       probability:
         description: Probability of a drop at O(queue.max_bytes) of a V(red) (0.02).
         type: float
       average_packet_bytes:
-        description: Packet size by which a V(red) counts idle time (1000).
+        description: Packet size with which a V(red) accounts for idle time (1000).
         type: int
       burst_packets:
         description:
@@ -118,16 +118,16 @@ options:
     default: 0
   jitter_us:
     description:
-      - How far delays vary; standard deviation with a O(distribution), half the range without.
-      - Packets overtake each other then, unless O(keep_order).
+      - Variation of delays: the standard deviation with a O(distribution), half the range without one.
+      - Packets then overtake each other, unless O(keep_order) is set.
     type: int
   delay_correlation:
     description: Correlation of a delay with the one before.
     type: float
   distribution:
     description:
-      - Distribution of delays; uniform without one. tc's tables of it cannot be read back, so the handle of
-        the qdisc tells which was loaded.
+      - Distribution of delays; uniform without one. tc's tables cannot be read back, so the qdisc's
+        handle encodes which one was loaded.
     type: str
     choices: [normal, pareto, paretonormal]
   keep_order:
@@ -165,19 +165,19 @@ options:
     type: dict
     suboptions:
       p13:
-        description: Probability of a burst's begin.
+        description: Probability that a burst begins.
         type: float
       p31:
-        description: Probability of a burst's end; 1 - p13 by default.
+        description: Probability that a burst ends; 1 - p13 by default.
         type: float
       p32:
-        description: Probability of a packet within a burst that is not lost (0).
+        description: Probability that a packet within a burst is not lost (0).
         type: float
       p23:
-        description: Probability of a loss after it (1).
+        description: Probability that the packet after that one is lost (1).
         type: float
       p14:
-        description: Probability of a loss alone (0).
+        description: Probability of a single loss (0).
         type: float
   duplicate:
     description: Probability of sending a packet twice.
@@ -198,7 +198,7 @@ options:
     description: Correlation of it with the packet before.
     type: float
   reorder_gap:
-    description: Only every so manieth packet may be sent at once (1).
+    description: Only every n-th packet may be sent at once (1).
     type: int
   slot:
     description: Packets wait for slots in time, as on a shared medium.
@@ -211,18 +211,18 @@ options:
         description: Longest time between slots; O(slot.min_us) by default.
         type: int
       packets:
-        description: Packets that a slot carries at most; 0 for any number.
+        description: Largest number of packets in a slot; 0 for any number.
         type: int
       bytes:
-        description: Bytes that a slot carries at most; 0 for any number.
+        description: Largest number of bytes in a slot; 0 for any number.
         type: int
   seed:
-    description: Seed of what is random; needs Linux 6.6 and an iproute2 as young.
+    description: Seed of the random numbers; needs Linux 6.6 and iproute2 6.6.
     type: int
   flows:
     description:
-      - Flows with a longer delay of their own. They share the bottleneck and its queue with all others;
-        behind it, filters lead them to a netem of their own. Up to 15 different delays.
+      - Flows with an additional delay. They share the bottleneck and its queue with all others; behind it,
+        filters direct them to a netem of their own. At most 15 different delays.
     type: list
     elements: dict
     suboptions:
@@ -231,28 +231,28 @@ options:
         type: int
         required: true
       protocol:
-        description: Protocol.
+        description: Transport protocol.
         type: str
         choices: [tcp, udp]
       src:
-        description: Address or network it comes from.
+        description: Source address or network.
         type: str
       dst:
-        description: Address or network it goes to.
+        description: Destination address or network.
         type: str
       src_port:
-        description: Port it comes from.
+        description: Source port.
         type: int
       dst_port:
-        description: Port it goes to.
+        description: Destination port.
         type: int
   changes:
     description:
       - Later states of the direction within a run, each with C(at_ns) and the options that differ from the
-        state before. Nothing is changed by them now; the commands that do it in place, without losing a
-        packet, are returned as RV(changes).
-      - The kind of queue, the distribution and the flows stay. A delay that gets shorter lets packets
-        overtake those under way, unless O(keep_order).
+        state before. The module does not apply them; it returns the commands that do, in place and without
+        losing a packet, as RV(changes).
+      - The kind of queue, the distribution and the flows cannot change. When a delay gets shorter, packets
+        overtake those in flight, unless O(keep_order) is set.
     type: list
     elements: dict
   state:
@@ -263,7 +263,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: What the host can do is probed in an empty network namespace, which may load modules.
+    description: The host's features are probed in an empty network namespace, which may load modules.
   diff_mode:
     support: full
 author:
@@ -325,36 +325,36 @@ EXAMPLES = r"""
 RETURN = r"""
 before:
   description:
-    - The direction as found, null without one. C(unknown) holds what was found and cannot be asked for.
+    - The direction as found, null without one. C(unknown) holds settings that the module does not know.
   returned: always
   type: dict
 after:
   description:
-    - The direction as the kernel holds it, or as it would be in check mode, with the options' names. Of
-      netem's options other than delay_us and loss only those in effect.
+    - The direction as read back, in check mode as predicted, with the options' names. Apart from delay_us and
+      loss, only those options of netem that have an effect.
   returned: always
   type: dict
   sample: {rate_bps: 100000000, delay_us: 10000, loss: 0.001, queue: {kind: pfifo, limit_packets: 166}}
 commands:
-  description: Commands executed, or to be executed in check mode.
+  description: Executed commands; in check mode those that would be executed.
   returned: always
   type: list
   elements: str
 changes:
   description:
-    - For each of O(changes) its C(at_ns) and the C(commands) that make it, each a list of words, as
-      C(tc -batch) takes them.
+    - For each of O(changes) its C(at_ns), and the C(commands) that apply it, each a list of words for
+      C(tc -batch).
   returned: always
   type: list
   elements: dict
   sample: [{at_ns: 5000000000, commands: [[class, change, dev, ifb_fwd, '...']]}]
 restore:
-  description: Such commands that lead back from any of O(changes); none without changes.
+  description: Commands that undo all of O(changes), in the same format; empty without changes.
   returned: always
   type: list
   elements: list
 devices:
-  description: Where its stages are.
+  description: The devices of its two stages.
   returned: always
   type: dict
   sample: {bottleneck: ifb_fwd, delay_line: vec2}

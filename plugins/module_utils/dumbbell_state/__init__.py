@@ -1,13 +1,13 @@
-"""The complete state of a host: every setting that Dumbbell owns, and how it becomes what it is to be.
+"""The complete state of a host: every setting that Dumbbell owns, and how to bring the host to it.
 
-A setting is what a scenario asks, else what the inventory asks, else what it was as found: before Dumbbell's
-first change, which the record of `dumbbell_baseline` holds. What no run has ever touched, and nobody asks
-for, is not owned. So nothing of an earlier run is left, whatever it was.
+The value of a setting is the scenario's, or else the inventory's, or else the value before Dumbbell's first
+change, which the record of `dumbbell_baseline` has. A setting that no run has changed and nobody requests is
+not owned. So nothing of an earlier run is left.
 
-A part is one kind of settings. All of them are pure but for `Host`, which reads and caches what the host has.
-A sysctl, a parameter of a module and a setting of ethtool are known by their names alone. What else can be
-owned is one line of a table: of an interface in `dumbbell_link.SIZES`, a group of ethtool in
-`dumbbell_ethtool.SHOW`, of a path in `dumbbell_tc.kinds`; a file of the CPUs in `dumbbell_cpu.wanted`.
+A part is one kind of settings. All parts are pure functions of `Host`, which reads and caches the host's
+state. Sysctls, module parameters and ethtool's settings are identified by name. Any other setting is one line
+in a table: of an interface in `dumbbell_link.SIZES`, a group of ethtool in `dumbbell_ethtool.SHOW`, of a path
+in `dumbbell_tc.kinds`; a file of the CPUs in `dumbbell_cpu.wanted`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .path import DIRECTIONS, with_path_commands
 
 __all__ = ["ALWAYS", "Host", "Part", "first_contact", "merged", "parts", "with_path_commands"]
 
-# Owned from the first contact on, whoever asks.
+# Owned from the first contact on, even if nobody requests them.
 ALWAYS = (ALLOWED, CONTROL)
 
 
 def first_contact(asked: Mapping[str, Any]) -> list[Setting]:
-    """Settings that are recorded before anything is changed: to set one sysctl may change another one."""
+    """Settings that are recorded before any change, because setting one sysctl may change another one."""
     known = [name for name in asked["sysctls"] if sysctl.read(name) is not None]
     return [Setting("sysctl", name) for name in (*ALWAYS, *known)] + [
         Setting(kind, device) for device in asked["interfaces"] for kind in ("link", "qdisc", "features")
@@ -38,12 +38,12 @@ def first_contact(asked: Mapping[str, Any]) -> list[Setting]:
 
 
 def parts(asked: Mapping[str, Any], ledger: Ledger, host: Host, module: Any) -> list[Part]:
-    """All parts, in the order in which they are changed; ValueError names what cannot be asked."""
+    """All parts, in the order in which they are changed; ValueError names impossible requests."""
     way = asked.get("path")
     carrying = (
         {way[side] for side in ("left", "right")} if way and (way["forward"] or way["reverse"]) else set()
     )
-    # The qdisc that the kernel chooses is a sysctl's.
+    # The kernel's choice of qdisc depends on a sysctl.
     found = [modules.loaded(asked, ledger), sysctls.part(asked, ledger)]
     for device, of in asked["interfaces"].items():
         found += interface.parts(device, of, ledger, host, module)
@@ -58,7 +58,7 @@ def parts(asked: Mapping[str, Any], ledger: Ledger, host: Host, module: Any) -> 
 
 
 def merged(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Reports of all parts in one: what is below the same key is put together."""
+    """The reports of all parts merged, at every depth."""
     whole: dict[str, Any] = {}
     for report in reports:
         for key, value in report.items():

@@ -14,7 +14,7 @@ from .part import Ledger, Owned, Part
 
 
 def part(asked: Mapping[str, Any], ledger: Ledger) -> Part:
-    """Governors, idle states and affinities, and parameters of modules that are not loaded by a run."""
+    """Governors, idle states and affinities, and parameters of modules that no run loads."""
     of = asked["cpu"]
     irq_cpus = dict.fromkeys(asked["interfaces"], of["irq_cpus"]) if of["irq_cpus"] is not None else {}
     wants = cpu.wanted(of["governor"], of["idle_latency_max_us"], irq_cpus)
@@ -23,7 +23,7 @@ def part(asked: Mapping[str, Any], ledger: Ledger) -> Part:
         for name, values in asked["modules"]["loaded"].items()
         for key in values
     }
-    # Numbers of interrupts are another boot's, and other devices may have them by now.
+    # After a boot, other devices may have these interrupt numbers.
     interrupts = {file for device in asked["interfaces"] for file in cpu.affinities(device)}
     was = {
         setting.subject: value
@@ -56,6 +56,6 @@ def part(asked: Mapping[str, Any], ledger: Ledger) -> Part:
 
 
 def _is_of_a_run(file: str, ledger: Ledger) -> bool:
-    """Whether it is a parameter of a module that was not there as found: what was found then was a run's."""
+    """Whether it is a parameter of a module that a run loaded: its recorded value is that run's."""
     parts = Path(file).parts
     return parts[1:3] == ("sys", "module") and not is_as_found(parts[3], ledger)

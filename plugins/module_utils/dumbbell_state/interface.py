@@ -1,4 +1,4 @@
-"""An interface: what `dumbbell_link` has of it, and the groups of `dumbbell_ethtool`."""
+"""An interface: the settings of `dumbbell_link`, and the groups of `dumbbell_ethtool`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible.module_utils.dumbbell_baseline import Setting
 
 from .part import Command, Host, Ledger, Owned, Part
 
-# Features that a name of ethtool's stands for: who asks for the name asks for all of them.
+# Features that one of ethtool's names stands for: requesting the name requests all of them.
 MEMBERS = {
     "tx-checksumming": "tx-checksum-",
     "scatter-gather": "tx-scatter-gather",
@@ -21,7 +21,7 @@ MEMBERS = {
 
 
 def parts(device: str, of: Mapping[str, Any], ledger: Ledger, host: Host, module: Any) -> list[Part]:
-    """Parts of an interface: sizes, qdisc, addresses and routes in one, and one for each group of ethtool."""
+    """The parts of an interface: one for sizes, qdisc, addresses and routes, and one per group of ethtool."""
     was = ledger.get(Setting("link", device)) or {}
     asked = {key: was.get(key) if of.get(key) is None else of[key] for key in link.SIZES}
     asked["qdisc"] = of.get("qdisc")
@@ -36,7 +36,7 @@ def parts(device: str, of: Mapping[str, Any], ledger: Ledger, host: Host, module
     wants = link.canonical({**asked, "up": True})
 
     def surplus(found: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-        """Addresses and routes that have come since, of an earlier run."""
+        """Addresses and routes that an earlier run added."""
         addresses = [each for each in found["addresses"] if each not in wants["addresses"] and not _own(each)]
         return addresses, [each for each in found["routes"] if not link.same_route(each, wants["routes"])]
 
@@ -72,13 +72,13 @@ def parts(device: str, of: Mapping[str, Any], ledger: Ledger, host: Host, module
 
 
 def _own(address: str) -> bool:
-    """Whether the kernel makes an address by itself."""
+    """Whether the kernel created an address by itself."""
     interface = ip_interface(address)
     return interface.version == 6 and interface.is_link_local  # noqa: PLR2004
 
 
 def group(device: str, group: str, of: Mapping[str, Any], ledger: Ledger, host: Host) -> Part:
-    """A group of ethtool. A feature that was on may wait for another one that is asked to be off."""
+    """A group of ethtool. A feature that was on may depend on another one that is requested off."""
     asked = {name: ethtool.canonical(name, value) for name, value in of.items()}
     names = {ethtool.SHORT_NAMES.get(name, name) for name in asked} if group == "features" else set(asked)
     stands_for = tuple(MEMBERS[name] for name in names if name in MEMBERS)

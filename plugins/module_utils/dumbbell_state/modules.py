@@ -1,4 +1,4 @@
-"""Modules of the kernel with their parameters, and the congestion controls that are allowed."""
+"""Kernel modules with their parameters, and the allowed congestion controls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CONTROL = "net.ipv4.tcp_congestion_control"
 
 
 def is_as_found(name: str, ledger: Ledger) -> bool:
-    """Whether a module was there before any run; what the kernel loads by itself counts as such."""
+    """Whether a module was loaded before any run; modules that the kernel loads by itself count as such."""
     return ledger.get(Setting("module", name), True) is not None
 
 
 def _own_parameters(wanted: Mapping[str, Mapping[str, str]], ledger: Ledger) -> dict[str, dict[str, str]]:
-    """As found, of modules that were there and are loaded anew for a run's parameters, or have been."""
+    """The original parameters of modules that were loaded before any run and are reloaded for one."""
     found = {
         setting.subject: was
         for setting, was in ledger.items()
@@ -39,14 +39,14 @@ def _own_parameters(wanted: Mapping[str, Mapping[str, str]], ledger: Ledger) -> 
         name: {
             key: str(ledger.get(Setting("sysfs", f"/sys/module/{name}/parameters/{key}"), value))
             for key, value in was.items()
-            if value not in ("", "(null)")  # which cannot be given
+            if value not in ("", "(null)")  # cannot be passed to modprobe
         }
         for name, was in found.items()
     }
 
 
 def loaded(asked: Mapping[str, Any], ledger: Ledger) -> Part:
-    """Modules, with their parameters and no other run's: one that has more is loaded anew."""
+    """Modules with the requested parameters only: one that has others from an earlier run is reloaded."""
     of = asked["modules"]
     wanted: dict[str, dict[str, str]] = {
         name.replace("-", "_"): {key: modules.canonical(value) for key, value in values.items()}
@@ -69,7 +69,7 @@ def loaded(asked: Mapping[str, Any], ledger: Ledger) -> Part:
         have, more, default = found
         again = [name for name in more if name in have.loaded]
         commands = [command for command in modules.plan(wants, have, again) if command[0] != "sysctl"]
-        # The default control is in use. reno, of every kernel, stands in until the sysctls are set.
+        # The default control is in use. reno, which every kernel has, replaces it until the sysctls are set.
         if ["modprobe", "--remove", f"tcp_{default}"] in commands:
             commands.insert(0, ["sysctl", "-w", f"{CONTROL}=reno"])
         return commands
@@ -107,7 +107,7 @@ def allowed(asked: Mapping[str, Any], ledger: Ledger) -> Part:
         return tuple(str(sysctl.read(name) or "").split() for name in (AVAILABLE, ALLOWED))
 
     def wanted(found: Any) -> list[str]:
-        """Not one that was allowed as found, and whose module a boot has not loaded."""
+        """Without controls that were allowed originally, but whose module is not loaded since the boot."""
         if sysctl.is_fixed(ALLOWED) and not exactly:
             return list(dict.fromkeys([*found[1], *of["controls"]]))
         return [name for name in dict.fromkeys(wants) if exactly or name in found[0]]
@@ -117,7 +117,7 @@ def allowed(asked: Mapping[str, Any], ledger: Ledger) -> Part:
         return [] if set(want) == set(found[1]) else [["sysctl", "-w", f"{ALLOWED}={' '.join(want)}"]]
 
     def owned(found: Any) -> Owned:
-        """The kernel lists them in an order of its own."""
+        """Sorted, because the kernel lists them in its own order."""
         want, has = wanted(found), found[1]
         return {ALLOWED: (" ".join(has if set(want) == set(has) else want), " ".join(has))}
 
@@ -131,7 +131,7 @@ def allowed(asked: Mapping[str, Any], ledger: Ledger) -> Part:
 
 
 def surplus(asked: Mapping[str, Any], ledger: Ledger) -> Part:
-    """Modules that a run has given parameters, and that nobody asks for; last, when nothing uses them."""
+    """Modules with parameters of earlier runs that nobody requests; last, when nothing uses them."""
     of = asked["modules"]
     names = {name.replace("-", "_") for name in of["loaded"]}
     names |= set(modules.Asked({}, [*of["controls"], *of["allowed"]], None, modules.read_aliases()).names)

@@ -1,4 +1,4 @@
-"""A part of a host's state: one kind of settings; and the host that parts read."""
+"""A part of a host's state, which is one kind of settings, and the host that parts read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ansible.module_utils import dumbbell_link as link
 from ansible.module_utils.dumbbell_baseline import Setting
 
 Command = list[str]
-Owned = dict[str, tuple[Any, Any]]  # by a name for people: what it is to be, and what it is
-Ledger = Mapping[Setting, Any]  # what settings were as found
+Owned = dict[str, tuple[Any, Any]]  # by name: the requested and the found value
+Ledger = Mapping[Setting, Any]  # the original values of settings
 
 
 class Part(NamedTuple):
-    """One kind of settings: how to read it, and from that what to do, what is owned, what to write down."""
+    """One kind of settings: functions that read it, plan changes, and give owned values and reports."""
 
     name: str
     read: Callable[[], Any]
@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 
 class Host:
-    """What the host has, each answer of a tool read once until something is changed."""
+    """The host's state; each output of a tool is cached until something is changed."""
 
     def __init__(self, run: Callable[[Command], str], execute: baseline.Execute) -> None:
         self._run = run
@@ -36,18 +36,18 @@ class Host:
         self._said: dict[tuple[str, ...], str] = {}
 
     def forget(self) -> None:
-        """Read again from now on: something was changed."""
+        """Drop the cache after a change."""
         self._said.clear()
 
     def said(self, command: Command) -> str:
-        """What a command prints."""
+        """The output of a command."""
         key = tuple(command)
         if key not in self._said:
             self._said[key] = self._run(command)
         return self._said[key]
 
     def json(self, command: Command) -> Any:
-        """Likewise, decoded; some commands print nothing where they mean an empty list."""
+        """The decoded output of a command; some print nothing for an empty list."""
         return json.loads(self.said(command) or "[]")
 
     def links(self) -> list[dict[str, Any]]:
@@ -56,12 +56,12 @@ class Host:
         return links
 
     def qdiscs(self) -> list[dict[str, Any]]:
-        """Every qdisc that is not the kernel's own choice, and those of the devices."""
+        """Every explicitly configured qdisc, and the qdiscs of devices."""
         qdiscs: list[dict[str, Any]] = self.json(["tc", "-j", "-d", "qdisc", "show"])
         return qdiscs
 
     def link(self, device: str) -> dict[str, Any]:
-        """State of an interface, as `dumbbell_link` has it."""
+        """The state of an interface, as from `dumbbell_link`."""
         one = next(each for each in self.links() if each["ifname"] == device)
         routes = [
             route
@@ -73,16 +73,16 @@ class Host:
         return {**link.parse(one, routes), **link.parse_qdisc(dump)}
 
     def own_qdiscs(self, device: str) -> list[dict[str, Any]]:
-        """Root and ingress that somebody chose, as the record has them."""
+        """Explicitly configured root and ingress qdiscs, in the format of the record."""
         return list(baseline.own_qdiscs([qdisc for qdisc in self.qdiscs() if qdisc["dev"] == device]))
 
     def default_qdiscs(self, device: str) -> list[str]:
-        """Kinds of those that the kernel chose for what is sent."""
+        """Kinds of the egress qdiscs that the kernel chose."""
         chosen = [qdisc for qdisc in self.qdiscs() if qdisc["dev"] == device and qdisc["handle"] == "0:"]
         return list(dict.fromkeys(qdisc["kind"] for qdisc in chosen))
 
     def group(self, device: str, group: str) -> str:
-        """What ethtool shows of a group; '' where the driver has none, or must not be asked."""
+        """ethtool's output for a group; '' where the driver has none, or where it must not be asked."""
         if group == "features":
             return self.said(["ethtool", "-k", device])
         if (ethtool.driver(self.said(["ethtool", "-i", device])), group) in ethtool.NOT_TO_BE_READ:

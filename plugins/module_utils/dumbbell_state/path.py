@@ -14,7 +14,7 @@ DIRECTIONS = {"forward": ("left", "right"), "reverse": ("right", "left")}
 
 
 def part(name: str, way: Mapping[str, Any], host: Host, module: Any) -> Part:
-    """A direction as the plan asks it, with the commands for its later states; none where nobody asks one."""
+    """A direction as in the plan, with the commands for its later states; absent if the plan has none."""
     ingress, egress = (way[side] for side in DIRECTIONS[name])
     devices = tc.Devices(ingress, egress, tc.IFB[name])
     given = way[name]
@@ -58,9 +58,9 @@ def part(name: str, way: Mapping[str, Any], host: Host, module: Any) -> Part:
 
 
 def with_path_commands(plan: Mapping[str, Any], host: str, commands: Mapping[str, Any]) -> dict[str, Any]:
-    """A host's part of a plan; if it changes the path, with the commands that do so, and that undo it all.
+    """A host's part of a plan; if it changes the path, with the commands for each change and for the undoing.
 
-    ``commands`` has of each direction ``changes``, for each change its commands in the words of `tc -batch`,
+    ``commands`` has for each direction ``changes``, with the commands of each change as lines of `tc -batch`,
     and ``restore``.
     """
     own = dict(plan["hosts"][host])

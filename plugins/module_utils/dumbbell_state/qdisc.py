@@ -1,4 +1,4 @@
-"""The root qdisc of an interface for which nobody asks one."""
+"""The root qdisc of an interface whose qdisc is not requested."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ansible.module_utils.dumbbell_baseline import Setting
 from .part import Command, Host, Ledger, Owned, Part
 
 DEFAULT_QDISC = "net.core.default_qdisc"
-NO_CHOICE = ("mq", "noqueue", "noop")  # by the kind of the device, whatever the default is
+NO_CHOICE = ("mq", "noqueue", "noop")  # determined by the kind of device, whatever the default is
 
 
 def part(device: str, asked: Mapping[str, Any], ledger: Ledger, host: Host) -> Part:
-    """The qdisc that somebody else has chosen, or the kernel's choice under the default asked for."""
+    """The original qdisc if it was configured explicitly, or else the kernel's choice under the default."""
     was = ledger.get(Setting("qdisc", device)) or []
     default = asked["sysctls"].get(DEFAULT_QDISC) or ledger.get(Setting("sysctl", DEFAULT_QDISC))
-    # What the kernel chose under another default stays when the default is back.
+    # A qdisc that the kernel chose under another default is kept when the default changes back.
     chosen = default and not any(qdisc.get("root") and qdisc["kind"] != "noop" for qdisc in was)
 
     def read() -> Any:
@@ -29,7 +29,7 @@ def part(device: str, asked: Mapping[str, Any], ledger: Ledger, host: Host) -> P
 
     def plan(found: Any) -> list[Command]:
         commands = list(restore.undo_qdiscs(device, was, found[0]))
-        if not commands and other(found):  # the kernel chooses again when one that was made is deleted
+        if not commands and other(found):  # the kernel chooses again after an explicit qdisc is deleted
             root = ["tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "pfifo"]
             commands = [root, ["tc", "qdisc", "del", "dev", device, "root"]]
         return commands

@@ -1,4 +1,4 @@
-"""Sysctls, but for those that only the modules' part can set."""
+"""Sysctls, except those that only the part for modules can set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .part import Command, Ledger, Owned, Part
 
 
 def part(asked: Mapping[str, Any], ledger: Ledger) -> Part:
-    """Those asked for, and those that any run has set, as found."""
+    """The requested sysctls, and the original values of those that any run has set."""
     was = {
         setting.subject: value
         for setting, value in ledger.items()
@@ -35,7 +35,7 @@ def part(asked: Mapping[str, Any], ledger: Ledger) -> Part:
     def refuse(found: Mapping[str, str | None], commands: list[Command]) -> None:
         lacking = [name for name, value in found.items() if value is None]
         loads = [name for name in asked["modules"]["loaded"] if not (modules.SYSFS / name).exists()]
-        if lacking and not loads:  # a module may bring it
+        if lacking and not loads:  # a module may provide it
             raise ValueError(f"this kernel has no sysctl {', '.join(lacking)}")
 
     return Part("sysctls", read, plan, pairs, lambda found: {"sysctl": dict(found)}, refuse)

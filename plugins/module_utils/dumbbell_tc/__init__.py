@@ -1,13 +1,14 @@
-"""One direction of an emulated path: parse what the kernel holds, compare, and render the tc commands.
+"""One direction of an emulated path: parse the kernel's state, compare, and make the tc commands.
 
-Two stages on the router. What enters device `ingress` is redirected to an ifb device whose root, an htb of
-one class over the queue, is the bottleneck; it leaves by device `egress`, whose root is the delay line: a
-netem, or a prio over several netems among which filters choose for each flow. One netem doing both would let
-its limit stand for the bottleneck's queue and for the delay line at once. The ingress hook of a device
-belongs to one direction and its root qdisc to the other: directions never disturb each other.
+A direction has two stages on the router. Packets that enter device `ingress` are redirected to an ifb device
+whose root, an htb with one class over the queue, is the bottleneck. They leave by device `egress`, whose root
+is the delay line: a netem, or a prio over several netems among which filters choose for each flow. If one
+netem did both, its limit would be the limit of the bottleneck's queue and of the delay line at once. The
+ingress hook of a device belongs to one direction and its root qdisc to the other, so directions do not
+interfere.
 
-An option of a path is one line in the table of `kinds`, with its unit, its words and how tc shows it; and the
-documentation of the module `tc_path`, which a test compares with the table.
+An option of a path is one line in the table of `kinds`, with its unit, its words and how tc shows it, and one
+entry in the documentation of the module `tc_path`, which a test compares with the table.
 """
 
 from .asking import BURST_US, ask, ask_changes, warnings

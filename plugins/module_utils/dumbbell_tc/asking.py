@@ -1,4 +1,4 @@
-"""From the parameters of the module to the direction that they describe; what no path can be is refused."""
+"""From the parameters of the module to the requested direction; impossible requests raise ValueError."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .kinds import (
 
 SMALLEST_PACKET_BYTES = 64
 BURST_US = 1000
-LINE_RATE_BPS = 100_000_000_000  # assumed where no bottleneck bounds what may enter the delay line
+LINE_RATE_BPS = 100_000_000_000  # assumed without a bottleneck before the delay line
 LIMIT_MARGIN_PACKETS = 1000
 MOST_PACKETS = 2**31 - 1
 MOST_BANDS = 16  # TCQ_PRIO_BANDS
 TABLE_SIGMAS = 4  # a distribution's table holds 16-bit multiples of 1/8192 of the jitter
 
-PASSIVE = ("distribution", "netem_rate_bps", "seed")  # attributes that do nothing alone
+PASSIVE = ("distribution", "netem_rate_bps", "seed")  # attributes without an effect of their own
 PER_PACKET = ("loss", "loss_state", "loss_gemodel", "duplicate", "corrupt", "reorder", "slot")
 NEEDS = {
     "jitter_us": "delay_us",
@@ -51,15 +51,15 @@ NEEDS = {
 
 
 def netem_limit(rate_bps: int | None, longest_us: float) -> int:
-    """Packets that a delay line may hold: the smallest ones at the full rate, and a margin."""
+    """Limit of a delay line in packets: the smallest packets at the full rate, and a margin."""
     in_flight = (rate_bps or LINE_RATE_BPS) / 8 * longest_us / 1e6 / SMALLEST_PACKET_BYTES
     return min(math.ceil(in_flight) + LIMIT_MARGIN_PACKETS, MOST_PACKETS)
 
 
 def ask(asked: Json, line: bool = False) -> Direction:
-    """The direction that the parameters of the module describe; ValueError on what no path can be.
+    """The direction that the module's parameters describe; ValueError if it is impossible.
 
-    A delay line that would do nothing is left out, unless `line` asks for one.
+    A delay line without effect is left out, unless `line` is set.
     """
     rate_bps, queue = asked.get("rate_bps"), asked.get("queue")
     if (rate_bps is None) != (queue is None):
@@ -91,7 +91,7 @@ def _ask_queue(kind: str, given: Json, rate_bps: int) -> Values:
             raise ValueError(f"{name} {value} leaves no room in the queue")
     _check_ranges(values)
     if kind == "red":
-        # Floyd's advice: max is three times min; the burst that tc-red(8) gives. The rest is room for bursts.
+        # Floyd's advice: max is three times min; the burst that tc-red(8) recommends. The rest is for bursts.
         values["max_bytes"] = values["max_bytes"] or math.ceil(values["limit_bytes"] / 4)
         values["min_bytes"] = values["min_bytes"] or math.ceil(values["max_bytes"] / 3)
         low, high, packet = values["min_bytes"], values["max_bytes"], values["average_packet_bytes"]
@@ -110,7 +110,7 @@ def _ask_netem(asked: Json) -> Values:
     given = {name: flat[name] for name in names if flat.get(name) is not None}
     if given.get("delay_us", 0) > 0:
         given["delay_us"] = max(0, given["delay_us"] - (asked.get("trim_us") or 0))
-    if "loss_state.p13" in given:  # what tc takes for those left out
+    if "loss_state.p13" in given:  # tc's defaults
         given = {"loss_state.p31": 1 - given["loss_state.p13"], "loss_state.p23": 1.0} | given
     if "loss_gemodel.p" in given:
         given = {"loss_gemodel.r": 1 - given["loss_gemodel.p"], "loss_gemodel.loss_bad": 1.0} | given
@@ -127,7 +127,7 @@ def _ask_netem(asked: Json) -> Values:
             f"distribution {values['distribution']} is not one of {', '.join(DISTRIBUTIONS[1:])}"
         )
     if values["reorder"]:
-        values["reorder_gap"] = values["reorder_gap"] or 1  # as tc does
+        values["reorder_gap"] = values["reorder_gap"] or 1  # tc's default
     if values["slot.max_us"] == 0:
         values["slot.max_us"] = values["slot.min_us"]
     if asked.get("keep_order"):
@@ -178,16 +178,16 @@ def _ask_match(flow: Json) -> Values:
     networks = {name: ip_network(match[name]) for name in ("src", "dst") if name in match}
     if len({network.version for network in networks.values()}) > 1:
         raise ValueError(f"src {match['src']} and dst {match['dst']} of a flow are of different families")
-    for name, network in networks.items():  # as flower shows them
+    for name, network in networks.items():  # in the form that flower shows
         match[name] = str(network.network_address if network.prefixlen == network.max_prefixlen else network)
     return match
 
 
 def ask_changes(asked: Json, changes: Sequence[Json]) -> list[Direction]:
-    """The direction at first and after each of `changes`, all of which one set of qdiscs can be.
+    """The direction at first and after each of `changes`, all within the same qdiscs.
 
-    A change names what differs from before; another loss model takes the place of the one before. ValueError
-    names what cannot change in place.
+    A change has the options that differ from the state before; another loss model replaces the previous one.
+    ValueError names options that cannot change in place.
     """
     states = [dict(asked)]
     for change in changes:
@@ -212,7 +212,7 @@ def ask_changes(asked: Json, changes: Sequence[Json]) -> list[Direction]:
 
 
 def _shape(one: Direction, other: Direction) -> Iterator[tuple[str, Any, Any]]:
-    """What no command changes in place: name and value in both directions."""
+    """Differences that no command can make in place: name, and value in both directions."""
     kind, other_kind = (d.bottleneck and d.bottleneck.kind for d in (one, other))
     yield ("the kind of the queue", kind, other_kind)
     if one.bottleneck and other.bottleneck and kind == other_kind:
@@ -227,7 +227,7 @@ def _shape(one: Direction, other: Direction) -> Iterator[tuple[str, Any, Any]]:
 
 
 def warnings(asked: Direction, offloads: Mapping[str, Sequence[str]]) -> list[str]:
-    """What is allowed and likely not meant; `offloads` are those that are on, by device."""
+    """Allowed settings that are likely not meant; `offloads` are the active ones, by device."""
     said = []
     counted = asked.bottleneck and "limit_packets" in asked.bottleneck.queue
     netem = asked.line.bands[0] if asked.line else {}

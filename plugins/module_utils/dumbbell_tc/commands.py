@@ -1,4 +1,4 @@
-"""The commands of ip and tc that make a direction, change it in place, or try whether a host can have it."""
+"""Commands of ip and tc that create a direction, change it in place, or test the host's support."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FILTER_PREF = "1"
 
 
 def handles(asked: Direction, found: Found) -> tuple[str, str]:
-    """Handles that the ifb's root and the egress' root have once `plan` is carried out.
+    """The handles of the ifb's and the egress' root after `plan`.
 
-    A stage that is replaced gets one that it has not got: `replace` under the same one keeps what it does not
-    name. Distributions are never dumped: the handle tells them apart.
+    A replaced stage gets a new handle: `replace` with the same handle keeps options that it does not name.
+    The handle also encodes the distribution, which tc does not show.
     """
     ifb, egress = found.ifb_handle or "", found.egress_handle or ""
     if asked.bottleneck and bottleneck_differences(asked, found.direction):
@@ -34,7 +34,7 @@ def duplicates(direction: Direction) -> bool:
 
 
 def plan(devices: Devices, asked: Direction, found: Found) -> list[Command]:
-    """Commands from `found` to `asked`, none when they agree; traffic is redirected last, released first."""
+    """Commands from `found` to `asked`, none if they agree; redirection starts last and stops first."""
     ingress, egress, ifb = devices
     ifb_handle, egress_handle = handles(asked, found)
     commands: list[Command] = []
@@ -50,7 +50,7 @@ def plan(devices: Devices, asked: Direction, found: Found) -> list[Command]:
         if bottleneck_differences(asked, found.direction):
             commands += render_bottleneck(asked.bottleneck, ifb, ifb_handle)
     if asked.line and line_differences(asked, found.direction):
-        # A kernel refuses a netem that duplicates beside another, also while one takes the other's place.
+        # A kernel refuses a second netem beside one that duplicates, even while one replaces the other.
         if found.netem and (duplicates(asked) or found.direction.line is None or duplicates(found.direction)):
             commands.append(f"tc qdisc del dev {egress} root".split())
         commands += render_line(asked.line, egress, egress_handle)
@@ -65,7 +65,7 @@ def plan(devices: Devices, asked: Direction, found: Found) -> list[Command]:
 
 
 def render_bottleneck(bottleneck: Bottleneck, ifb: str, handle: str) -> list[Command]:
-    """A fresh htb of one class over its queue."""
+    """A new htb with one class over its queue."""
     return [
         f"tc qdisc replace dev {ifb} root handle {handle} htb default 1".split(),
         ["tc", "class", "add", *_htb_class(bottleneck, ifb, handle)],
@@ -75,7 +75,7 @@ def render_bottleneck(bottleneck: Bottleneck, ifb: str, handle: str) -> list[Com
 
 
 def _htb_class(bottleneck: Bottleneck, ifb: str, handle: str) -> list[str]:
-    """A quantum divides rates among classes; this only silences a warning."""
+    """The quantum divides rates among classes; here it only avoids a warning."""
     burst = burst_bytes(bottleneck.rate_bps, bottleneck.burst_ticks)
     rate = f"rate {bottleneck.rate_bps}bit ceil {bottleneck.rate_bps}bit burst {burst} cburst {burst}"
     place = f"dev {ifb} parent {handle} classid {handle}1"
@@ -83,7 +83,7 @@ def _htb_class(bottleneck: Bottleneck, ifb: str, handle: str) -> list[str]:
 
 
 def render_line(line: DelayLine, egress: str, handle: str) -> list[Command]:
-    """A fresh netem, or a fresh prio over netems with the filters that choose among them."""
+    """A new netem, or a new prio over netems with the filters that choose among them."""
     root = f"tc qdisc replace dev {egress} root handle {handle}".split()
     if len(line.bands) == 1:
         return [root + words("netem", line.bands[0])]
@@ -107,9 +107,9 @@ def render_line(line: DelayLine, egress: str, handle: str) -> list[Command]:
 
 
 def render_change(devices: Devices, asked: Direction, roots: tuple[str, str]) -> list[Command]:
-    """Commands that change a direction in place to `asked`, with every attribute explicit; no packet is lost.
+    """Commands that change a direction to `asked` in place, with all attributes; no packet is lost.
 
-    `roots` are the handles of the direction as it stands.
+    `roots` are the handles of the existing direction.
     """
     commands: list[Command] = []
     if asked.bottleneck:
@@ -126,13 +126,13 @@ def render_change(devices: Devices, asked: Direction, roots: tuple[str, str]) ->
     return commands
 
 
-# Refusing
+# Testing support
 
 
 def probes(asked: Direction, found: Found) -> dict[str, list[Command]]:
-    """Commands that fail in an empty network namespace of a host which lacks what is asked, by stage.
+    """Commands, by stage, that fail in an empty network namespace if the host lacks a requested feature.
 
-    What is found as asked needs no probe.
+    A stage that is already as requested needs no test.
     """
     stages: dict[str, list[Command]] = {}
     if asked.bottleneck and bottleneck_differences(asked, found.direction):
@@ -147,7 +147,7 @@ def probes(asked: Direction, found: Found) -> dict[str, list[Command]]:
 
 
 def probe_differences(asked: Direction, qdiscs: Sequence[Json]) -> Differences:
-    """What a delay line made on lo by a probe has not got: old kernels ignore attributes they do not know."""
+    """Missing settings of a delay line that was created on lo: old kernels ignore unknown attributes."""
     line = parse_line(qdiscs, [], "lo")
     if asked.line is None or line is None:
         return {}

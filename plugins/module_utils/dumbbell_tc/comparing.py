@@ -1,11 +1,11 @@
-"""How what the kernel holds differs from what was asked, by more than is lost in reading back."""
+"""Differences between the kernel's state and the request, beyond the precision of reading back."""
 
 from __future__ import annotations
 
 from .direction import Devices, Direction, Found
 from .kinds import RATE_RESOLUTION_BPS, Differences, close, differences
 
-BURST_RESOLUTION_TICKS = 17  # tc cuts the time of a burst to whole microseconds before it makes ticks of it
+BURST_RESOLUTION_TICKS = 17  # tc cuts the time of a burst to whole microseconds, then to ticks
 HTB_RESOLUTION = {
     "rate_bps": RATE_RESOLUTION_BPS,
     "ceil_bps": RATE_RESOLUTION_BPS,
@@ -15,7 +15,7 @@ HTB_RESOLUTION = {
 
 
 def mismatches(devices: Devices, asked: Direction, found: Found) -> Differences:
-    """Name of a part to (asked, found); empty exactly when there is nothing to do."""
+    """Name of a part to (requested, found); empty exactly if nothing has to be done."""
     wrong = bottleneck_differences(asked, found.direction) | line_differences(asked, found.direction)
     if asked.line is None and found.netem:
         wrong["netem"] = (None, f"{found.egress_kind} on {devices.egress}")
@@ -29,7 +29,7 @@ def mismatches(devices: Devices, asked: Direction, found: Found) -> Differences:
 
 
 def bottleneck_differences(asked: Direction, found: Direction) -> Differences:
-    """Attributes of the bottleneck asked that differ by more than is lost in reading back."""
+    """Requested attributes of the bottleneck that differ by more than the precision of reading back."""
     one, other = asked.bottleneck, found.bottleneck
     if one is None:
         return {}
@@ -44,7 +44,7 @@ def bottleneck_differences(asked: Direction, found: Direction) -> Differences:
 
 
 def line_differences(asked: Direction, found: Direction) -> Differences:
-    """Attributes of the delay line asked that differ by more than is lost in reading back."""
+    """Requested attributes of the delay line that differ by more than the precision of reading back."""
     one, other = asked.line, found.line
     if one is None:
         return {}

@@ -1,4 +1,4 @@
-"""The stages of a direction, as they are asked and as the kernel holds them."""
+"""The stages of a direction, as requested or as found in the kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Devices(NamedTuple):
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """An htb of one class over a queue; bursts are in psched ticks, as the kernel keeps them."""
+    """An htb with one class over a queue; bursts are in psched ticks, as the kernel stores them."""
 
     rate_bps: int
     ceil_bps: int
@@ -33,7 +33,7 @@ class Bottleneck:
 
 
 class Filter(NamedTuple):
-    """Gives the packets of a flow to a band of the delay line; `match` is by the names in MATCH."""
+    """Directs packets of a flow to a band of the delay line; the keys of `match` are those of MATCH."""
 
     match: Values
     band: int
@@ -41,7 +41,7 @@ class Filter(NamedTuple):
 
 @dataclass(frozen=True)
 class DelayLine:
-    """Netems; the first takes all that no filter gives to another."""
+    """Netems, one per band; the first one gets all packets that no filter matches."""
 
     bands: tuple[Values, ...]
     filters: tuple[Filter, ...] = ()
@@ -49,7 +49,7 @@ class DelayLine:
 
 @dataclass(frozen=True)
 class Direction:
-    """What one direction is asked to be; without a bottleneck nothing is redirected."""
+    """A requested direction; without a bottleneck nothing is redirected."""
 
     bottleneck: Bottleneck | None
     line: DelayLine | None
@@ -57,10 +57,10 @@ class Direction:
 
 @dataclass(frozen=True)
 class Found:
-    """What the kernel holds of one direction, and what is needed to change it."""
+    """The kernel's state of one direction, and further state that is needed to change it."""
 
     direction: Direction
-    redirect: str | None  # device the ingress is redirected to; "*" when that device is gone
+    redirect: str | None  # the target of the redirection; "*" if the device does not exist any more
     hooked: bool  # the ingress device has an ingress hook
     ifb: str  # absent, down or up
     ifb_handle: str | None
@@ -75,7 +75,7 @@ ABSENT = Direction(None, None)
 def burst_ticks(rate_bps: int, burst_us: int) -> int:
     """Burst that keeps the rate accurate when the timer is late by `burst_us`; at least a full packet.
 
-    It is given as the time that it takes at its rate, which is how the kernel keeps it.
+    In ticks that the burst takes at its rate, as the kernel stores it.
     """
     bytes_per_s = rate_bps // 8
     size_bytes = max(FULL_PACKET_BYTES, math.ceil(bytes_per_s * burst_us / 1e6))
@@ -83,7 +83,7 @@ def burst_ticks(rate_bps: int, burst_us: int) -> int:
 
 
 def burst_bytes(rate_bps: int, ticks: int) -> int:
-    """A burst in bytes, which is how tc is told."""
+    """A burst in bytes, as tc takes it."""
     return round(ticks * TICK_NS * (rate_bps // 8) / 1e9)
 
 
@@ -93,14 +93,14 @@ def major(handle: str) -> int:
 
 
 def class_of(handle: str, band: int) -> str:
-    """Class of a prio's band, counted from 0."""
+    """The class of a prio's band; bands are counted from 0."""
     return f"{handle}{band + 1:x}"
 
 
 def measured(direction: Direction) -> dict[str, Any] | None:
-    """A direction in the shape of the data model; what a netem may do and does not is left out.
+    """A direction in the format of the data model, without those options of netem that have no effect.
 
-    None where there is no path.
+    None without a path.
     """
     if direction == ABSENT:
         return None
@@ -134,7 +134,7 @@ def measured(direction: Direction) -> dict[str, Any] | None:
 
 
 def report(devices: Devices, found: Found) -> dict[str, Any] | None:
-    """`measured` of what the kernel holds, and what stands in the place of a stage that is none of ours."""
+    """`measured` for the kernel's state, with the qdiscs of others that take the place of a stage."""
     shape = measured(found.direction)
     strange: dict[str, Any] = {}
     if found.direction.line is None and found.netem:

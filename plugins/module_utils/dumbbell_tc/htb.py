@@ -1,7 +1,7 @@
-"""htb's classes over netlink.
+"""Reads htb's classes over netlink.
 
-iproute2 6.1 has no JSON for them, and its text cuts rates to few digits (12345678 reads 12345Kbit), which
-proves nothing at a tolerance of 1e-5.
+iproute2 6.1 has no JSON for them, and its text cuts rates to few digits (12345678 reads 12345Kbit), too few
+for a tolerance of 1e-5.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HTB_OPT = struct.Struct("=12s12sIIIII")
 
 
 class HtbClass(NamedTuple):
-    """Parameters of an htb class as the kernel keeps them."""
+    """Parameters of an htb class as the kernel stores them."""
 
     rate_bps: int
     ceil_bps: int
@@ -70,6 +70,6 @@ def parse_htb_classes(dump: bytes) -> Iterator[HtbClass]:
 
 
 def _rate_bps(ratespec: bytes, rate64: bytes | None) -> int:
-    """Bytes per second beyond 32 bits come in an attribute of their own."""
+    """The rate; one above 32 bits of bytes per second is in a separate attribute."""
     rate = struct.unpack("=Q", rate64)[0] if rate64 else RATESPEC.unpack(ratespec)[-1]
     return int(rate) * 8

@@ -1,4 +1,4 @@
-"""What each kind of qdisc can be asked, in one table: parsing, comparing and rendering come from it.
+"""The options of each kind of qdisc in one table, for parsing, comparing and making commands.
 
 Sources: net/sched/sch_netem.c, include/uapi/linux/pkt_sched.h, and tc/ of iproute2.
 """
@@ -12,21 +12,21 @@ from typing import Any, NamedTuple
 
 Json = Mapping[str, Any]
 Command = list[str]
-Values = dict[str, Any]  # attributes of a qdisc by their names in KINDS
-Differences = dict[str, tuple[Any, Any]]  # by name: asked, found
+Values = dict[str, Any]  # attributes of a qdisc, by names in KINDS
+Differences = dict[str, tuple[Any, Any]]  # by name: requested, found
 
 FULL_PACKET_BYTES = 1514
 
-# A netem with a rate sends every packet after the one before it. This one takes no time for any of them.
+# A netem with a rate keeps packets in order. With this rate, packets take no time.
 KEEP_ORDER_BPS = 80 * 10**12
 
-# tc prints floats as %g; the kernel keeps bytes per second and 32-bit probabilities.
+# tc prints floats as %g; the kernel stores bytes per second and 32-bit probabilities.
 TOLERANCE = 1e-5
 RATE_RESOLUTION_BPS = 8
 
 
 class Unit(NamedTuple):
-    """A kind of value: its type, how tc is told, what `tc -j` shows, and how much is lost between the two."""
+    """A kind of value: its type, its forms in commands and in `tc -j`, and the precision of reading back."""
 
     type: str
     words: Callable[[Any], list[str]]
@@ -45,10 +45,10 @@ def _flag(yes: str, no: str) -> Unit:
 COUNT = Unit("int", lambda count: [str(count)])
 WORD = Unit("str", lambda word: [word])
 RATE = Unit("int", lambda bps: [f"{bps}bit"], lambda bytes_per_s: round(bytes_per_s * 8), RATE_RESOLUTION_BPS)
-# More digits than the kernel keeps.
+# More digits than the kernel stores.
 SHARE = Unit("float", lambda share: [f"{share * 100:.12g}%"], float, 2**-32)
 PROBABILITY = Unit("float", lambda share: [f"{share:.12g}"], float, 2**-32)
-# netem shows seconds; tc cuts to ticks on the way in, to microseconds on the way out: 12345 reads 12344.
+# netem shows seconds; tc cuts to ticks when setting and to microseconds when showing: 12345 reads 12344.
 TIME = Unit("int", _us, lambda seconds: round(seconds * 1e6, 3), 1)
 SHORT_TIME = Unit("int", _us, resolution=2)  # codel counts in 1024 ns
 JIFFIES = Unit("int", _us, resolution=10_000)
@@ -57,8 +57,8 @@ JIFFIES = Unit("int", _us, resolution=10_000)
 class Attribute(NamedTuple):
     """One attribute of a qdisc.
 
-    `word` stands before its value in a command; without one the value follows that of the attribute before.
-    `key` is where `tc -j` shows it, with a dot for what is inside; attributes of one such object are named
+    `word` precedes its value in a command; without one the value follows the value of the previous attribute.
+    `key` is its place in `tc -j`, with dots for nested objects; attributes of one such object are set
     together or not at all. Without a key it cannot be read back and is not compared.
     """
 
@@ -66,17 +66,17 @@ class Attribute(NamedTuple):
     word: str
     key: str
     unit: Unit
-    default: Any = None  # None: the kernel's own choice, which is not compared; ...: must be given
+    default: Any = None  # None: the kernel's default, which is not compared; ...: required
     changeable: bool = True  # by `tc qdisc change`
 
     @property
     def group(self) -> str:
-        """What it is named together with."""
+        """The name of the group that is set together."""
         return self.key.partition(".")[0] or self.name
 
 
 class Kind(NamedTuple):
-    """A kind of qdisc: what it can be asked, and what tc shows of one that was asked nothing else."""
+    """A kind of qdisc: its options, and what tc shows for one without options."""
 
     attributes: tuple[Attribute, ...]
     neutral: Json = MappingProxyType({})
@@ -91,7 +91,7 @@ KINDS = {
             A("delay_us", "delay", "delay.delay", TIME, 0),
             A("jitter_us", "", "delay.jitter", TIME, 0),
             A("delay_correlation", "", "delay.correlation", SHARE, 0.0),
-            A("distribution", "distribution", "", WORD),  # never dumped: its fingerprint is in the handle
+            A("distribution", "distribution", "", WORD),  # not shown by tc: the handle encodes it
             A("loss", "loss random", "loss-random.loss", SHARE, 0.0),
             A("loss_correlation", "", "loss-random.correlation", SHARE, 0.0),
             A("loss_state.p13", "loss state", "loss-state.p13", SHARE, 0.0),
@@ -158,7 +158,7 @@ KINDS = {
         ),
         {"alpha": 2, "beta": 20},
     ),
-    # tc makes `ewma` of burst, min and avpkt, and Scell_log of the bandwidth.
+    # tc computes `ewma` from burst, min and avpkt, and Scell_log from the bandwidth.
     "red": Kind(
         (
             A("limit_bytes", "limit", "limit", COUNT, ...),
@@ -175,12 +175,12 @@ KINDS = {
 }
 QUEUES = tuple(kind for kind in KINDS if kind != "netem")
 LOSS_MODELS = {"loss": "loss-random", "loss_state": "loss-state", "loss_gemodel": "loss-gemodel"}
-DISTRIBUTIONS = (None, "normal", "pareto", "paretonormal")  # in the order of their fingerprints
+DISTRIBUTIONS = (None, "normal", "pareto", "paretonormal")  # in the order of their codes in handles
 
 ZERO = {"int": 0, "float": 0.0, "bool": False, "str": ""}
-COMPUTED = {"netem": {"limit_packets", "netem_rate_bps"}, "red": {"bandwidth_bps"}}  # from other options
+COMPUTED = {"netem": {"limit_packets", "netem_rate_bps"}, "red": {"bandwidth_bps"}}  # not options
 
-# What a filter can match, as flower is told and as it shows it.
+# What a filter can match, as flower takes it and as it shows it.
 MATCH = (
     A("protocol", "ip_proto", "ip_proto", WORD),
     A("src", "src_ip", "src_ip", WORD),
@@ -191,7 +191,7 @@ MATCH = (
 
 
 def arguments(kind: str) -> dict[str, Any]:
-    """Ansible's argument specification of what a qdisc can be asked."""
+    """Ansible's argument specification of a qdisc."""
     spec: dict[str, Any] = {}
     for attribute in KINDS[kind].attributes:
         outer, _, inner = attribute.name.partition(".")
@@ -205,7 +205,7 @@ def arguments(kind: str) -> dict[str, Any]:
 
 
 def complete(kind: str, given: Json) -> Values:
-    """All attributes of a qdisc, with defaults where none was given; ValueError names what it has not."""
+    """All attributes of a qdisc, with defaults; ValueError names unknown ones."""
     attributes = {attribute.name: attribute for attribute in KINDS[kind].attributes}
     unknown = [name for name, value in given.items() if value is not None and name not in attributes]
     if unknown:
@@ -221,12 +221,12 @@ def complete(kind: str, given: Json) -> Values:
 
 
 def read(kind: str, options: Json) -> Values:
-    """Attributes of a qdisc from `options` of `tc -j`; what is not in the table comes under `unknown.`."""
+    """Attributes of a qdisc from `options` of `tc -j`; unknown ones are under `unknown.`."""
     shown = flattened(options)
     values: Values = {}
     for attribute in KINDS[kind].attributes:
         if attribute.key:
-            # tc does not show what is zero or off.
+            # tc does not show values that are zero or off.
             nothing = None if attribute.default is None else ZERO[attribute.unit.type]
             found = shown.pop(attribute.key, None)
             values[attribute.name] = nothing if found is None else attribute.unit.read(found)
@@ -236,7 +236,7 @@ def read(kind: str, options: Json) -> Values:
 
 
 def words(kind: str, values: Values, change: bool = False) -> list[str]:
-    """A qdisc as a command names it. To change one in place, everything that it would keep is named."""
+    """A qdisc's options in a command. A change in place names all of them, because others would stay."""
     model = next((shown for name, shown in LOSS_MODELS.items() if any(under(values, name))), "loss-random")
     said = [kind]
     for group, members in groupby(KINDS[kind].attributes, key=lambda attribute: attribute.group):
@@ -254,7 +254,7 @@ def words(kind: str, values: Values, change: bool = False) -> list[str]:
 
 
 def under(values: Values, name: str) -> Iterator[Any]:
-    """Values of the attribute `name` and of those inside it."""
+    """Values of the attribute `name` and of those nested in it."""
     return (value for key, value in values.items() if key == name or key.startswith(f"{name}."))
 
 
@@ -282,12 +282,12 @@ def unflattened(flat: Json) -> Values:
 
 
 def close(asked: float, found: float, resolution: float = 0) -> bool:
-    """Equal but for what the kernel and iproute2 round away."""
+    """Equal, except for the kernel's and iproute2's rounding."""
     return abs(asked - found) <= max(TOLERANCE * max(abs(asked), abs(found)), resolution)
 
 
 def differences(kind: str, asked: Values, found: Values) -> Differences:
-    """Attributes that differ by more than is lost in reading back; what was not asked may be anything."""
+    """Requested attributes that differ by more than the precision of reading back."""
     wrong: Differences = {name: (None, value) for name, value in found.items() if name.startswith("unknown.")}
     for attribute in KINDS[kind].attributes:
         name, unit = attribute.name, attribute.unit

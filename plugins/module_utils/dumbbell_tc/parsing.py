@@ -1,4 +1,4 @@
-"""What the kernel holds of a direction, from the dumps of ip and tc and from htb's classes."""
+"""The kernel's state of a direction, from the output of ip and tc, and htb's classes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ def parse(  # noqa: PLR0917
     """State of a direction.
 
     From `ip -j -d link`, `tc -j -d qdisc`, `tc -j filter` of the ingress hook, the ifb's classes over
-    netlink, and `tc -j filter` of the egress device. ValueError names what belongs to someone else and
-    stands in the way.
+    netlink, and `tc -j filter` of the egress device. ValueError names settings of others that are in the way.
     """
     ingress, egress, ifb = devices
     link = next((link for link in links if link["ifname"] == ifb), None)
@@ -46,7 +45,7 @@ def _root(qdiscs: Sequence[Json], device: str) -> Json | None:
 
 
 def parse_redirect(filters: Sequence[Json], ingress: str, ifb: str) -> str | None:
-    """Device to which all that enters `ingress` goes."""
+    """The device to which all packets that enter `ingress` are redirected."""
     entries = [entry for entry in filters if "options" in entry]
     if not entries:
         return None
@@ -60,7 +59,7 @@ def parse_redirect(filters: Sequence[Json], ingress: str, ifb: str) -> str | Non
 
 
 def parse_bottleneck(qdiscs: Sequence[Json], classes: bytes, ifb: str) -> Bottleneck | None:
-    """The bottleneck on `ifb`, or None when its qdiscs are not one htb class over one known queue."""
+    """The bottleneck on `ifb`, or None if its qdiscs are not one htb class over one known queue."""
     root = _root(qdiscs, ifb)
     leaves = [qdisc for qdisc in qdiscs if qdisc["dev"] == ifb and not qdisc.get("root")]
     found = list(parse_htb_classes(classes))
@@ -74,7 +73,7 @@ def parse_bottleneck(qdiscs: Sequence[Json], classes: bytes, ifb: str) -> Bottle
 
 
 def parse_line(qdiscs: Sequence[Json], filters: Sequence[Json], egress: str) -> DelayLine | None:
-    """The delay line on `egress`, or None when its qdiscs are something else."""
+    """The delay line on `egress`, or None if its qdiscs are something else."""
     root = _root(qdiscs, egress)
     if not root or root["kind"] not in {"netem", "prio"}:
         return None
