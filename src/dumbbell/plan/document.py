@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from dumbbell.kinds.asked import KINDS
-from dumbbell.kinds.asked.base import Kind, Protocol
+from dumbbell.kinds.asked.base import Kind, Transport
 from dumbbell.metrics.registry import MetricName
 from dumbbell.plan.actions import PhaseHost
 from dumbbell.plan.order import ordered_delay_us
@@ -157,7 +157,7 @@ class Flow(Part):
         return bits / self.duration_ns
 
     @property
-    def protocols(self) -> tuple[Protocol, ...]:
+    def protocols(self) -> tuple[Transport, ...]:
         """The transport protocols of its data."""
         return self.of_kind.protocols
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator, Field
 
 from dumbbell.quantities import Delay, Duration, Endpoint, NoBoolean, Strict
-
-if TYPE_CHECKING:  # kinds are imported by the plan
-    from dumbbell.plan.document import Flow
 
 # RFC 2474 (class selectors), RFC 2597 (assured forwarding), RFC 3246, RFC 5865, RFC 8622
 DSCP = {
@@ -37,7 +34,7 @@ Dscp = Annotated[
     BeforeValidator(_dscp, json_schema_input_type=int | Literal[tuple(DSCP)]),
     Field(ge=0, le=63),
 ]
-Protocol = Literal["tcp", "udp"]
+Transport = Literal["tcp", "udp"]
 
 
 class Repeat(Strict):
@@ -51,6 +48,23 @@ class Repeat(Strict):
         default="same",
         description="different: the index of `from` and `to` counts up, so that each has hosts of its own",
     )
+
+
+class PlannedFlow(Protocol):
+    """The part of a plan's flow from which a kind makes the arguments of its programs."""
+
+    kind: str
+    name: str
+    src: str
+    dst: str
+    server_port: int
+    client_port: int
+    duration_ns: int
+    own: dict[str, str] | None
+
+    @property
+    def server(self) -> str:
+        """Address of the host that waits for the client."""
 
 
 class BaseFlow(Strict):
@@ -115,7 +129,7 @@ class BaseFlow(Strict):
         """
         return {}
 
-    def programs(self, flow: Flow) -> Programs | None:
+    def programs(self, flow: PlannedFlow) -> Programs | None:
         """The command lines of both ends, for kinds that run programs; None for kinds with actions."""
         return None
 
@@ -142,8 +156,8 @@ class Kind:
 
     name: str
     asked: type[BaseFlow]
-    protocols: tuple[Protocol, ...]  # protocols that carry the data
-    counted_by: Protocol | None  # who counts losses: "tcp" the sender, "udp" the receiver, None nobody
+    protocols: tuple[Transport, ...]  # protocols that carry the data
+    counted_by: Transport | None  # who counts losses: "tcp" the sender, "udp" the receiver, None nobody
     server: str = ""  # the action of the end that waits for requests
     client: str = ""  # the action of the end that starts the exchange
     server_sends: bool = False  # False: the client sends the data

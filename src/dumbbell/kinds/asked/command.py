@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from dumbbell.kinds.asked.base import BaseFlow, Kind, Programs
+from dumbbell.kinds.asked.base import BaseFlow, Kind, PlannedFlow, Programs
 from dumbbell.words import listed
-
-if TYPE_CHECKING:
-    from dumbbell.plan.document import Flow
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _KNOWN = ("src", "dst", "server_port", "client_port")
@@ -60,7 +57,7 @@ class CommandFlow(BaseFlow):
             return ""
         return "the router tells the flow by its {server_port}, which `client` does not name"
 
-    def programs(self, flow: Flow) -> Programs:
+    def programs(self, flow: PlannedFlow) -> Programs:
         """The command lines of both ends, with addresses and ports filled in."""
 
         def filled(words: list[str]) -> list[str]:

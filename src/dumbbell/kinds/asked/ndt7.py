@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from pydantic import model_validator
 
-from dumbbell.kinds.asked.base import BaseFlow, Kind, Programs
-
-if TYPE_CHECKING:
-    from dumbbell.plan.document import Flow
+from dumbbell.kinds.asked.base import BaseFlow, Kind, PlannedFlow, Programs
 
 NDT_NS = 10 * 10**9  # how long a test sends
 _OTHER_LISTENERS = (
@@ -44,12 +41,12 @@ class NdtFlow(BaseFlow):
         """The test's connection is sampled."""
         return True
 
-    def programs(self, flow: Flow) -> Programs:
+    def programs(self, flow: PlannedFlow) -> Programs:
         """The command lines of server and client."""
         return Programs(client=_client(flow), server=_server(flow))
 
 
-def _server(flow: Flow) -> list[str]:
+def _server(flow: PlannedFlow) -> list[str]:
     """The server's command line. It writes its results below ``ndt7-FLOW`` in its working directory.
 
     The listeners that a test does not need are bound to addresses where nobody reaches them.
@@ -60,13 +57,13 @@ def _server(flow: Flow) -> list[str]:
     return [*words, "-datadir", f"ndt7-{flow.name}", "-htmldir", ".", "-compress-results=false"]
 
 
-def _client(flow: Flow) -> list[str]:
+def _client(flow: PlannedFlow) -> list[str]:
     """The client's command line. It prints its own and the server's measurements as lines of JSON."""
     other = "upload" if flow.kind == "ndt7_download" else "download"
     return ["ndt7-client", "-server", _address(flow), "-scheme", "ws", "-format", "json", f"-{other}=false"]
 
 
-def _address(flow: Flow) -> str:
+def _address(flow: PlannedFlow) -> str:
     host = f"[{flow.server}]" if ":" in flow.server else flow.server
     return f"{host}:{flow.server_port}"
 
