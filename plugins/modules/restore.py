@@ -31,7 +31,7 @@ before:
   returned: always
   type: dict
 after:
-  description: The same settings as restored: their values from before Dumbbell.
+  description: The same settings as restored, with their values from before Dumbbell.
   returned: always
   type: dict
 kept:

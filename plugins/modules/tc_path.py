@@ -118,7 +118,7 @@ options:
     default: 0
   jitter_us:
     description:
-      - Variation of delays: the standard deviation with a O(distribution), half the range without one.
+      - Variation of delays, as the standard deviation with a O(distribution), or half the range without one.
       - Packets then overtake each other, unless O(keep_order) is set.
     type: int
   delay_correlation:
