@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest_modules import baseline, ethtool, state
 from dumbbell_state import qdisc
-from dumbbell_state.interface import group
+from dumbbell_state.interface import group, parts
 from dumbbell_state.sysctls import part as sysctls_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,6 +97,13 @@ def test_nothing_of_the_run_before_is_left_of_features(runs: list[dict[str, bool
         part = group("vec1", "features", asked, ledger, host)
         reach(part, host.take)
         assert host.features == as_found | asked
+
+
+def test_a_group_of_ethtool_is_owned_if_it_is_asked_or_was_ever_changed() -> None:
+    host = Simulated()
+    ledger = {Setting("rings", "vec1"): {"rx": 256}}
+    names = [part.name for part in parts("vec1", {"features": {"tso": False}}, ledger, host, None)]
+    assert names == ["vec1", "features of vec1", "rings of vec1"]
 
 
 def test_a_feature_that_waits_for_another_is_as_it_was() -> None:

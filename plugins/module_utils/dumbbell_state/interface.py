@@ -64,10 +64,10 @@ def parts(device: str, of: Mapping[str, Any], ledger: Ledger, host: Host, module
     def refuse(found: Any, commands: list[Command]) -> None:
         module.refuse_commands(commands)
 
-    groups = [group for group in ethtool.SHOW if of.get(group) or Setting(group, device) in ledger]
+    names = [name for name in ethtool.SHOW if of.get(name) or Setting(name, device) in ledger]
     return [
         Part(device, lambda: host.link(device), plan, owned, report, refuse),
-        *(group(device, group, of.get(group) or {}, ledger, host) for group in groups),
+        *(group(device, name, of.get(name) or {}, ledger, host) for name in names),
     ]
 
 

@@ -90,7 +90,7 @@ class StateAction(HostAction):
         if result.get("unreachable"):
             raise AnsibleConnectionFailure(str(result.get("msg")))
         if result.get("failed"):
-            raise Trouble(str(result.get("msg") or result.get("module_stderr") or f"{self.MODULE} failed"))
+            raise Trouble(_failure(result) or f"{self.MODULE} failed, and did not say why")
         for warning in result.get("warnings", ()):
             self._display.warning(f"{self.host}: {text_of(warning)}")
         return result
@@ -150,3 +150,10 @@ def token(point_dir: Path) -> str:
 def forget_token(point_dir: Path) -> None:
     """Remove the secret from the controller."""
     (point_dir / ".token").unlink(missing_ok=True)
+
+
+def _failure(result: Mapping[str, Any]) -> str:
+    """Why a module failed: its message, else that of the exception that ended it, else what it printed."""
+    error = result.get("exception")
+    raised = str(error).strip().splitlines()[-1:] if error else []
+    return str(result.get("msg") or "".join(raised) or result.get("module_stderr") or "")
