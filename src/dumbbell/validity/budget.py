@@ -156,6 +156,9 @@ def _in_stack(run: Run, tables: Tables, host: str) -> Iterator[str]:
     moved = dict(counters.group_by("name").agg(pl.col("delta").sum()).iter_rows())
     # A retransmitted SYN-ACK counts as a TCP error and is challenged; its connection is established.
     moved["TcpInErrs"] = (moved.get("TcpInErrs") or 0) - (moved.get("TcpExtTCPSYNChallenge") or 0)
+    # Datagrams of other hosts to the flows' ports are dropped by a filter, which the kernel counts as errors.
+    strangers = dig(run.event("strangers", host=host, phase="measurement"), "packets") or 0
+    moved["UdpInErrors"] = (moved.get("UdpInErrors") or 0) - strangers
     received = moved.get("IpInReceives") or 0
     path = run.point.path
     damages = path is not None and any(state.corrupt for _, way in path.ways for _, state in way.states)

@@ -252,6 +252,14 @@ def moved(run_dir: Path, host: str, *names: str) -> None:
     write_spool(spool, rows)
 
 
+@pytest.mark.parametrize(("came", "told"), [(0, ["receiver1: UdpInErrors grew by 500"]), (500, [])])
+def test_datagrams_of_strangers_are_no_errors(run_dir: Path, came: int, told: list[str]) -> None:
+    moved(run_dir, "receiver1", "UdpInErrors")
+    first = "UDP from 198.18.1.12:40000 to 198.18.2.11:5201" if came else ""
+    events("receiver1", "strangers", packets=came, first=first)(run_dir)
+    assert collect(run_dir, None).reasons == told
+
+
 @pytest.mark.parametrize(
     ("names", "told"),
     [
