@@ -31,6 +31,7 @@ def parts(cell: Cell, **changes: Any) -> dict[str, Any]:
         "vanished": 0,
         "duplicates": 0,
         "reordered": 0,
+        "queue": float(cell.queue_packets),
     } | changes
     passed = cell.packets
     sent = round(passed * 1.1)
@@ -46,6 +47,8 @@ def parts(cell: Cell, **changes: Any) -> dict[str, Any]:
         "first_unix_ns": 10**18,
         "last_unix_ns": 10**18 + ns,
         "end_seen": True,
+        "delay_min_ns": 500 * cell.rtt_us,
+        "delay_max_ns": 500 * cell.rtt_us + round(found["queue"] * frame * 8e9 / cell.rate_bps),
     }
 
     def counters(queue: int, netem: int) -> list[Any]:
@@ -85,14 +88,15 @@ def test_the_matrix_is_whole() -> None:
 def test_in_virtual_time_it_is_whole_up_to_1_gbit_and_has_10_gbit_once() -> None:
     matrix = [cell for cell in VIRTUAL.values() if cell.effect == "loss"]
     rates = Counter(cell.rate_bps for cell in matrix)
-    assert rates == {10**6: 12, 10**7: 12, 10**8: 12, 10**9: 12, 10**10: 1}
+    assert rates == {10**6: 12, 10**7: 12, 10**8: 12 + 2, 10**9: 12 + 2, 10**10: 1}
+    assert {cell.frame_bytes for cell in matrix if cell.name.startswith("jumbo-")} == {9014}
     assert {cell.effect for cell in VIRTUAL.values()} == {"loss", "duplicate", "reorder", "gemodel"}
 
 
 @pytest.mark.parametrize("cell", [*CELLS.values(), *VIRTUAL.values()], ids=lambda cell: cell.name)
 def test_a_cell_has_packets_enough_and_fills_its_bottleneck(cell: Cell) -> None:
     assert cell.packets * (cell.loss or 1) >= 10
-    assert 32 <= cell.payload_bytes <= 1472
+    assert 32 <= cell.payload_bytes <= 1472 or cell.name.startswith("jumbo-")
     if cell.effect != "reorder":
         offered = cell.offered_bps / cell.payload_bytes * (cell.payload_bytes + 42)
         assert offered == pytest.approx(1.15 * cell.rate_bps, rel=0.01)
@@ -135,7 +139,13 @@ def test_what_is_not_is_named(name: str, changes: dict[str, Any], words: str) ->
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"rate": 0.994}, "rate -0.6%"), ({"rtt_ms": 10.11}, "RTT 10.11 ms"), ({"rtt_ms": 9.89}, "RTT 9.89 ms")],
+    [
+        ({"rate": 0.994}, "rate -0.6%"),
+        ({"rtt_ms": 10.11}, "RTT 10.11 ms"),
+        ({"rtt_ms": 9.89}, "RTT 9.89 ms"),
+        ({"queue": 848.0}, "queue of 848.0 packets"),
+        ({"queue": 810.0}, "queue of 810.0 packets"),
+    ],
 )
 def test_in_virtual_time_less_is_allowed(changes: dict[str, Any], words: str) -> None:
     for row in judged(VIRTUAL["1gbit-10ms-0%"], **changes):

@@ -23,15 +23,19 @@ AGAIN = 4  # times the packets of a first measurement
 def markdown(rows: Sequence[Row]) -> str:
     """The table asked / measured."""
     lines = [
-        "| cell | direction | rate | RTT | asked | measured | packets | count, 99 % | unattributed | |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| cell | direction | rate | RTT | queue | asked | measured | packets | count, 99 % | unattributed "
+        "| |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         rate = f"{row.measured_bps / 1e6:.2f} Mbit/s" if row.measured_bps else "-"
+        queue = (
+            f"{row.measured_queue_packets:.1f} of {row.queue_packets}" if row.measured_queue_packets else "-"
+        )
         what = "" if row.effect == "loss" else f" {row.effect}"
         verdict = "; ".join(row.wrong) or "ok"
         lines.append(
-            f"| {row.cell} | {row.direction} | {rate} | {row.measured_rtt_ms:.2f} ms "
+            f"| {row.cell} | {row.direction} | {rate} | {row.measured_rtt_ms:.2f} ms | {queue} "
             f"| {100 * row.share:.3g} %{what} | {100 * row.measured_share:.3g} % | {row.packets} "
             f"| {row.count}, {row.interval[0]}-{row.interval[1]} | {row.unattributed} "
             f"| {verdict if row.judged else f'looked at: {verdict}'} |"

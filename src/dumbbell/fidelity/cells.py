@@ -24,9 +24,14 @@ LADDER_BPS = (
 )  # for the highest rate that is held
 HEADERS_BYTES = 14 + 20 + 8  # Ethernet, IPv4, UDP: what the bottleneck counts besides the payload
 LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 32, 1472
+JUMBO_PAYLOAD_BYTES = 8972  # of a frame of 9014 bytes
 RTT_TOLERANCE, RTT_MARGIN_MS = 0.01, 0.5
 RATE_TOLERANCE, FAST_BPS, FAST_TOLERANCE = 0.02, 500 * 10**6, 0.05
 VIRTUAL_RTT_MARGIN_MS, VIRTUAL_RATE_TOLERANCE = 0.1, 0.005
+QUEUE_TOLERANCE, QUEUE_MARGIN = (
+    0.01,
+    2.0,
+)  # as a share and in packets; only in virtual time, where hosts share a clock
 OVERLOAD, QUEUE_S = 1.15, 0.1  # a sender that is late for less leaves no gap in a bottleneck
 LEAST_S = 5.0  # of a measurement, beside which the last packets' wait for a core is short
 # Of fast cells where nothing waits for a core: the burst that a bottleneck begins with weighs little in them.
@@ -54,6 +59,16 @@ class Cell:
     virtual: bool = False  # measured in virtual time, whose tolerances are narrower
 
     @property
+    def frame_bytes(self) -> int:
+        """What a packet counts in the bottleneck."""
+        return self.payload_bytes + HEADERS_BYTES
+
+    @property
+    def queue_margin_packets(self) -> float:
+        """How far the depth of the full queue may be from what is asked."""
+        return max(QUEUE_MARGIN, QUEUE_TOLERANCE * self.queue_packets)
+
+    @property
     def rtt_margin_ms(self) -> float:
         """How far the idle RTT may be from what is asked."""
         return VIRTUAL_RTT_MARGIN_MS if self.virtual else RTT_TOLERANCE * self.rtt_us / 1000 + RTT_MARGIN_MS
@@ -69,7 +84,8 @@ class Cell:
 def cells(*, virtual: bool = False) -> list[Cell]:
     """The matrix, then one cell for each other thing that netem does.
 
-    Then the ladder, or in virtual time one rate that no small machine carries.
+    Then the ladder, or in virtual time a rate that no small machine carries, and frames of 9014 bytes, which
+    need hosts with an MTU of 9000.
     """
     others = [
         _cell(10**7, 10_000, 0.0, "duplicate", {"duplicate": 0.05}),
@@ -78,7 +94,7 @@ def cells(*, virtual: bool = False) -> list[Cell]:
     ]
     if virtual:
         once = _cell(VIRTUAL_ONCE_BPS, 10_000, 0.001, "loss", {"loss": 0.001}, least_s=1.0)
-        found = [*_matrix(VIRTUAL_RATES_BPS, VIRTUAL_LEAST_S), *others, once]
+        found = [*_matrix(VIRTUAL_RATES_BPS, VIRTUAL_LEAST_S), *others, once, *_jumbo()]
         return [replace(cell, virtual=True) for cell in found]
     ladder = [_cell(rate, 0, 0.0, "loss", {}, judged=False) for rate in LADDER_BPS]
     return [*_matrix(RATES_BPS, {}), *others, *ladder]
@@ -91,6 +107,13 @@ def _matrix(rates_bps: Sequence[int], least_s: Mapping[int, float]) -> list[Cell
     ]
 
 
+def _jumbo() -> list[Cell]:
+    return [
+        _cell(rate, 10_000, loss, "loss", {"loss": loss}, largest=JUMBO_PAYLOAD_BYTES, prefix="jumbo-")
+        for rate, loss in product((10**8, 10**9), (0.0, 0.01))
+    ]
+
+
 def _cell(
     rate_bps: int,
     rtt_us: int,
@@ -100,16 +123,21 @@ def _cell(
     *,
     judged: bool = True,
     least_s: float = LEAST_S,
+    largest: int = MOST_PAYLOAD_BYTES,
+    prefix: str = "",
 ) -> Cell:
-    """A saturated bottleneck: frames as small as 5 000 packets/s need, and packets enough for the loss."""
+    """A saturated bottleneck: frames as small as 5 000 packets/s need, and packets enough for the loss.
+
+    Cells of jumbo frames all have the largest.
+    """
     payload = rate_bps // (8 * 5000) - HEADERS_BYTES
-    payload = min(max(payload, LEAST_PAYLOAD_BYTES), MOST_PAYLOAD_BYTES)
+    payload = largest if largest > MOST_PAYLOAD_BYTES else min(max(payload, LEAST_PAYLOAD_BYTES), largest)
     packets_per_s = rate_bps / 8 / (payload + HEADERS_BYTES)
     rarest = min([share for share in (loss, netem.get("duplicate", 0)) if share], default=1.0)
     duration_s = math.ceil(max(least_s, 10 / rarest / packets_per_s))
     what = effect if effect != "loss" else f"{100 * loss:g}%"
     return Cell(
-        name=f"{units.render_rate(rate_bps)}-{rtt_us // 1000}ms-{what}",
+        name=f"{prefix}{units.render_rate(rate_bps)}-{rtt_us // 1000}ms-{what}",
         rate_bps=rate_bps,
         rtt_us=rtt_us,
         loss=loss,

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from dumbbell.fidelity.cells import HEADERS_BYTES, Cell, Effect
+from dumbbell.fidelity.cells import Cell, Effect
 
 Json = Mapping[str, Any]
 
@@ -31,6 +31,8 @@ class Row:
     measured_bps: float | None  # None where the bottleneck was not saturated
     rtt_ms: float
     measured_rtt_ms: float
+    queue_packets: int
+    measured_queue_packets: float | None  # None in real time, and where the queue was not filled
     effect: Effect
     share: float
     measured_share: float
@@ -64,13 +66,24 @@ def judge(cell: Cell, parts: Json) -> Iterator[Row]:
         passed = sent["sent_packets"] - queue_drops
         count, share = _effect(cell, max(0, lost - queue_drops - other_drops), received)
         interval = _interval(cell, passed, share)
-        bps = None
+        bps, queue = None, None
         if cell.effect != "reorder":  # which leaves the bottleneck idle at times
             seconds = (received["last_unix_ns"] - received["first_unix_ns"]) / 1e9
-            bps = (passed - 1) * (cell.payload_bytes + HEADERS_BYTES) * 8 / seconds
+            bps = (passed - 1) * cell.frame_bytes * 8 / seconds
+            if cell.virtual:
+                queue = _queue_packets(cell, received)
         # Queues drop end markers, ARP and the like too, which are not among the datagrams counted.
         unattributed = max(0, lost - queue_drops - netem_drops - other_drops)
-        wrong = list(_wrong(cell, measured_rtt_ms, bps, count, interval))
+        wrong = list(
+            _wrong(
+                cell,
+                measured_rtt_ms=measured_rtt_ms,
+                bps=bps,
+                queue=queue,
+                count=count,
+                interval=interval,
+            )
+        )
         if unattributed:
             wrong.append(f"{unattributed} losses unattributed")
         if not received["end_seen"]:
@@ -86,6 +99,8 @@ def judge(cell: Cell, parts: Json) -> Iterator[Row]:
             measured_bps=bps,
             rtt_ms=cell.rtt_us / 1000,
             measured_rtt_ms=measured_rtt_ms,
+            queue_packets=cell.queue_packets,
+            measured_queue_packets=queue,
             effect=cell.effect,
             share=share,
             measured_share=count / max(passed, 1),
@@ -101,6 +116,12 @@ def judge(cell: Cell, parts: Json) -> Iterator[Row]:
 def _result(lines: Sequence[str]) -> Json:
     """The generator's last line is its result."""
     return dict(json.loads(lines[-1]))
+
+
+def _queue_packets(cell: Cell, received: Json) -> float:
+    """Packets that the longest delay waited for; the shortest delay is that of the empty path."""
+    waited_ns = received["delay_max_ns"] - received["delay_min_ns"]
+    return float(waited_ns * cell.rate_bps / 8e9 / cell.frame_bytes)
 
 
 def _effect(cell: Cell, lost_behind_queue: int, received: Json) -> tuple[int, float]:
@@ -128,7 +149,13 @@ def _interval(cell: Cell, packets: int, share: float) -> tuple[int, int]:
 
 
 def _wrong(
-    cell: Cell, measured_rtt_ms: float, bps: float | None, count: int, interval: tuple[int, int]
+    cell: Cell,
+    *,
+    measured_rtt_ms: float,
+    bps: float | None,
+    queue: float | None,
+    count: int,
+    interval: tuple[int, int],
 ) -> Iterator[str]:
     if math.isnan(measured_rtt_ms):
         yield "no RTT"
@@ -136,6 +163,8 @@ def _wrong(
         yield f"RTT {measured_rtt_ms:.2f} ms"
     if bps is not None and abs(bps / cell.rate_bps - 1) > cell.rate_tolerance:
         yield f"rate {bps / cell.rate_bps - 1:+.1%}"
+    if queue is not None and abs(queue - cell.queue_packets) > cell.queue_margin_packets:
+        yield f"queue of {queue:.1f} packets"
     if not interval[0] <= count <= interval[1]:
         yield f"{cell.effect} of {count} packets, not {interval[0]} to {interval[1]}"
 
