@@ -36,12 +36,21 @@ virtual: setup build ## run SCENARIO in virtual time, without a lab; the first t
 	ansible-playbook -i inventory/vtime playbooks/virtual.yml -e scenario=$(SCENARIO)
 
 .PHONY: test
-test: lab build ## run the tests, with the end-to-end tests in the lab
+test: lab build ## run the tests: those of Go, then the end-to-end tests in the lab beside all others
 	{ command -v iperf3 && command -v nft && command -v tcpdump && command -v strace; } >/dev/null || \
 	    apt-get install --quiet --yes --no-install-recommends iperf3 nftables tcpdump strace
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
-	pytest -m 'not long and not kernels and not fidelity and not virtual'
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target .test-e2e test-code
+
+# The lab waits most of the time; what needs no lab yields to it.
+.PHONY: test-code
+test-code: setup build ## run the Python tests that need no lab
+	nice -n 19 pytest -m 'not e2e and not kernels and not fidelity and not virtual'
+
+.PHONY: .test-e2e
+.test-e2e:
+	pytest -m 'e2e and not long and not kernels and not fidelity and not virtual'
 
 .PHONY: test-lab
 test-lab: lab build ## run every end-to-end test in the lab, with faults and interruptions; takes an hour
