@@ -324,3 +324,22 @@ func TestText(t *testing.T) {
 		}
 	})
 }
+
+// TestInterfaceMadeAgainIsTheSame: the kernel gives it a new index.
+func TestInterfaceMadeAgainIsTheSame(t *testing.T) {
+	inNetwork(t, func(run func(string)) {
+		made := `ip link add name vc type veth peer name vd; ip link set vc up
+			tc qdisc replace dev va ingress; tc filter add dev va ingress protocol ip u32 match u32 0 0 action mirred egress redirect dev vc`
+		run(made)
+		before := Read()
+		for name, value := range before.Settings {
+			if strings.Contains(value, "mirred") && !strings.HasSuffix(value, " to vc") {
+				t.Errorf("%s is %q", name, value)
+			}
+		}
+		run("tc qdisc del dev va ingress; ip link del vc; " + made)
+		if got := differences(before, Read()); len(got) > 0 {
+			t.Errorf("changed %q", got)
+		}
+	})
+}

@@ -198,7 +198,7 @@ func (n *network) readFilters(at place) {
 		}
 		protocol := uint16(info)
 		name := fmt.Sprintf("filter %s preference %d protocol %04x chain %d handle %x", where, info>>16, protocol>>8|protocol<<8, u32(find(all, tcChain), 0), id)
-		value, err := filterText(kind, find(all, tcOptions))
+		value, err := n.filterText(kind, find(all, tcOptions))
 		if err != nil {
 			n.unread(name, err)
 			return
@@ -225,7 +225,7 @@ var classifiers = map[string]classifier{
 	"cgroup":   {1, nil},
 }
 
-func filterText(kind string, b []byte) (string, error) {
+func (n *network) filterText(kind string, b []byte) (string, error) {
 	c, ok := classifiers[kind]
 	if !ok {
 		return "", fmt.Errorf("what of a filter %s counts packets is not known", kind)
@@ -240,7 +240,7 @@ func filterText(kind string, b []byte) (string, error) {
 		return "", err
 	}
 	for _, a := range list {
-		action, err := actionText(a.data)
+		action, err := n.actionText(a.data)
 		if err != nil {
 			return "", err
 		}
@@ -271,9 +271,11 @@ var (
 const (
 	actionKind    = 1 // TCA_ACT_KIND
 	actionOptions = 2 // TCA_ACT_OPTIONS
+
+	mirredDevice = 24 // offset in struct tc_mirred of the index of the other interface
 )
 
-func actionText(b []byte) (string, error) {
+func (n *network) actionText(b []byte) (string, error) {
 	all, err := attributes(b)
 	if err != nil {
 		return "", err
@@ -287,6 +289,7 @@ func actionText(b []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	to := ""
 	for i, a := range inner {
 		if a.kind != layout.parameters {
 			continue
@@ -295,6 +298,10 @@ func actionText(b []byte) (string, error) {
 		for _, c := range layout.counts {
 			clear(inner[i].data[min(c[0], len(a.data)):min(c[1], len(a.data))])
 		}
+		if kind == "mirred" && len(a.data) >= mirredDevice+4 {
+			to = " to " + n.device(u32(a.data, mirredDevice)) // its index is new when it is made again
+			clear(inner[i].data[mirredDevice : mirredDevice+4])
+		}
 	}
-	return strings.TrimSpace(kind + " " + text(inner, nil, layout.times)), nil
+	return strings.TrimSpace(kind+" "+text(inner, nil, layout.times)) + to, nil
 }
