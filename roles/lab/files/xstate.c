@@ -1,6 +1,6 @@
 /*
- * User-Mode Linux writes the extended registers of its processes with 2696 bytes. A kernel takes them only
- * whole, and on processors with AMX the whole is larger: "ptrace set fp regs failed, errno = 14", and no
+ * User-Mode Linux up to 6.12 writes the extended registers of its processes with 2696 bytes. A kernel takes them
+ * only whole, and on processors with AMX the whole is larger: "ptrace set fp regs failed, errno = 14", and no
  * process starts. This library, preloaded, completes them with zeros: state that the process does not use,
  * as the header of the registers says.
  */
