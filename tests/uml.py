@@ -112,12 +112,14 @@ def run(
     kernel: str = "lab",
     seed: str = "",
     memory: str = "512M",
+    seccomp: str = "auto",
     timeout_s: float = 300,
 ) -> str:
     """What a script for `sh -eu` said, which has come to a good end; `work` is its working directory.
 
     In virtual time (docs/virtual-time.md) nothing may wait by looking at the clock. With a seed all that the
-    kernel draws at random comes from it. `timeout_s` is real time.
+    kernel draws at random comes from it. Processes of 7.2 enter the kernel by seccomp if `seccomp` is on, or
+    if it is auto and the machine can; else by ptrace, as those of 6.12. `timeout_s` is real time.
     The console is left in `work` as console.log.
     """
     own = own_kernel(kernel)
@@ -134,7 +136,7 @@ def run(
         *("setpriv", "--pdeathsig", "KILL", "setarch", "--addr-no-randomize"),
         *(str(own.image), f"mem={memory}", "umid=kernel", f"uml_dir={work}"),
         *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", f"init={init}"),
-        *("con=null", "con0=null,fd:1", "panic=-1"),
+        *("con=null", "con0=null,fd:1", "panic=-1", f"seccomp={seccomp}"),
         *(("time-travel=inf-cpu",) if virtual else ()),
         *((f"rng_seed={seed}",) if seed else ()),
     ]
