@@ -12,4 +12,4 @@ dpkg-deb --fsys-tarfile ./*.deb |
     tar --extract --xz --directory tree --strip-components 1
 export GIT_DIR="$3" GIT_WORK_TREE="$part/tree" GIT_INDEX_FILE="$part/index"
 git add --all --force .
-git tag "$4" "$(git write-tree)"
+git tag --force "$4" "$(git write-tree)" >/dev/null
