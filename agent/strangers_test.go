@@ -17,6 +17,7 @@ import (
 	"dumbbell/agent/kind"
 	"dumbbell/agent/plan"
 	"dumbbell/traffic/http"
+	"dumbbell/traffic/tcp"
 	"dumbbell/traffic/udp"
 
 	"golang.org/x/sys/unix"
@@ -65,6 +66,8 @@ func strangersPlan(t *testing.T) *plan.Plan {
 		plan.Action{Kind: "iperf3_server"}, plan.Action{Kind: "iperf3_client"})
 	add(plan.Flow{Name: "datagrams", Kind: "udp", Duration: second, RateBps: &rate, PayloadBytes: 1000},
 		plan.Action{Kind: "udp_receive"}, plan.Action{Kind: "udp_send"})
+	add(plan.Flow{Name: "bytes", Kind: "tcp", Duration: second, CongestionControl: &cubic, Bytes: 1e6, RateBps: &rate},
+		plan.Action{Kind: "tcp_receive"}, plan.Action{Kind: "tcp_send"})
 	add(plan.Flow{Name: "web", Kind: "http", Duration: 3 * second, CongestionControl: &cubic, Fetching: plan.Fetching{FetchBytes: 100_000, Fetches: 20, Think: second / 20}},
 		plan.Action{Kind: "http_server"}, plan.Action{Kind: "http_client"})
 	add(plan.Flow{Name: "paced", Kind: "atou", Duration: second, Atou: plan.Atou{Sender: map[string]string{"gap": "2000", "rcvrwin": "40"}, Mode: "precise"}},
@@ -168,7 +171,8 @@ func TestStrangers(t *testing.T) {
 	var received udp.ReceivedResult
 	var sent udp.SentResult
 	var served http.ServerResult
-	for name, v := range map[string]any{"udp-datagrams-sender.json": &sent, "udp-datagrams-receiver.json": &received, "http-web-sender.json": &served} {
+	var bytes tcp.ReceivedResult
+	for name, v := range map[string]any{"udp-datagrams-sender.json": &sent, "udp-datagrams-receiver.json": &received, "http-web-sender.json": &served, "tcp-bytes-receiver.json": &bytes} {
 		if err := json.Unmarshal([]byte(a.file(name)), v); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -176,6 +180,9 @@ func TestStrangers(t *testing.T) {
 	// A few may have come between the socket's bind and its connect.
 	if !received.EndSeen || received.ReceivedPackets != sent.SentPackets || received.LostPackets+received.SocketDrops != 0 || received.ForeignPackets > 100 {
 		t.Errorf("sent %+v, received %+v", sent, received)
+	}
+	if len(bytes.Streams) != 1 || bytes.Streams[0].Bytes != *p.Flow("bytes").RateBps/8 || !bytes.Streams[0].EndSeen || bytes.Foreign != 0 {
+		t.Errorf("bytes: %+v", bytes)
 	}
 	if want := (http.ServerResult{Served: 20, Connections: 20}); served != want {
 		t.Errorf("served %+v, want %+v", served, want)

@@ -188,7 +188,7 @@ func runAtou(ctx context.Context, r *phase.Run, a plan.Action, _ func()) error {
 	defer samples.Close()
 	defer into.Close()
 	p.Cmd.ExtraFiles = []*os.File{into}
-	if pace.SleepUntil(ctx, connectAt(r, flow)) != nil {
+	if pace.SleepUntil(ctx, connectAt(r.T0, flow)) != nil {
 		return nil
 	}
 	if err := p.Start(); err != nil {

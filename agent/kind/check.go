@@ -59,6 +59,7 @@ func checkFlow(f *plan.Flow, require plan.Require) {
 		}
 	}
 	if known {
+		require(own.Options || f.Options == plan.Options{}, "", "pacing_bps, mss_bytes, socket_buffer_bytes and dscp belong to iperf3 and tcp")
 		require(own.KernelPorts || f.ClientPort > 0, ".client_port", "missing")
 		own.Check(f, require)
 	}

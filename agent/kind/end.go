@@ -32,6 +32,7 @@ type End struct {
 	reports     chan report
 	begins      time.Duration       // when its first data is planned, from t0
 	ends        time.Duration       // when it is ended, from t0; 0 if it ends by itself
+	tapped      bool                // its first data is heard on the wire
 	started     chan time.Time      // at which the first datagram left, or the first fetch began
 	sockets     *tcpinfo.OwnSockets // to be sampled; nil for none
 }
@@ -89,13 +90,19 @@ func newEnd(f *plan.Flow, measurement, side string) *End {
 
 // run runs one end of a flow and leaves its result in the run directory.
 func (e *End) run(ctx context.Context, r *phase.Run, a plan.Action) error {
-	const ahead = 100 * time.Millisecond // it sleeps to its first data on its own, more exactly
+	ahead := max(TaskOf(a).Ahead, 100*time.Millisecond) // it sleeps to its first data on its own, more exactly
 	if pace.SleepUntil(ctx, r.T0.Add(a.At-ahead)) != nil {
 		return nil
 	}
 	r.Journal.Event("flow_launched", a.Flow, journal.Attributes{"action": a.Kind})
 	written := make(chan error)
 	go func() { written <- e.writeReports(r) }()
+	heard := make(chan error, 1)
+	if e.tapped {
+		go func() { heard <- e.hear(ctx, r) }()
+	} else {
+		heard <- nil
+	}
 	if e.ends > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, r.T0.Add(e.ends))
@@ -104,7 +111,7 @@ func (e *End) run(ctx context.Context, r *phase.Run, a plan.Action) error {
 	result, err := e.execute(ctx, r.T0)
 	close(e.reports)
 	close(e.started)
-	err = errors.Join(err, <-written)
+	err = errors.Join(err, <-written, <-heard)
 	b, encodeErr := json.Marshal(result)
 	if encodeErr == nil {
 		path := filepath.Join(r.Dir, Of(e.flow).Program+"-"+a.Flow+"-"+e.side+".json")
@@ -113,6 +120,20 @@ func (e *End) run(ctx context.Context, r *phase.Run, a plan.Action) error {
 	err = errors.Join(err, encodeErr)
 	if err != nil {
 		return fmt.Errorf("%s: %w", a, err)
+	}
+	return nil
+}
+
+// hear waits for the first data of the flow, and records when it left.
+func (e *End) hear(ctx context.Context, r *phase.Run) error {
+	diag, err := tcpinfo.Dial()
+	if err != nil {
+		return err
+	}
+	defer diag.Close()
+	planned := r.T0.Add(e.begins)
+	if pace.SleepUntil(ctx, planned.Add(-tapLead)) == nil {
+		listenForData(ctx, r, diag, e.flow, planned, greeting{})()
 	}
 	return nil
 }

@@ -23,9 +23,7 @@ import (
 // held until its planned start.
 
 func init() {
-	tcp := Kind{Name: "iperf3_tcp", Program: "iperf3", Protocol: tcpinfo.TCP, Check: checkIperf3, Foreign: func(f *plan.Flow, require plan.Require) {
-		require(f.Options == plan.Options{}, "", "pacing_bps, mss_bytes, socket_buffer_bytes and dscp belong to iperf3")
-	}}
+	tcp := Kind{Name: "iperf3_tcp", Program: "iperf3", Protocol: tcpinfo.TCP, Options: true, Check: checkIperf3}
 	udp := tcp
 	udp.Name, udp.Protocol, udp.Sampling = "iperf3_udp", tcpinfo.UDP, Never
 	addKind(tcp)
@@ -164,7 +162,7 @@ func runIperf3Client(ctx context.Context, r *phase.Run, a plan.Action, _ func())
 	if err := p.Start(); err != nil {
 		return err
 	}
-	held, begun, err := gate.Hold(ctx, p.Cmd.Process.Pid, diag, protocol, last, connectAt(r, flow), planned)
+	held, begun, err := gate.Hold(ctx, p.Cmd.Process.Pid, diag, protocol, last, connectAt(r.T0, flow), planned)
 	attributes := journal.Attributes{"held": held, "lead_ns": time.Until(planned).Nanoseconds()}
 	switch {
 	case err != nil:

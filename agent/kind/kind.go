@@ -25,6 +25,7 @@ type Kind struct {
 	ServerSends bool // it is the server, which waits to be asked, that sends the data
 	KernelPorts bool // the kernel chooses the ports of its client
 	Sampling    Sampling
+	Options     bool          // it takes options of sockets
 	Drain       time.Duration // how long after its end a client that is a command may say what came of it
 
 	// Check says what is wrong with a flow. Keys begin behind the flow's own.

@@ -35,7 +35,11 @@ const examplePlan = `{
     {"name": "almost", "kind": "atou", "src_host": "sender1", "dst_host": "receiver1",
      "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5208, "client_port": 40108, "streams": 1,
      "start_ns": 2000000000, "duration_ns": 7500000000, "congestion_control": null, "rate_bps": null,
-     "sender": {"vegas": "1", "droplist": "5000,9000"}, "receiver": {"delack": "40"}, "mode": "precise", "trace": true}
+     "sender": {"vegas": "1", "droplist": "5000,9000"}, "receiver": {"delack": "40"}, "mode": "precise", "trace": true},
+    {"name": "video", "kind": "tcp", "src_host": "sender1", "dst_host": "receiver1",
+     "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5209, "client_port": 40109, "streams": 2,
+     "start_ns": 1000000000, "duration_ns": 2500000000, "congestion_control": "bbr", "rate_bps": null,
+     "bytes": 1000000, "mss_bytes": 1200, "own": {"burst_bytes": "64000", "every_ns": "40000000", "no_delay": "true"}}
   ],
   "hosts": {
     "sender1": {
@@ -48,7 +52,8 @@ const examplePlan = `{
         {"at_ns": 0, "kind": "command_client", "flow": "copy", "argv": ["scp", "a", "b:"]},
         {"at_ns": -5000000000, "kind": "http_server", "flow": "web"},
         {"at_ns": 0, "kind": "tcp_ping", "name": "flow1.plain", "dst": "198.18.2.11", "dst_port": 5207, "count": 50, "interval_ns": 50000000},
-        {"at_ns": 2000000000, "kind": "atou_send", "flow": "almost"}],
+        {"at_ns": 2000000000, "kind": "atou_send", "flow": "almost"},
+        {"at_ns": 1000000000, "kind": "tcp_send", "flow": "video"}],
       "sample": {"tcp": ["flow1", "web", "almost"], "qdisc": false}},
     "receiver1": {
       "actions": [
@@ -56,7 +61,8 @@ const examplePlan = `{
         {"at_ns": 2000000000, "kind": "iperf3_server", "flow": "cross"},
         {"at_ns": -5000000000, "kind": "udp_receive", "flow": "burst"},
         {"at_ns": -5000000000, "kind": "tcp_listen", "name": "flow1.plain", "dst": "198.18.2.11", "dst_port": 5207},
-        {"at_ns": -5000000000, "kind": "atou_serve", "flow": "almost"}],
+        {"at_ns": -5000000000, "kind": "atou_serve", "flow": "almost"},
+        {"at_ns": -5000000000, "kind": "tcp_receive", "flow": "video"}],
       "sample": {"tcp": ["flow1"], "qdisc": false}},
     "router": {"actions": [], "sample": {"tcp": [], "qdisc": true}}
   }
@@ -155,6 +161,17 @@ func TestPlanErrors(t *testing.T) {
 		{`"delack": "40"`, `"vegas": "1"`, "flows[6].receiver: almost.receiver:2: vegas is a key of the sender"},
 		{`"mode": "precise"`, `"mode": "fast"`, `flows[6].mode: "fast" is neither precise nor bulk`},
 		{`"payload_bytes": 1472`, `"mode": "bulk", "payload_bytes": 1472`, "flows[2]: sender, receiver, mode and trace belong to a flow of atou"},
+		{`"congestion_control": "bbr"`, `"congestion_control": null`, "flows[7].congestion_control: missing"},
+		{`"bytes": 1000000`, `"bytes": 31`, "flows[7]: the data of a stream has 16 bytes at least"},
+		{`"bytes": 1000000`, `"bytes": 1000000, "fetches": 1`, "flows[7]: fetch_bytes, fetches"},
+		{`"burst_bytes": "64000"`, `"burst_bytes": "64kB"`, "flows[7].own: strconv.ParseInt"},
+		{`"burst_bytes": "64000"`, `"burst_bytes": "0"`, "flows[7].own: burst_bytes must be positive, is 0"},
+		{`"burst_bytes": "64000", `, ``, "flows[7]: bursts and their interval belong together"},
+		{`"no_delay": "true"`, `"no_delay": "yes"`, "flows[7].own: strconv.ParseBool"},
+		{`"no_delay": "true"`, `"cork": "true"`, `flows[7].own: "cork" is none of burst_bytes, every_ns, no_delay`},
+		{`"bbr", "rate_bps": null`, `"bbr", "rate_bps": 1000000`, "flows[7]: a flow has a rate or bursts, not both"},
+		{`"kind": "tcp_send", "flow": "video"`, `"kind": "tcp_send", "flow": "flow1"`, "tcp_send does not make a flow of kind iperf3_tcp"},
+		{`"payload_bytes": 1472`, `"bytes": 1000, "payload_bytes": 1472`, "flows[2].bytes: belongs to a tcp flow"},
 		{`"duration_ns": 30000000000, "sampling_interval_ns"`, `"duration_ns": 0, "sampling_interval_ns"`, "duration_ns: must be positive"},
 		{`"streams": 2,`, `"streams": 2;`, "line 6: invalid character ';'"},
 		{"}\n}\n", "}\n} {}\n", "more than one JSON value"},

@@ -18,6 +18,7 @@ func TestLead(t *testing.T) {
 		"ping":           {[]plan.Action{{Kind: "ping"}}, 500 * time.Millisecond},
 		"client":         {[]plan.Action{{Kind: "ping"}, {Kind: "iperf3_client"}}, 3 * time.Second},
 		"atou":           {[]plan.Action{{Kind: "atou_send"}}, 3 * time.Second},
+		"tcp":            {[]plan.Action{{Kind: "tcp_send"}}, 3 * time.Second},
 		"later":          {[]plan.Action{{At: 2 * time.Second, Kind: "iperf3_client"}, {At: 5 * time.Second, Kind: "iperf3_client"}}, time.Second},
 		"much later":     {[]plan.Action{{At: time.Minute, Kind: "iperf3_client"}}, 500 * time.Millisecond},
 		"path":           {[]plan.Action{{At: 100 * time.Millisecond, Kind: "path"}}, 900 * time.Millisecond},

@@ -39,12 +39,12 @@ type greeting struct {
 }
 
 // connectAt is when a flow may make its connections.
-func connectAt(r *phase.Run, f *plan.Flow) time.Time {
+func connectAt(t0 time.Time, f *plan.Flow) time.Time {
 	at := f.Start - LaunchLead
 	if f.Connect != nil {
 		at = max(at, *f.Connect)
 	}
-	return r.T0.Add(at)
+	return t0.Add(at)
 }
 
 // listenForData begins to listen for the first data of a flow's last

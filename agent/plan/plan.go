@@ -25,14 +25,14 @@ type Plan struct {
 	Hosts            map[string]HostPlan `json:"hosts"`
 }
 
-// A Flow is traffic from one host to another: an iperf3 test, UDP datagrams or
-// fetches over HTTP of the agents' own, a transfer of atou, or what commands
+// A Flow is traffic from one host to another: data over TCP, UDP datagrams or
+// fetches over HTTP of the agents' own, an iperf3 test, a transfer of atou, or what commands
 // make, as those of NDT.
 // Of http and ndt7_download the sender of the data is the server, of the others
 // it is the client.
 type Flow struct {
 	Name              string            `json:"name"`
-	Kind              string            `json:"kind"`      // iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou or command
+	Kind              string            `json:"kind"`      // tcp, iperf3_tcp, iperf3_udp, udp, http, ndt7_download, ndt7_upload, atou or command
 	Direction         string            `json:"direction"` // of the path that data takes: for who reads the results
 	SrcHost           string            `json:"src_host"`
 	DstHost           string            `json:"dst_host"`
@@ -44,9 +44,10 @@ type Flow struct {
 	Start             time.Duration     `json:"start_ns"` // from t0
 	Duration          time.Duration     `json:"duration_ns"`
 	Connect           *time.Duration    `json:"connect_ns,omitempty"`    // from t0: it makes no connection before; null: when its client is launched
-	CongestionControl *string           `json:"congestion_control"`      // only iperf3_tcp and http have one, others null
+	CongestionControl *string           `json:"congestion_control"`      // only tcp, iperf3_tcp and http have one, others null
 	RateBps           *int64            `json:"rate_bps"`                // payload bits/s over all streams; null: as fast as possible
 	DelayUs           int64             `json:"delay_us,omitempty"`      // of its own, which the router adds: for who reads the results
+	Bytes             int64             `json:"bytes,omitempty"`         // to send; only tcp has it; 0: as much as there is time for
 	PayloadBytes      int               `json:"payload_bytes,omitempty"` // of a datagram; only udp has it
 	RateSteps         []udp.Step        `json:"rate_steps,omitempty"`    // later rates, by time from the start; only udp has them
 	Own               map[string]string `json:"own,omitempty"`           // what its kind has beside all these
@@ -63,8 +64,8 @@ type Fetching struct {
 	Persistent bool          `json:"persistent,omitempty"` // one connection for all
 }
 
-// Options are what an iperf3 test may be asked for. What is absent is iperf3's
-// own choice.
+// Options are those of the sockets of tcp and iperf3. What is absent is the
+// kernel's choice.
 type Options struct {
 	PacingBps    *int64 `json:"pacing_bps,omitempty"` // SO_MAX_PACING_RATE of each stream
 	MSS          *int   `json:"mss_bytes,omitempty"`
@@ -110,7 +111,7 @@ func (s Sample) Anything() bool {
 // An Action is something to start.
 type Action struct {
 	At       time.Duration `json:"at_ns"` // from t0
-	Kind     string        `json:"kind"`  // iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, atou_serve, atou_send, command_server, command_client, ping, tcp_ping, tcp_listen, path or capture
+	Kind     string        `json:"kind"`  // tcp_receive, tcp_send, iperf3_server, iperf3_client, udp_receive, udp_send, http_server, http_client, atou_serve, atou_send, command_server, command_client, ping, tcp_ping, tcp_listen, path or capture
 	Flow     string        `json:"flow,omitempty"`
 	Argv     []string      `json:"argv,omitempty"`     // only commands have it
 	Name     string        `json:"name,omitempty"`     // of what belongs to no flow: of a capture, its interface
