@@ -33,7 +33,7 @@ from dumbbell.validity import rows, verdict, whole
 Tables = dict[str, pl.DataFrame]
 OF_ONE_NAME = 1  # inputs of the same name, of several hosts and phases, that are altered
 OWN_NAME = re.compile(
-    r"^(ping|tcp-ping|iperf3|udp|http|atou|command|path|capture)-.*?"
+    r"^(ping|tcp-ping|tcp|iperf3|udp|http|atou|command|path|capture)-.*?"
     r"(-(?:client|server|sender|receiver|events|summary|trace))?\.(\w+)$"
 )
 TAGS = ("run", "point", "phase", "timescale", "t_ns")  # not judged, or made by the controller of unix_ns

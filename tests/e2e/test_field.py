@@ -35,7 +35,7 @@ def test_its_numbers_are_right(outcomes: dict[str, Outcome], scenario: str) -> N
 @pytest.mark.parametrize(
     ("scenario", "key", "reason"),
     [
-        ("bytes_of_iperf3", "flows.iperf3", "use kind http with count: 1 and size: 1MB"),
+        ("bytes_of_iperf3", "flows.iperf3", "use kind tcp"),
         ("policer", "path.forward.queue.kind", "'police' is not one of 'pfifo', "),
     ],
 )

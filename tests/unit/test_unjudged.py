@@ -17,7 +17,7 @@ from dumbbell.validity.rows import of_flow
 
 SHORT = """\
 name: short
-title: Two flows, and a ping beside them
+title: Three flows, and a ping beside them
 duration: 4s
 path:
   forward: {rate: 20mbit, delay: 5ms, queue: {kind: pfifo, limit: 1bdp}}
@@ -25,6 +25,7 @@ flows:
   first: {kind: iperf3_tcp, from: "senders[0]", to: "receivers[0]", congestion_control: cubic,
           pacing: 20mbit}
   second: {kind: udp, from: "senders[1]", to: "receivers[1]", rate: 1mbit, start: 1s, duration: 2s}
+  third: {kind: tcp, from: "senders[1]", to: "receivers[1]", congestion_control: reno, streams: 2, dscp: cs1}
   rtt: {kind: ping, from: "senders[0]", to: "receivers[0]", interval: 100ms}
 """
 
@@ -61,6 +62,10 @@ def test_every_event_is_judged_by_its_own_keys() -> None:
         (documents.Status, "agent/journal/journal.go", ["Status"]),
         (documents.UdpSender, "traffic/udp/send.go", ["SentReport", "SentResult"]),
         (documents.UdpReceiver, "traffic/udp/receive.go", ["ReceivedReport", "ReceivedResult"]),
+        (documents.TcpSender, "traffic/tcp/send.go", ["SentResult"]),
+        (documents.TcpSentStream, "traffic/tcp/*.go", ["Stream", "SentStream"]),
+        (documents.TcpReceiver, "traffic/tcp/receive.go", ["ReceivedResult"]),
+        (documents.TcpReceivedStream, "traffic/tcp/*.go", ["Stream", "ReceivedStream"]),
         (documents.HttpReceiver, "traffic/http/client.go", ["ClientResult"]),
         (documents.HttpSender, "traffic/http/server.go", ["ServerResult"]),
         (documents.TcpPing, "agent/kind/tcp_ping.go", ["TCPPings"]),
@@ -77,7 +82,7 @@ def all_columns() -> dict[str, set[str]]:
     """What is judged of each measurement."""
     asked = [*columns.of_hosts(), columns.of_class(), *map(columns.of_queue, columns.SETTINGS)]
     part = PhaseHost.model_validate({"actions": [], "sample": {"tcp": ["x"], "trace": True}})
-    for kind in ("iperf3_tcp", "udp", "http", "atou"):
+    for kind in ("iperf3_tcp", "tcp", "udp", "http", "atou"):
         flow = Flow.model_validate(
             {"name": "x", "kind": kind, "direction": "forward", "src_host": "a", "dst_host": "b", "src": "",
              "dst": "", "server_port": 1, "client_port": 1, "streams": 1, "start_ns": 0, "duration_ns": 1,

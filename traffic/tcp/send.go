@@ -137,7 +137,9 @@ func (st *sending) run(ctx context.Context, connect, start time.Time, drain time
 	if pace.SleepUntil(ctx, start) != nil {
 		return nil
 	}
-	if err := st.transmit(ctx, start); err != nil {
+	err := st.transmit(ctx, start)
+	st.told.LastUnixNs = time.Now().UnixNano()
+	if err != nil {
 		return fmt.Errorf("sending to %v after %d bytes: %w", st.config.Receiver, st.told.Bytes, err)
 	}
 	if ctx.Err() != nil {
@@ -197,7 +199,6 @@ func (st *sending) transmit(ctx context.Context, start time.Time) error {
 		}
 		if n > 0 {
 			st.told.Bytes += int64(n)
-			st.told.LastUnixNs = time.Now().UnixNano()
 			st.intervals.add(since, n)
 		} else if !notYet(err) {
 			return os.NewSyscallError("sendmsg", err)

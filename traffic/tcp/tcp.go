@@ -131,7 +131,7 @@ func (o Options) set(fd int, address netip.Addr) error {
 type Stream struct {
 	Bytes             int64  `json:"bytes"`         // handed to the kernel, or taken from it
 	FirstUnixNs       int64  `json:"first_unix_ns"` // before the first was handed over, or when it had come
-	LastUnixNs        int64  `json:"last_unix_ns"`  // when the last was, or the end had come
+	LastUnixNs        int64  `json:"last_unix_ns"`  // when the sender stopped, or the receiver got the last or saw the end
 	Calls             int64  `json:"calls"`         // of the kernel, for data
 	CongestionControl string `json:"congestion_control"`
 	MSS               int    `json:"mss_bytes"` // of data, without the options of a segment

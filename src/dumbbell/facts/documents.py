@@ -99,6 +99,52 @@ class UdpReceiver(Document):
     cpu_ns: NonNegativeInt
 
 
+class TcpStream(Document):
+    """A stream as both ends of a flow of kind tcp tell of it."""
+
+    bytes: PositiveInt
+    first_unix_ns: PositiveInt
+    last_unix_ns: PositiveInt
+    calls: PositiveInt
+    congestion_control: str
+    mss_bytes: int = Field(ge=1, le=2**16)
+    send_buffer_bytes: int = Field(ge=1, le=2**31)
+    receive_buffer_bytes: int = Field(ge=1, le=2**31)
+    dscp: int = Field(ge=0, le=63)
+    no_delay: bool
+
+
+class TcpSentStream(TcpStream):
+    """A stream as its sender tells of it."""
+
+    connected_unix_ns: PositiveInt
+    confirmed_bytes: NonNegativeInt
+
+
+class TcpReceivedStream(TcpStream):
+    """A stream as its receiver tells of it."""
+
+    end_seen: bool
+
+
+class TcpSender(Document):
+    """``tcp-FLOW-sender.json``."""
+
+    unix_ns: PositiveInt
+    asked_bytes: NonNegativeInt
+    interval_bytes: list[NonNegativeInt]
+    streams: list[TcpSentStream]
+
+
+class TcpReceiver(Document):
+    """``tcp-FLOW-receiver.json``."""
+
+    unix_ns: PositiveInt
+    interval_bytes: list[NonNegativeInt]
+    foreign: NonNegativeInt
+    streams: list[TcpReceivedStream]
+
+
 class HttpReceiver(Document):
     """``http-FLOW-receiver.json``, of the client."""
 

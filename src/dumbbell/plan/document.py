@@ -78,7 +78,7 @@ class Flow(Part):
     congestion_control: str | None
     rate_bps: int | None  # payload of all streams; for udp the first of its rates
     delay_us: int | None = optional()  # its own one-way delay, in addition to the path's
-    bytes: int | None = optional()  # in old plans; scenarios cannot set it any more
+    bytes: int | None = optional()  # amount to transfer; default: as much as there is time for
     pacing_bps: int | None = optional()
     mss_bytes: int | None = optional()
     socket_buffer_bytes: int | None = optional()

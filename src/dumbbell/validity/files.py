@@ -99,7 +99,7 @@ def _content(run: Run, phase: Phase, host: str, file: Path) -> Iterator[str]:
         if content is None:
             yield f"{file.name} is no JSON"
             return
-        kind = re.sub(r"^(udp|http|tcp-ping)-.*?(-sender|-receiver)?\.json$", r"\1\2", file.name)
+        kind = re.sub(r"^(?:(udp|tcp|http)-.*(-sender|-receiver)|(tcp-ping)-.*)\.json$", r"\1\2\3", file.name)
         if kind in DOCUMENTS:
             yield from documents.faults(DOCUMENTS[kind], content, file.name)
         if file.name == "status.json" and dig(content, "state") == "done" and dig(content, "reason"):

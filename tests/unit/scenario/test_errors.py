@@ -97,7 +97,7 @@ from scenario.texts import GOOD, WHERE, problems
             WHERE + "    bytes: 1MB\n",
             [
                 "x.yml:8:3: flows.flow1: iperf3 ends a transfer of `bytes` when it has written them, and "
-                "what has not arrived by then never does: use kind http with count: 1 and size: 1MB"
+                "what has not arrived by then never does: use kind tcp"
             ],
         ),
         (
@@ -121,7 +121,7 @@ from scenario.texts import GOOD, WHERE, problems
             "netperf",
             [
                 "x.yml:9:5: flows.flow1.kind: 'netperf' is not one of "
-                "atou, command, http, iperf3_tcp, iperf3_udp, ndt7_download, ndt7_upload, ping, udp"
+                "atou, command, http, iperf3_tcp, iperf3_udp, ndt7_download, ndt7_upload, ping, tcp, udp"
             ],
         ),
         (
@@ -129,7 +129,7 @@ from scenario.texts import GOOD, WHERE, problems
             "",
             [
                 "x.yml:8:3: flows.flow1.kind: missing, give one of "
-                "atou, command, http, iperf3_tcp, iperf3_udp, ndt7_download, ndt7_upload, ping, udp"
+                "atou, command, http, iperf3_tcp, iperf3_udp, ndt7_download, ndt7_upload, ping, tcp, udp"
             ],
         ),
         (

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from synthetic import REPOSITORY, inventory
 
 from dumbbell import scenario as model
-from dumbbell.kinds.asked.iperf3 import TcpFlow
+from dumbbell.kinds.asked.iperf3 import Iperf3TcpFlow
 from dumbbell.plan import plan
 from dumbbell.scenario.expand import all_models, fields_of, is_list
 from dumbbell.scenario.schema import reference, schema
@@ -27,7 +27,7 @@ def test_the_example_is_a_scenario(tmp_path: Path) -> None:
     assert scenario.path is not None
     assert scenario.path.forward.rate == 10_000_000
     flow = scenario.flows["flow1"]
-    assert isinstance(flow, TcpFlow)
+    assert isinstance(flow, Iperf3TcpFlow)
     assert (flow.start, flow.duration, flow.congestion_control) == (0, None, "cubic")
     assert scenario.sampling.interval == 100_000_000
 

@@ -11,7 +11,7 @@ from dumbbell.plan import Flow, Phase, PingAction, Point
 from dumbbell.plan.actions import PhaseHost, TcpPingAction
 from synthetic import told
 from synthetic.constants import T0_UNIX_NS
-from synthetic.fluid import PACKET_BITS, Fluid, sent_bits
+from synthetic.fluid import PACKET_BITS, Fluid, received_bytes, sent_bits
 
 CLOCK_OFFSET_NS = -700_000  # of receivers against senders
 
@@ -29,12 +29,13 @@ def flows_told(
         if host == flow.src_host and flow.kind == "udp":
             first = {"planned_unix_ns": start, "error_ns": 20_000, "flow": flow.name}
             events.append({"unix_ns": start + 20_000, "event": "flow_first_data"} | first)
-        if host == flow.src_host and flow.kind == "iperf3_tcp":
+        if flow.kind == "tcp":
+            _write_tcp(folder, flow, host, fluid, start)
+        if host == flow.src_host and flow.kind in ("iperf3_tcp", "tcp"):
             late = {"planned_unix_ns": start, "error_ns": 1_730_000 + flow.client_port * 7 % 900_000}
+            released = {"unix_ns": start + 40_000, "event": "flow_released", "flow": flow.name}
+            events += [released | late | {"error_ns": 40_000}] if flow.kind == "iperf3_tcp" else []
             events += [
-                {"unix_ns": start + 40_000, "event": "flow_released", "flow": flow.name}
-                | late
-                | {"error_ns": 40_000},
                 {"unix_ns": start + late["error_ns"], "event": "flow_first_data", "flow": flow.name} | late,
                 {
                     "unix_ns": start + 2_000_000,
@@ -52,6 +53,17 @@ def flows_told(
         if flow.kind == "http":
             events += _write_fetches(folder, planned, flow, host, start)
     return events
+
+
+def _write_tcp(folder: Path, flow: Flow, host: str, fluid: Fluid | None, start: int) -> None:
+    """What each end of a flow of kind tcp reports: as many bytes as the fluid model delivers."""
+    step = flow.end_ns // 1_000_000 - 1
+    own = [i for i, (of, _) in enumerate(fluid.connections) if of == flow] if fluid else []
+    # Of what the kernel counts, the last byte is the end of the data.
+    sizes = [received_bytes(fluid, step, i) - 1 for i in own] if fluid else [10_000_000] * flow.streams
+    for end, side in ((flow.src_host, "sender"), (flow.dst_host, "receiver")):
+        if host == end:
+            told.write_tcp(folder, flow, side, sizes, start)
 
 
 def _write_fetches(

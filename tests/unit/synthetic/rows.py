@@ -10,7 +10,7 @@ import numpy as np
 from dumbbell.plan import Flow, Phase, Point, rate_name
 from synthetic import told
 from synthetic.constants import CHANGE_LATE_NS, CHANGE_TOOK_NS, RUN_ID, T0_UNIX_NS
-from synthetic.fluid import MSS, PACKET_BITS, Fluid, sent_bits
+from synthetic.fluid import MSS, PACKET_BITS, Fluid, received_bytes, sent_bits
 from synthetic.hosts import DEVICES, PATH_TRIM_US, devices_of
 from synthetic.reports import fetch_times
 
@@ -136,7 +136,7 @@ def _finals(
             last |= {"final": True, "congestion_control": "atou"}
         tags = f"flow={flow.name},host={host},{common},side={side},stream={stream}"
         yield f"tcp_info,{tags} {told.fields(last)},mono_ns={at + 10**12}i {t0 + at}"
-        if flow.kind == "iperf3_tcp":
+        if flow.kind in ("iperf3_tcp", "tcp"):
             traced = {"FastRetran": 7} if phase.hosts[host].sample.trace else {}
             for grade, variables in (
                 ("exact", told.web100(last) | traced),
@@ -283,7 +283,7 @@ def _tcp_info(fluid: Fluid, step: int, connection: int, min_rtt_us: int, *, send
             "snd_cwnd": 10,
             "srtt_us": 20_100,
             "bytes_acked": 37,
-            "bytes_received": acked + 37,
+            "bytes_received": received_bytes(fluid, step, connection),
             "data_segs_in": round(packets) + 1,  # the first carried iperf3's cookie of 37 bytes
         }
     return common | {

@@ -52,7 +52,11 @@ def launched(phase: Phase, host: str, own: PhaseHost, t0: int) -> Iterator[Event
     flows = {flow.name: flow for flow in phase.flows}
     for action in own.actions:
         if isinstance(action, FlowAction | CommandAction):
-            at = t0 + action.at_ns - (4 * 10**9 if action.kind in ("iperf3_client", "atou_send") else 0)
+            at = (
+                t0
+                + action.at_ns
+                - (4 * 10**9 if action.kind in ("iperf3_client", "atou_send", "tcp_send") else 0)
+            )
             yield {"unix_ns": at, "event": "flow_launched", "flow": action.flow, "action": action.kind}
         if isinstance(action, FlowAction) and action.kind == "iperf3_client":
             yield held(flows[action.flow], t0)
@@ -82,6 +86,34 @@ def write_iperf3(folder: Path, flow: Flow, host: str) -> None:
             "end": {"sum_sent" if side == "client" else "sum_received": whole},
         }
         (folder / f"iperf3-{flow.name}-{side}.json").write_text(json.dumps(report))
+
+
+def write_tcp(folder: Path, flow: Flow, side: str, sizes: list[int], start: int) -> None:
+    """The report of one end of a flow of kind tcp, whose streams have transferred these bytes."""
+    seconds = flow.duration_ns // 10**9
+    total = sum(sizes)
+    size = 2 * (flow.socket_buffer_bytes or 65536)
+    options: dict[str, Any] = {
+        "congestion_control": flow.congestion_control,
+        "mss_bytes": (flow.mss_bytes or 1460) - 12,
+    }
+    options |= {"send_buffer_bytes": size, "receive_buffer_bytes": size, "dscp": flow.dscp or 0}
+    options |= {"no_delay": "no_delay" in (flow.own or {}), "calls": seconds}
+    times = {"first_unix_ns": start + 30_000, "last_unix_ns": start + flow.duration_ns + 40_000}
+    if side == "sender":
+        ends = [
+            {"connected_unix_ns": start - 3 * 10**9, "bytes": own, "confirmed_bytes": own} for own in sizes
+        ]
+    else:
+        times = {name: at + 10_000_000 for name, at in times.items()}
+        ends = [{"bytes": own, "end_seen": True} for own in sizes]
+    report = {
+        "unix_ns": times["last_unix_ns"] + 20_000_000,
+        "interval_bytes": [total // seconds] * (seconds - 1) + [total - total // seconds * (seconds - 1)],
+        "streams": [options | times | end for end in ends],
+    }
+    report |= {"asked_bytes": flow.bytes or 0} if side == "sender" else {"foreign": 0}
+    (folder / f"tcp-{flow.name}-{side}.json").write_text(json.dumps(report) + "\n")
 
 
 def udp_report(flow: Flow, times: dict[str, int], sent_packets: int, delay_ns: int) -> tuple[Event, Event]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator, Field
 
-from dumbbell.quantities import Delay, Duration, Endpoint, NoBoolean, Strict
+from dumbbell.quantities import Delay, Duration, Endpoint, NoBoolean, Rate, Size, Strict
 
 # RFC 2474 (class selectors), RFC 2597 (assured forwarding), RFC 3246, RFC 5865, RFC 8622
 DSCP = {
@@ -132,6 +132,52 @@ class BaseFlow(Strict):
     def programs(self, flow: PlannedFlow) -> Programs | None:
         """The command lines of both ends, for kinds that run programs; None for kinds with actions."""
         return None
+
+
+class SocketFlow(BaseFlow):
+    """Parallel connections with options of their sockets, which iperf3 takes too."""
+
+    streams: Annotated[int, Field(ge=1, le=128)] = Field(default=1, description="parallel connections")
+    dscp: Dscp | None = Field(default=None, description="0 to 63, or a name such as ef, af41, cs1, le")
+    socket_buffer: Annotated[Size, Field(le=2**31 - 1)] | None = Field(
+        default=None, description="SO_SNDBUF and SO_RCVBUF at both ends; default: the kernel tunes them"
+    )
+
+    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+        """The options of the sockets."""
+        return {"streams": self.streams, "dscp": self.dscp, "socket_buffer_bytes": self.socket_buffer}
+
+
+class TcpSocketFlow(SocketFlow):
+    """Data over TCP, of which every connection is sampled."""
+
+    congestion_control: CongestionControl = "cubic"
+    rate: Rate | None = Field(
+        default=None,
+        description="payload that the application writes, all streams together; default: as fast as possible",
+    )
+    pacing: Rate | None = Field(
+        default=None,
+        description="SO_MAX_PACING_RATE of each stream: the kernel spaces its packets. It counts their "
+        "payload; the `rate` of a path counts whole frames",
+    )
+    mss: Annotated[int, Field(ge=88, le=9216)] | None = Field(
+        default=None, description="TCP_MAXSEG, in bytes; options of a segment are part of it"
+    )
+
+    @property
+    def sampled(self) -> bool:
+        """Each stream is sampled."""
+        return True
+
+    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+        """The options of the sockets, and how the application writes."""
+        return super().planned(start_ns, duration_ns, rng) | {
+            "congestion_control": self.congestion_control,
+            "rate_bps": self.rate,
+            "pacing_bps": self.pacing,
+            "mss_bytes": self.mss,
+        }
 
 
 class Refused(ValueError):

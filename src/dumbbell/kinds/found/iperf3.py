@@ -9,26 +9,17 @@ from typing import Any, ClassVar
 import polars as pl
 
 from dumbbell.facts.asked import Asked
-from dumbbell.facts.check import Check, fact, same
-from dumbbell.facts.columns import WEB100, Columns, names, rows_of
+from dumbbell.facts.check import Check, same
 from dumbbell.kinds.found.base import Counted, End, Found, Key, Lost, Tables, share
 from dumbbell.kinds.found.shared import (
+    Connections,
     began,
-    congestion_control,
-    connections,
-    of_measurement,
-    pacing,
-    path_met,
     rate_sent,
-    retransmits,
-    sampled,
-    tcp_columns,
+    time_sent,
 )
 from dumbbell.plan import Flow, Phase
-from dumbbell.plan.actions import PhaseHost
-from dumbbell.run.content import IN_MEASUREMENT, Run, dig
+from dumbbell.run.content import Run, dig
 from dumbbell.run.directory import read_json
-from dumbbell.units import human
 
 SECOND = 10**9
 LATE_NS = 60_000_000_000  # a client has stopped sending this long after its end
@@ -81,70 +72,24 @@ class _Iperf3(Found):
             yield f"the server received {received} bytes of {sent}"
 
 
-class Tcp(_Iperf3):
+class Tcp(_Iperf3, Connections):
     """Bulk transfers over TCP."""
 
+    client: ClassVar[str] = "iperf3_client"
     greeting_bytes: ClassVar[int] = 37  # iperf3's cookie
     counts_all: ClassVar[bool] = True
 
     def events(self, flow: Flow, action: str, told: list[Any]) -> Iterator[Key]:
-        """The agent also reads the congestion control of the connections."""
-        yield from super().events(flow, action, told)
-        if action == "iperf3_client":
-            yield "flow_congestion_control", flow.name
+        """Those of a held client, and of its congestion control."""
+        yield from _Iperf3.events(self, flow, action, told)
+        yield from Connections.events(self, flow, action, told)
 
     def checks(self, of: Asked, flow: Flow) -> Iterator[Check]:
-        """Checks of the start, the options, the path, and both ends of each stream."""
+        """Checks of the start, the options, and the connections."""
         yield from began(of, flow)
         yield from _sent_throughout(of, flow)
         yield from _options(of, flow)
-        yield from path_met(of, flow, of_measurement(of.tables["tcp_info"]))
-        yield from congestion_control(flow, self.congestion_controls(of.run, of.tables, flow))
-        for side in ("sender", "receiver"):
-            rows = of_measurement(of.tables["tcp_info"]).filter(flow=flow.name, side=side)
-            yield from connections(of, flow, side, rows)
-            if not flow.bytes:
-                yield from sampled(of, flow, side, rows, flow.end_ns)
-        yield from pacing(of, flow)
-
-    def columns(self, flow: Flow, side: str, part: PhaseHost) -> Iterator[Columns]:
-        """The columns of the connections' samples, web100 variables and traces."""
-        if flow.name not in part.sample.tcp:
-            return
-        match = {"flow": flow.name, "side": side}
-        yield from tcp_columns(flow, side, to_last_row=True)
-        yield rows_of("web100", (), sometimes=WEB100, match=match, steady=False)
-        if part.sample.trace:
-            own = names("data_bytes snd_nxt snd_una snd_cwnd snd_ssthresh snd_wnd srtt_us rcv_wnd")
-            yield rows_of("tcp_probe", own, match=match, steady=False)
-
-    def lost(self, run: Run, tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
-        """Lost segments, from what the kernels of both ends counted until their sockets ended."""
-        rows = tables["tcp_info"].filter(phase="measurement", flow=flow.name)
-        needed = ("data_segs_out", "data_segs_in", "bytes_sent", "bytes_retrans", "bytes_acked", "snd_mss")
-        if not {*needed, "final"} <= {*rows.columns}:
-            return "its ends were not sampled to their last row"
-        ends = rows.filter(pl.col("final").fill_null(value=False))
-        sent, got = ends.filter(side="sender"), ends.filter(side="receiver")
-        if sent.height != flow.streams or got.height != flow.streams:
-            seen = f"{sent.height} ends of its sender and {got.height} of its receiver"
-            return f"{seen} were seen, of {flow.streams}"
-        before = (
-            rows.filter((pl.col("t_ns") <= last_ns) & (pl.col("side") == "sender"))
-            .sort("t_ns")
-            .group_by("stream")
-            .agg(pl.col("data_segs_out").last())
-        )
-        left = sent.select((pl.col("bytes_sent") - pl.col("bytes_retrans") - pl.col("bytes_acked")).clip(0)
-                           // pl.col("snd_mss") + 1).sum().item()  # fmt: skip
-        out, came = int(sent["data_segs_out"].sum()), int(got["data_segs_in"].sum())
-        return Lost(
-            max(0, out - came - left), left, out - int(before["data_segs_out"].sum()) + flow.streams, out
-        )
-
-    def retransmitted(self, tables: Tables, flow: Flow) -> Counted:
-        """Retransmissions of all streams."""
-        return retransmits(tables["tcp_info"].filter(IN_MEASUREMENT).filter(flow=flow.name, side="sender"))
+        yield from Connections.checks(self, of, flow)
 
 
 class Udp(_Iperf3):
@@ -219,14 +164,7 @@ def _sent_throughout(of: Asked, flow: Flow) -> Iterator[Check]:
     if flow.bytes:
         return
     seconds = dig(_client_report(of.run, flow), "end", "sum_sent", "seconds")
-    sent_ns = None if seconds is None else round(1e9 * seconds)
-    reason = ""
-    if sent_ns is None:
-        reason = f"time for which iperf3 sent not known: {NO_REPORT}"
-    elif sent_ns < flow.duration_ns - of.point.validity.start_error_ns:
-        least = human(flow.duration_ns, "ns")
-        reason = f"time for which iperf3 sent is {human(sent_ns, 'ns')}, asked at least {least}"
-    yield fact("time sent", flow.name, flow.duration_ns, sent_ns, unit="ns", ok=not reason, reason=reason)
+    yield from time_sent(of, flow, None if seconds is None else round(1e9 * seconds), NO_REPORT)
 
 
 def _options(of: Asked, flow: Flow) -> Iterator[Check]:

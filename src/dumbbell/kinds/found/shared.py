@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import polars as pl
 
 from dumbbell import analysis
 from dumbbell.facts.asked import Asked
 from dumbbell.facts.check import Check, close, fact, same
-from dumbbell.facts.columns import Columns, Release, names, rows_of
-from dumbbell.kinds.found.base import Counted, share
+from dumbbell.facts.columns import WEB100, Columns, Release, names, rows_of
+from dumbbell.kinds.found.base import Counted, Found, Key, Lost, Tables, share
 from dumbbell.plan import Flow
-from dumbbell.run.content import start_error_ns
+from dumbbell.plan.actions import PhaseHost
+from dumbbell.run.content import IN_MEASUREMENT, Run, start_error_ns
 from dumbbell.run.directory import read_jsonl
 from dumbbell.run.of_flows import paced_bps, pacing_bps, unsampled_share, why_no_start
 from dumbbell.run.of_path import TIMESTAMP_NS, first_min_rtts
@@ -120,6 +122,17 @@ def pacing(of: Asked, flow: Flow) -> Iterator[Check]:
     yield fact("paced rate", flow.name, most, rate, unit="bps", ok=not reason, reason=reason)
 
 
+def time_sent(of: Asked, flow: Flow, sent_ns: int | None, missing: str) -> Iterator[Check]:
+    """The sender wrote until the planned end."""
+    reason = ""
+    if sent_ns is None:
+        reason = f"time for which it sent not known: {missing}"
+    elif sent_ns < flow.duration_ns - of.point.validity.start_error_ns:
+        least = human(flow.duration_ns, "ns")
+        reason = f"time for which it sent is {human(sent_ns, 'ns')}, asked at least {least}"
+    yield fact("time sent", flow.name, flow.duration_ns, sent_ns, unit="ns", ok=not reason, reason=reason)
+
+
 def rate_sent(of: Asked, flow: Flow, found_bps: float | None, missing: str) -> Iterator[Check]:
     """The rate of datagrams is the planned one, within one datagram."""
     asked_bps = flow.mean_rate_bps or 0
@@ -179,6 +192,70 @@ def tcp_columns(flow: Flow, side: str, *, to_last_row: bool) -> Iterator[Columns
         since=_INFO_SINCE,
         steady=False,
     )
+
+
+# --- connections that are followed ----------------------------------------------------------------
+
+
+class Connections(Found):
+    """Streams over TCP that the agents of both ends sample until they are destroyed."""
+
+    client: ClassVar[str]  # the action whose host has the senders
+
+    def events(self, flow: Flow, action: str, told: list[Any]) -> Iterator[Key]:
+        """The agent reads the congestion control of the connections."""
+        if action == self.client:
+            yield "flow_congestion_control", flow.name
+
+    def checks(self, of: Asked, flow: Flow) -> Iterator[Check]:
+        """Checks of the path, the congestion control, the pacing, and both ends of each stream."""
+        rows = of_measurement(of.tables["tcp_info"]).filter(flow=flow.name)
+        yield from path_met(of, flow, of_measurement(of.tables["tcp_info"]))
+        yield from congestion_control(flow, self.congestion_controls(of.run, of.tables, flow))
+        for side in ("sender", "receiver"):
+            yield from connections(of, flow, side, rows.filter(side=side))
+            if not flow.bytes:
+                yield from sampled(of, flow, side, rows.filter(side=side), flow.end_ns)
+        yield from pacing(of, flow)
+
+    def columns(self, flow: Flow, side: str, part: PhaseHost) -> Iterator[Columns]:
+        """The columns of the connections' samples, web100 variables and traces."""
+        if flow.name not in part.sample.tcp:
+            return
+        match = {"flow": flow.name, "side": side}
+        yield from tcp_columns(flow, side, to_last_row=True)
+        yield rows_of("web100", (), sometimes=WEB100, match=match, steady=False)
+        if part.sample.trace:
+            own = names("data_bytes snd_nxt snd_una snd_cwnd snd_ssthresh snd_wnd srtt_us rcv_wnd")
+            yield rows_of("tcp_probe", own, match=match, steady=False)
+
+    def lost(self, run: Run, tables: Tables, flow: Flow, last_ns: int) -> Lost | str:
+        """Lost segments, from what the kernels of both ends counted until their sockets ended."""
+        rows = tables["tcp_info"].filter(phase="measurement", flow=flow.name)
+        needed = ("data_segs_out", "data_segs_in", "bytes_sent", "bytes_retrans", "bytes_acked", "snd_mss")
+        if not {*needed, "final"} <= {*rows.columns}:
+            return "its ends were not sampled to their last row"
+        ends = rows.filter(pl.col("final").fill_null(value=False))
+        sent, got = ends.filter(side="sender"), ends.filter(side="receiver")
+        if sent.height != flow.streams or got.height != flow.streams:
+            seen = f"{sent.height} ends of its sender and {got.height} of its receiver"
+            return f"{seen} were seen, of {flow.streams}"
+        before = (
+            rows.filter((pl.col("t_ns") <= last_ns) & (pl.col("side") == "sender"))
+            .sort("t_ns")
+            .group_by("stream")
+            .agg(pl.col("data_segs_out").last())
+        )
+        left = sent.select((pl.col("bytes_sent") - pl.col("bytes_retrans") - pl.col("bytes_acked")).clip(0)
+                           // pl.col("snd_mss") + 1).sum().item()  # fmt: skip
+        out, came = int(sent["data_segs_out"].sum()), int(got["data_segs_in"].sum())
+        return Lost(
+            max(0, out - came - left), left, out - int(before["data_segs_out"].sum()) + flow.streams, out
+        )
+
+    def retransmitted(self, tables: Tables, flow: Flow) -> Counted:
+        """Retransmissions of all streams."""
+        return retransmits(tables["tcp_info"].filter(IN_MEASUREMENT).filter(flow=flow.name, side="sender"))
 
 
 # --- tables ---------------------------------------------------------------------------------------
