@@ -25,7 +25,7 @@ flows:
   first: {kind: iperf3_tcp, from: "senders[0]", to: "receivers[0]", congestion_control: cubic,
           pacing: 20mbit}
   second: {kind: udp, from: "senders[1]", to: "receivers[1]", rate: 1mbit, start: 1s, duration: 2s}
-  third: {kind: tcp, from: "senders[1]", to: "receivers[1]", congestion_control: reno, streams: 2, dscp: cs1}
+  third: {kind: tcp, from: "senders[0]", to: "receivers[0]", congestion_control: reno, streams: 2, dscp: cs1}
   rtt: {kind: ping, from: "senders[0]", to: "receivers[0]", interval: 100ms}
 """
 
