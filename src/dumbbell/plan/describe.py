@@ -159,6 +159,10 @@ def _kind(flow: Flow) -> str:
     words = [flow.kind, flow.congestion_control or ""]
     if flow.rate_bps:
         words.append(human(flow.rate_bps, "bps"))
+    if flow.bytes:
+        words.append(f"{flow.bytes} bytes")
+    if flow.own and "burst_bytes" in flow.own:
+        words.append(f"{flow.own['burst_bytes']} bytes each {human(int(flow.own['every_ns']), 'ns')}")
     if flow.delay_us:
         words.append(f"+{human(flow.delay_us * 1000, 'ns')}")
     if flow.fetch_bytes:

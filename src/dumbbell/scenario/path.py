@@ -66,8 +66,8 @@ class Change(Strict):
     """What a direction becomes within a run: it names what differs from before, by the direction's keys.
 
     It is made in place: packets under way stay so. The kind of queue, the distribution of delays, and delays
-    of flows' own do not change. Flows of tcp, iperf3_tcp and atou connect ahead of their start, over the path of
-    their start: one that starts too soon after a change of the delay is refused.
+    of flows' own do not change. Flows of tcp, iperf3_tcp and atou connect ahead of their start, over the path
+    of their start: one that starts too soon after a change of the delay is refused.
     """
 
     at: Annotated[Duration, Field(gt=0)] = Field(description="since t0")

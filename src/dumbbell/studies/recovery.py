@@ -47,7 +47,7 @@ class LossRecovery(Source):
     @cached_property
     def flow(self) -> Flow:
         """The selected flow, or Missing."""
-        flows = [f for f in self.planned_flows if f.kind in ("iperf3_tcp", "atou")]
+        flows = [f for f in self.planned_flows if f.kind in ("tcp", "iperf3_tcp", "atou")]
         wanted = [f for f in flows if f.name == self._name or (not self._name and f.name in self._losing)]
         if found := wanted or ([] if self._name else flows):
             return found[0]

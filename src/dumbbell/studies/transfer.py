@@ -36,7 +36,7 @@ class LongTransfer(Source):
     @property
     def flow(self) -> Flow:
         """The selected flow, or Missing."""
-        flows = [flow for flow in self.planned_flows if flow.kind == "iperf3_tcp"]
+        flows = [flow for flow in self.planned_flows if flow.kind in ("tcp", "iperf3_tcp")]
         for flow in flows:
             if self._name in ("", flow.name):
                 return flow

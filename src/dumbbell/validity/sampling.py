@@ -138,7 +138,7 @@ def _capture(of: Asked, host: str, device: str) -> Iterator[Check]:
 def _connections(of: Asked, how: str, host: str, rows: pl.DataFrame | None) -> Iterator[Check]:
     """Every connection with an end on a host has rows."""
     for flow in of.measurement.flows:
-        if flow.name in of.measurement.hosts[host].sample.tcp and flow.kind == "iperf3_tcp":
+        if flow.name in of.measurement.hosts[host].sample.tcp and flow.kind in ("tcp", "iperf3_tcp"):
             asked, found = flow.streams * (flow.src_host, flow.dst_host).count(host), 0
             if rows is not None:
                 own = rows.filter((pl.col("host") == host) & (pl.col("flow") == flow.name))

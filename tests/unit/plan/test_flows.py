@@ -319,3 +319,40 @@ def test_no_two_connections_share_a_port_nor_take_an_ephemeral_one(
         for host in phase.hosts.values():
             at = [action.at_ns for action in host.actions]
             assert at == sorted(at)
+
+
+def test_a_flow_of_kind_tcp(tmp_path: Path) -> None:
+    flow = measured(
+        tmp_path,
+        kind="tcp",
+        bytes="1MB",
+        burst="64kB",
+        every="40ms",
+        no_delay=True,
+        streams=2,
+        duration="2500ms",
+    )
+    assert flow.bytes == 1_000_000
+    assert flow.own == {"burst_bytes": "64000", "every_ns": "40000000", "no_delay": "true"}
+    assert (flow.duration_ns, flow.streams, flow.rate_bps) == (2_500_000_000, 2, None)
+    plain = measured(tmp_path, kind="tcp", rate="1mbit")
+    assert (plain.bytes, plain.own, plain.rate_bps) == (None, None, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"burst": "64kB"}, "burst and every belong together"),
+        ({"every": "1s"}, "burst and every belong together"),
+        ({"burst": "64kB", "every": "1s", "rate": "1mbit"}, "give rate, or burst and every, not both"),
+        (
+            {"bytes": "31B", "streams": 2},
+            "bytes is 31 bytes: the data of each stream begins with a header of 16",
+        ),
+        ({"burst": "15B", "every": "1s"}, "burst is 15 bytes"),
+        ({"no_delay": "yes"}, "no_delay"),
+    ],
+)
+def test_a_flow_of_kind_tcp_is_refused(tmp_path: Path, keys: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ScenarioError, match=reason):
+        measured(tmp_path, kind="tcp", **keys)

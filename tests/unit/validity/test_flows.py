@@ -151,11 +151,11 @@ INVALID: dict[str, tuple[Damage, str]] = {
     ),
     "nobody knows how long a flow ran": (
         removed(CLIENT),
-        "flow1: time for which iperf3 sent not known: iperf3 left no report",
+        "flow1: time for which it sent not known: iperf3 left no report",
     ),
     "a flow ended early": (
         lambda run_dir: edit(run_dir / CLIENT, lambda r: r["end"]["sum_sent"].update(seconds=12.5)),
-        "flow1: time for which iperf3 sent is 12.5 s, asked at least 30 s",
+        "flow1: time for which it sent is 12.5 s, asked at least 30 s",
     ),
     "pacing is of another rate": (
         paced(90_000_000, asked_bps=800_000_000),

@@ -155,12 +155,13 @@ def _options(flow: Flow, side: str, told: Any) -> Iterator[Check]:
             one = next((value for value in found if value != asked), asked) if found else None
             yield same(name, f"{flow.name} {side}", asked, one, what=name, missing=NO_REPORT)
     if flow.mss_bytes is not None:
-        least = min((dig(stream, "mss_bytes") or 0 for stream in streams), default=None)
+        mss = flow.mss_bytes
+        sizes = [dig(stream, "mss_bytes") or 0 for stream in streams]
         yield close(
             "MSS",
             f"{flow.name} {side}",
-            flow.mss_bytes,
-            least,
+            mss,
+            max(sizes, key=lambda size: abs(size - mss), default=None),
             tolerance=OPTIONS_BYTES,
             unit="bytes",
             what="MSS",
@@ -179,7 +180,7 @@ def _counted(of: Asked, flow: Flow, told: Any) -> Iterator[Check]:
     streams = dig(told, "streams") or []
     asked = sum(dig(stream, "bytes") or 0 for stream in streams)
     found = int(ends["bytes_received"].sum())
-    ended = any(dig(stream, "end_seen") for stream in streams)
+    ended = all(dig(stream, "end_seen") for stream in streams)
     # Data that came after an end that was not seen was not taken from the kernel.
     fine = asked <= found and (not ended or found <= asked + flow.streams)
     reason = "" if fine else f"the kernel counted {found} bytes, and the receiver {asked}"
