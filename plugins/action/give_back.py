@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from dumbbell.execution.host_state import StateAction, holder
+from dumbbell.execution.asked import asked_in
+from dumbbell.execution.holding import holder
+from dumbbell.execution.host_state import StateAction
 
 
 class ActionModule(StateAction):
@@ -22,8 +24,11 @@ class ActionModule(StateAction):
             self.command(["dumbbell-agent", "unlock", f"--run={run}"])
             return {"changed": True}
         try:
-            result = self.module(
-                asked=[self.asked(self.variables())], hold=holder(run, hold_s), release=run, pack=pack
+            result = self.apply(
+                asked=[asked_in(None, self.host, self.variables())],
+                hold=holder(run, hold_s),
+                release=run,
+                pack=pack,
             )
         except Exception:
             # Release the host even if its state cannot be applied; the error is reported.

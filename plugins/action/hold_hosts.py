@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from dumbbell.execution.host_state import owner
+from dumbbell.execution.holding import owner
 
 AGENT = "command -v dumbbell-agent >/dev/null"
 LOCK = "/var/lib/dumbbell/runs/lock.json"

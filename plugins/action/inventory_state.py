@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from dumbbell.execution.asked import asked_in
 from dumbbell.execution.host_state import ProvisioningAction
 
 
@@ -15,5 +16,5 @@ class ActionModule(ProvisioningAction):
     def act(self, path: bool) -> dict[str, Any]:
         """Apply the state and read it back; in check mode report the changes."""
         without = {} if path else {"path_forward": None, "path_reverse": None}
-        result = self.module(asked=[self.asked(self.variables() | without)])
+        result = self.apply(asked=[asked_in(None, self.host, self.variables() | without)])
         return {key: result[key] for key in ("changed", "commands", "diff", "state")}

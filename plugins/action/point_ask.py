@@ -6,7 +6,8 @@ import json
 import shlex
 from typing import Any
 
-from dumbbell.execution.action import StepAction, in_words
+from dumbbell.execution.action import StepAction
+from dumbbell.execution.on_host import in_words
 
 _GOES_ON = ("waiting", "running", "done")
 
@@ -16,8 +17,8 @@ class ActionModule(StepAction):
 
     def step(self) -> dict[str, Any]:
         """Read its status."""
-        if not self.point.takes_part(self.host, "measurement"):
+        if not self.on.point.takes_part(self.host, "measurement"):
             return {"goes_on": True}
-        said = self.shell(f"cat {shlex.quote(self.point.folder('measurement'))}/status.json || true")
+        said = self.shell(f"cat {shlex.quote(self.on.point.folder('measurement'))}/status.json || true")
         status = json.loads(said or '{"state": "silent"}')
         return {"goes_on": status["state"] in _GOES_ON, "state": in_words(status)}

@@ -12,10 +12,10 @@ class ActionModule(StepAction):
 
     def step(self) -> dict[str, Any]:
         """Decide in the same way on every host. A silent host may have gone on, and is awaited later."""
-        answers = self.said("run_asked")
+        answers = self.on.said("run_asked")
         if all(answer.get("goes_on", True) for answer in answers.values()):
             return {}
-        for phase in self.point.phases(self.host):
-            self.command(["systemctl", "stop", self.point.unit(self.host, phase)])
-        lost = [*self.task_vars.get("run_lost", []), self.point.run_id]
+        for phase in self.on.point.phases(self.host):
+            self.on.stop(phase)
+        lost = [*self.task_vars.get("run_lost", []), self.on.point.run_id]
         return {"changed": True, "ansible_facts": {"run_lost": lost}}

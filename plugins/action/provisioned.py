@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ansible.errors import AnsibleError
 
 from dumbbell import REPOSITORY
+from dumbbell.execution.asked import clock_of
 from dumbbell.execution.host_state import ProvisioningAction
 from dumbbell.execution.made_of import made_of, variables_of
 
@@ -30,12 +31,12 @@ class ActionModule(ProvisioningAction):
         places = [REPOSITORY / "roles" / role for role in roles]
         variables = self._variables(places)
         made = record or made_of(self.host, places, variables, REPOSITORY)
-        result = self.module(
+        result = self.apply(
             made_of=made,
             record=record is not None,
             packages=_packages(variables),
             unloaded=variables.get("modules_blacklist", []),
-            clock=self.clock(variables),
+            clock=clock_of(variables),
         )
         return {"made_of": made} | {key: result[key] for key in ("changed", "as_left", "differs")}
 

@@ -10,8 +10,9 @@ from ansible.module_utils._internal._messages import Event, WarningSummary
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dumbbell.execution.action import text_of
 from dumbbell.execution.asked import asked_of
-from dumbbell.execution.host_state import defaults, text_of
+from dumbbell.execution.host_state import defaults
 
 ROLES = Path(__file__).parents[2] / "roles"
 DEVICE = "vec1"

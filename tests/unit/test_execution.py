@@ -339,11 +339,10 @@ def test_what_a_host_does_in_a_point() -> None:
 
 
 @pytest.mark.parametrize("padding", [0, 1 << 20])
-@pytest.mark.parametrize("become", [None, object()])
 def test_an_archive_comes_home_and_is_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, become: object, padding: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, padding: int
 ) -> None:
-    monkeypatch.setattr(archive, "PIECE_BYTES", 100)
+    monkeypatch.setattr(archive, "PIECE_BYTES", 1 << 18 if padding else 100)
     (tmp_path / "phase").mkdir()
     (tmp_path / "phase/events.jsonl").write_bytes(bytes(range(256)) * 9)
     packed = tmp_path / "phase.tgz"
@@ -355,26 +354,17 @@ def test_an_archive_comes_home_and_is_unpacked(
     def shell(line: str) -> str:
         return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout
 
-    def fetch_file(there: str, here: str) -> None:
-        Path(here).write_bytes(Path(there).read_bytes())
-
-    if padding and become:
-        monkeypatch.setattr(archive, "PIECE_BYTES", 1 << 18)
-    home = tmp_path / "raw/sender1/measurement"
-    archive.fetch(SimpleNamespace(become=become, fetch_file=fetch_file), shell, str(packed), home)
+    copied, home = tmp_path / "copied.tgz", tmp_path / "home"
+    archive.copy_in_pieces(shell, str(packed), copied)
+    assert copied.read_bytes() == packed.read_bytes()
+    archive.unpack(copied, home)
     assert (home / "events.jsonl").read_bytes() == bytes(range(256)) * 9
-    assert home.with_suffix(".tgz").read_bytes() == packed.read_bytes()
 
 
 def test_an_archive_that_is_cut_short_is_no_result(tmp_path: Path) -> None:
     (tmp_path / "phase.tgz").write_bytes(b"\x1f\x8b\x08")
-
-    def fetch_file(there: str, here: str) -> None:
-        Path(here).write_bytes(Path(there).read_bytes())
-
-    connection = SimpleNamespace(become=None, fetch_file=fetch_file)
     with pytest.raises(OSError, match="cannot be unpacked"):
-        archive.fetch(connection, str, str(tmp_path / "phase.tgz"), tmp_path / "home")
+        archive.unpack(tmp_path / "phase.tgz", tmp_path / "home")
 
 
 def test_rows_of_a_reused_calibration_are_those_of_the_point_that_made_it(tmp_path: Path) -> None:

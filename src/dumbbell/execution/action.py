@@ -1,35 +1,30 @@
-"""Base classes of a run's actions: they run commands on the host, and return answers instead of failing."""
+"""Base classes of a run's actions: Ansible's way to reach a host, and answers in place of failures."""
 
 from __future__ import annotations
 
-import json
-import shlex
-import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from dumbbell.execution.answers import SILENT, Answer, Answers, Armed
+from dumbbell.execution import reach
+from dumbbell.execution.answers import SILENT, Answer
+from dumbbell.execution.archive import copy_in_pieces
+from dumbbell.execution.on_host import PointOnHost
 from dumbbell.execution.point import PlannedPoint
-
-# Names that a point's tasks register, in order. The tasks of own_delay.yml are skipped if the delay is known.
-OWN_DELAY = ("run_pinged", "run_trimmed", "run_restated")
-STEPS = ("run_stated", *OWN_DELAY, "run_armed", "run_calibrating", "run_turned", "run_measuring", "run_ended")
+from dumbbell.execution.reach import Reach, Silent, Trouble
 
 
-class Trouble(Exception):
-    """An error on a host; the message is for people."""
-
-
-class HostAction(ActionBase):  # type: ignore[misc]
+class HostAction(ActionBase, Reach):  # type: ignore[misc]
     """An action that returns an error as the answer ``trouble`` ('' for none) instead of failing.
 
     If a host no longer answers, ``trouble`` is :data:`~dumbbell.execution.answers.SILENT`. The host stays
     in the play, so that its results can be fetched when it is back.
     """
 
+    MODULE = "point_state"
     spec: ClassVar[dict[str, Any]] = {}
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -42,7 +37,7 @@ class HostAction(ActionBase):  # type: ignore[misc]
         answer: dict[str, Any]
         try:
             answer = self.act(**args)
-        except AnsibleConnectionFailure:
+        except (Silent, AnsibleConnectionFailure):
             answer = {"trouble": SILENT}
         except Trouble as trouble:
             answer = {"trouble": str(trouble)}
@@ -68,20 +63,50 @@ class HostAction(ActionBase):  # type: ignore[misc]
         found = {host: self.task_vars["hostvars"][host].get(name) for host in self.hosts}
         return {host: answer for host, answer in found.items() if isinstance(answer, Mapping)}
 
-    # on the host
-
-    def command(self, argv: Sequence[str], stdin: bytes | None = None) -> str:
-        """Run a command on the host and return its standard output. Raises :class:`Trouble` if it fails."""
-        return self.shell(shlex.join(argv), stdin)
+    # the way to the host
 
     def shell(self, line: str, stdin: bytes | None = None) -> str:
         """Run a shell line on the host, without Python, which would cost more than most steps."""
         # Commands write errors to standard output too, because standard error may have only messages of SSH.
-        done = self._low_level_execute_command(f"{{ {line}; }} 2>&1", in_data=stdin, sudoable=True)
-        if done["rc"]:
-            said = " ".join(done["stdout"].split())
-            raise Trouble(f"`{line}` failed: {said or 'it ended with status ' + str(done['rc'])}")
-        return str(done["stdout"])
+        try:
+            done = self._low_level_execute_command(f"{{ {line}; }} 2>&1", in_data=stdin, sudoable=True)
+        except AnsibleConnectionFailure as error:
+            raise Silent from error
+        return reach.output(line, done["rc"], str(done["stdout"]))
+
+    def fetch(self, file: str, to: Path) -> None:
+        """Copy a file by SFTP if the login account may read it, otherwise in pieces as root."""
+        if self._connection.become is not None:
+            copy_in_pieces(self.shell, file, to)
+            return
+        try:
+            self._connection.fetch_file(file, str(to))
+        except AnsibleConnectionFailure as error:
+            raise Silent from error
+
+    def apply(self, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+        """Run the module :attr:`MODULE` and return its result."""
+        before = self._task.check_mode
+        self._task.check_mode = before or check
+        try:
+            result: dict[str, Any] = self._execute_module(
+                module_name=self.MODULE, module_args=arguments, task_vars=self.task_vars
+            )
+        except AnsibleConnectionFailure as error:
+            raise Silent from error
+        finally:
+            self._task.check_mode = before
+        if result.get("unreachable"):
+            raise Silent
+        if result.get("failed"):
+            raise Trouble(_failure(result) or f"{self.MODULE} failed, and did not say why")
+        for warning in result.get("warnings", ()):
+            self._display.warning(f"{self.host}: {text_of(warning)}")
+        return result
+
+    def reconnect(self) -> None:
+        """Connect anew after the host did not answer."""
+        self._connection.reset()
 
 
 class StepAction(HostAction):
@@ -91,67 +116,28 @@ class StepAction(HostAction):
         """Run the step, and return its answer."""
         self.spec = {"planned": {"type": "dict", "required": True}} | self.spec  # type: ignore[misc]
         answer = super().run(tmp, task_vars)
-        return answer | {"run_id": self.point.run_id}
+        return answer | {"run_id": self.on.point.run_id}
 
     def act(self, planned: Mapping[str, Any], **args: Any) -> dict[str, Any]:  # type: ignore[override]
         """Run the step for a point."""
-        self.point = PlannedPoint(planned)
+        self.on = PointOnHost(
+            PlannedPoint(planned), self.host, self.hosts, self, self.registered, self._display.display
+        )
         return self.step(**args)
 
     def step(self, **args: Any) -> dict[str, Any]:
         """Do the work of the step and return its answer. Raises :class:`Trouble` on an error."""
         raise NotImplementedError
 
-    def said(self, step: str) -> dict[str, Answer]:
-        """All hosts' answers to a step of this point. If Ansible ended the step, an answer has no run_id."""
-        return {
-            host: answer
-            for host, answer in self.registered(step).items()
-            if answer.get("run_id", self.point.run_id) == self.point.run_id
-        }
 
-    def answers(self) -> Answers:
-        """All answers of the hosts for this point."""
-        trims = any(answer.get("trims") for answer in self.said("run_stated").values())
-        steps = STEPS if trims else [step for step in STEPS if step not in OWN_DELAY]
-        return Answers(self.hosts, [self.said(step) for step in steps])
-
-    def agents(self, step: str) -> list[Armed]:
-        """Return the agents that a step has armed."""
-        said = [answer["armed"] for answer in self.said(step).values() if answer.get("armed")]
-        return [Armed(**{key: int(value) for key, value in armed.items()}) for armed in said]
-
-    def arm(self, phase: str, timeout_s: int) -> dict[str, int]:
-        """Start the agent of a phase and wait until it is armed. Returns the fields of :class:`Armed`."""
-        unit = shlex.quote(self.point.unit(self.host, phase))
-        waits = self._await(phase, "armed", timeout_s)
-        said = last_json(self.shell(f"systemctl start {unit} && {waits}"))
-        received = time.time_ns()
-        if said["state"] != "armed":
-            raise Trouble(in_words(said))
-        return {
-            "now_unix_ns": said["now_unix_ns"],
-            "received_unix_ns": received,
-            "lead_ns": said["lead_ns"],
-        }
-
-    def await_end(self, phase: str, timeout_s: int) -> None:
-        """Wait until the agent of a phase has ended. Raises :class:`Trouble` if its state is not ``done``."""
-        said = last_json(self.shell(self._await(phase, "ended", timeout_s)))
-        if said["state"] != "done":
-            raise Trouble(in_words(said))
-
-    def _await(self, phase: str, state: str, timeout_s: int) -> str:
-        folder = self.point.folder(phase)
-        return shlex.join(["dumbbell-agent", "await", folder, state, "--timeout", f"{timeout_s}s"])
+def text_of(warning: Any) -> str:
+    """The text of a module's warning, which Ansible passes as a text or as a record of the event."""
+    event = getattr(warning, "event", None)
+    return str(warning if event is None else event.msg)
 
 
-def last_json(said: str) -> dict[str, Any]:
-    """Decode an agent's answer: the last line, since other programs may print warnings before it."""
-    answer: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
-    return answer
-
-
-def in_words(status: Mapping[str, Any]) -> str:
-    """The state of an agent, with the reason."""
-    return ": ".join(str(word) for word in (status["state"], status.get("reason")) if word)
+def _failure(result: Mapping[str, Any]) -> str:
+    """Why a module failed: its message, else that of the exception that ended it, else what it printed."""
+    error = result.get("exception")
+    raised = str(error).strip().splitlines()[-1:] if error else []
+    return str(result.get("msg") or "".join(raised) or result.get("module_stderr") or "")

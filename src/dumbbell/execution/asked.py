@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address, ip_interface
+from pathlib import Path
 from typing import Any
+
+from dumbbell.execution.reach import Trouble
 
 Variables = Mapping[str, Any]
 
@@ -64,6 +67,33 @@ def asked_of(
         "sysctls": variables["sysctl_settings"] | of.get("sysctls", {}),
         "path": _path(variables, state, path, trim_us),
         "tcp_metrics": "flush",
+    }
+
+
+def asked_in(
+    plan: Mapping[str, Any] | None, host: str, variables: Variables, trim_us: int | None = None
+) -> dict[str, Any]:
+    """The state of a host that a point's plan requests; without a plan, the inventory's.
+
+    Raises :class:`Trouble` where :func:`asked_of` fails.
+    """
+    try:
+        if plan is None:
+            return asked_of(variables)
+        return asked_of(variables, plan["hosts"][host]["state"], plan["path"], trim_us)
+    except ValueError as error:
+        raise Trouble(str(error)) from None
+
+
+def clock_of(variables: Variables) -> dict[str, Any]:
+    """How the host's clock is read, as the module ``point_state`` takes it."""
+    return {
+        "server": variables["clock_server"],
+        "source": variables["clock_source"],
+        "offset_max_ns": variables["clock_offset_max_ns"],
+        "root_dispersion_max_ns": variables["clock_root_dispersion_max_ns"],
+        "timeout_s": variables["clock_sync_timeout"],
+        "cmdline": Path("/proc/cmdline").read_text(),
     }
 
 

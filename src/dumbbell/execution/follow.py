@@ -15,11 +15,11 @@ from typing import Any
 from ansible.errors import AnsiblePromptInterrupt, AnsiblePromptNoninteractive
 from ansible.utils.display import Display
 
+from dumbbell.execution.steps import STOPPED
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.run.directory import RunDir, record_state
 from dumbbell.run.progress import describe, goodputs, line
 
-STOPPED = "stopped.txt"  # in a point's directory, with the reason, if it was stopped by hand
 _LOOK_S = 5.0
 _DRAW_S = 1.0
 _LOG_S, _LOG_LINES = 10.0, 20  # shortest time between two lines of a log, and most lines of a phase
@@ -77,18 +77,6 @@ def follow(
     stopped = f"the {planned.phase} was stopped by hand"
     (run_dir / STOPPED).write_text(stopped)
     return stopped
-
-
-def wait_for_end(run_dir: Path, end_unix_ns: int) -> str:
-    """Wait until the planned end of a phase, by the controller's clock, while another process follows it.
-
-    If the phase is stopped by hand, returns at once with the reason of :func:`follow`.
-    """
-    while (left_ns := end_unix_ns - time.time_ns()) > 0:
-        if (run_dir / STOPPED).exists():
-            break
-        time.sleep(min(left_ns / 1e9, _DRAW_S))
-    return (run_dir / STOPPED).read_text() if (run_dir / STOPPED).exists() else ""
 
 
 @contextmanager

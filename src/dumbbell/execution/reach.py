@@ -1,0 +1,60 @@
+"""A way to reach a host: run commands there, fetch files, apply a state, start and stop agents."""
+
+from __future__ import annotations
+
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+class Trouble(Exception):
+    """An error on a host; the message is for people."""
+
+
+class Silent(Exception):
+    """The host no longer answers."""
+
+
+class Reach(ABC):
+    """A way to reach one host. Every method raises :class:`Silent` if the host does not answer."""
+
+    @abstractmethod
+    def shell(self, line: str, stdin: bytes | None = None) -> str:
+        """Run a shell line on the host as root and return its output. Raises :class:`Trouble` if it fails."""
+
+    @abstractmethod
+    def fetch(self, file: str, to: Path) -> None:
+        """Copy a file of the host to the controller. Raises OSError or :class:`Trouble` on failure."""
+
+    @abstractmethod
+    def apply(self, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+        """Apply a state to the host and return the result, both as the module ``point_state`` has them.
+
+        With ``check`` nothing is changed. Raises :class:`Trouble` with the reason if it fails.
+        """
+
+    def command(self, argv: Sequence[str], stdin: bytes | None = None) -> str:
+        """Run a command on the host and return its output. Raises :class:`Trouble` if it fails."""
+        return self.shell(shlex.join(argv), stdin)
+
+    def start(self, unit: str, then: str) -> str:
+        """Start a unit of systemd, then run a shell line and return its output."""
+        return self.shell(f"systemctl start {shlex.quote(unit)} && {then}")
+
+    def stop(self, unit: str) -> None:
+        """Stop a unit of systemd and wait until it has ended."""
+        self.command(["systemctl", "stop", unit])
+
+    @abstractmethod
+    def reconnect(self) -> None:
+        """Connect anew after the host did not answer."""
+
+
+def output(line: str, status: int, said: str) -> str:
+    """The output of a shell line. Raises :class:`Trouble` with the line and what it said if it failed."""
+    if status:
+        words = " ".join(said.split())
+        raise Trouble(f"`{line}` failed: {words or f'it ended with status {status}'}")
+    return said
