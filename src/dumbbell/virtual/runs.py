@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) -> list[Ended]:
     """Run worlds side by side.
 
-    Each has ``dir``, ``command``, ``writable`` and may have ``readable`` and ``seed``, as
+    Each has ``dir``, ``command``, ``writable`` and may have ``readable``, ``seed`` and ``light``, as
     :class:`dumbbell.virtual.world.World` has them; ``args`` has what :data:`SPEC` says.
     """
     # Compile first: a controller that compiles its imports takes other steps, and samples would differ.
@@ -53,6 +53,7 @@ def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) 
             readable=_paths(of.get("readable", {})),
             start_unix_ns=second * 1_000_000_000,
             seed=of.get("seed", ""),
+            light=of.get("light"),
             stall_s=args["stall_timeout"],
         )
         for of in worlds

@@ -6,6 +6,7 @@ this kernel, and their controller runs in it too. Each point of a run can have i
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -21,9 +22,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import psutil
 from filelock import FileLock, Timeout
+
+from dumbbell.virtual import GIVEN
 
 _CORES = Path("/run/lock/dumbbell")  # a lock file for each core
 _LOOK_S = 1.0
@@ -58,6 +62,9 @@ class World:
     start_unix_ns: int  # its first time
     readable: Mapping[Path, Path] = field(default_factory=dict)
     seed: str = ""  # of its kernel's random numbers
+    light: Mapping[str, Any] | None = (
+        None  # what the controller of a light world reads; None for a full world
+    )
     memory: str = "4G"
     turn_s: float = 10  # CPU time after which a task without a system call is preempted
     stall_s: float = 300  # CPU time without progress of virtual time or console after which it is killed;
@@ -88,6 +95,8 @@ def run(world: World) -> Ended:
     (world.dir / "command").write_text(
         f"cd {shlex.quote(str(world.checkout))} && exec {shlex.join(world.command)}\n"
     )
+    if world.light is not None:
+        (world.dir / GIVEN).write_text(json.dumps(world.light))
     _give(world)
     with _core() as core, (world.dir / "console.log").open("wb") as console:
         began = time.monotonic()
@@ -189,6 +198,7 @@ def _command_line(world: World) -> list[str]:
         "ro",
         f"init={world.init}",
         f"world={_OWN}",
+        *(["hosts=light"] if world.light is not None else []),
         "time-travel=inf-cpu",
         "seccomp=auto",  # enter the kernel by seccomp if the machine can, else by ptrace; 6.12 ignores it
         f"time-travel-start={world.start_unix_ns}",
