@@ -185,6 +185,7 @@ def main(world: Path) -> None:
                 "uts": Path("/run/hosts", name, "uts"),
                 "mnt": Path("/run/hosts", name, "mnt"),
             },
+            Path("/sys/fs/cgroup", name),
             world / f"{name}.log",
         )
         for name in given["variables"]

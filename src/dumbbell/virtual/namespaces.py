@@ -26,7 +26,6 @@ ansible.module_utils.__path__.append(str(REPOSITORY / "plugins/module_utils"))
 from ansible.module_utils import dumbbell_point  # noqa: E402
 
 _KINDS = ("net", "uts", "mnt")  # after the last one the files are the host's
-_GROUPS = Path("/sys/fs/cgroup")
 _UNITS = Path("/etc/systemd/system")
 _STOP_S = 30  # as systemd's TimeoutStopSec of the agent
 _ENVIRONMENT = {
@@ -52,9 +51,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Namespaces(Reach):
     """The way to a host from a process of the same kernel, which must have a single thread."""
 
-    def __init__(self, name: str, places: Mapping[str, Path], log: Path) -> None:
-        """``places`` has the files of the namespaces net, uts and mnt; agents write to ``log``."""
+    def __init__(self, name: str, places: Mapping[str, Path], groups: Path, log: Path) -> None:
+        """``places`` has the files of the namespaces net, uts and mnt, ``groups`` is the host's cgroup.
+
+        Programs of units write to ``log``.
+        """
         self.name = name
+        self._groups = groups
         self._log = log
         self._here = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _KINDS}
         self._there = {kind: os.open(places[kind], os.O_RDONLY | os.O_CLOEXEC) for kind in _KINDS}
@@ -86,7 +89,7 @@ class Namespaces(Reach):
 
     def start(self, unit: str, then: str) -> str:
         """Run the programs of a unit of systemd, then run a shell line and return its output."""
-        group = _GROUPS / self.name / unit
+        group = self._groups / unit
         group.mkdir()
         with self._log.open("ab") as log, self._within():
             self._services[unit] = subprocess.Popen(
@@ -103,7 +106,7 @@ class Namespaces(Reach):
         """End what a unit has started; first by SIGTERM, after 30 s by SIGKILL."""
         if (process := self._services.get(unit)) is None:
             return
-        group = _GROUPS / self.name / unit
+        group = self._groups / unit
         for pid in (group / "cgroup.procs").read_text().split():
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGTERM)
@@ -136,7 +139,7 @@ def service(units: Path, unit: str, group: Path) -> str:
     names = [name.removeprefix("CAP_").lower() for name in of["AmbientCapabilities"].split()]
     capabilities = ",".join(["-all", *(f"+{name}" for name in names)])
     as_user = (
-        f"setpriv --reuid={of['User']} --regid={of['User']} --init-groups --no-new-privs "
+        f"setpriv --reuid={of['User']} --regid=$(id -g {of['User']}) --init-groups --no-new-privs "
         f"--inh-caps={capabilities} --ambient-caps={capabilities} --bounding-set={capabilities}"
     )
     path = instance.replace("-", "/")  # as systemd's %I
