@@ -123,23 +123,27 @@ class Controller:
         return steps.start(on, phase=phase, armed_by=armed_by, margin_s=self.settings["run_start_margin"])
 
     def _each(self, name: str, step: Step, hosts: Iterable[str] | None = None) -> None:
-        """Have hosts do a step, one after the other, and keep their answers under a name."""
+        """Have hosts do a step, one after the other, and keep their answers under a name.
+
+        A host does not see the others' answers to this step yet: every host decides from the same ones.
+        """
         print(name, flush=True)
-        answers = self.said.setdefault(name, {})
-        for host in self.hosts if hosts is None else hosts:
-            answers[host] = self._answer(self._on(host), step) | {"run_id": self.point.run_id}
+        answers = {
+            host: self._answer(self._on(host), step) for host in (self.hosts if hosts is None else hosts)
+        }
+        self.said.setdefault(name, {}).update(answers)
 
     def _answer(self, on: PointOnHost, step: Step) -> dict[str, Any]:
         trouble = ""
         try:
-            return {"trouble": ""} | step(on)
+            return {"trouble": "", "run_id": self.point.run_id} | step(on)
         except Trouble as error:
             trouble = str(error)
         except Exception as error:  # the other hosts' results must come home
             traceback.print_exc()
             trouble = f"{type(error).__name__}: {error}"
         print(f"{on.host}: {trouble}", flush=True)
-        return {"trouble": trouble}
+        return {"trouble": trouble, "run_id": self.point.run_id}
 
     def _on(self, host: str) -> PointOnHost:
         return PointOnHost(
