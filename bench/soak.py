@@ -16,7 +16,7 @@ import polars as pl
 from lab import Lab
 from memory import tree_mb
 
-from dumbbell.run.directory import Event, read_jsonl
+from dumbbell.run.record import Event, read_jsonl
 from playbooks import start_playbook
 from tools.bench import Row, publish
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dumbbell.run.directory import read_json, read_jsonl
+from dumbbell.run.record import read_json, read_jsonl
 from tools.bench import Row, publish
 
 SCENARIO = Path("bench/vtime.yml")

@@ -27,7 +27,7 @@ import polars as pl
 from dumbbell.facts import waivers
 from dumbbell.facts.check import Check
 from dumbbell.run.content import Run
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 from dumbbell.validity import rows, verdict, whole
 
 Tables = dict[str, pl.DataFrame]

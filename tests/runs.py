@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from dumbbell.run.directory import read_jsonl
+from dumbbell.run.record import read_jsonl
 from playbooks import ansible_playbook
 
 RUN_TIMEOUT_S = 900

@@ -21,7 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
-from dumbbell.run.directory import Event, point_folders, read_jsonl
+from dumbbell.run.directory import point_folders
+from dumbbell.run.record import Event, read_jsonl
 
 SCENARIO = Path("scenarios/two_flow_fairness.yml")
 WARM_DEMO = "<= 90"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
-from dumbbell.run.directory import abort
+from dumbbell.run.record import abort
 
 DOCUMENTATION = """
 name: run_record

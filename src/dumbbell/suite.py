@@ -21,7 +21,8 @@ from pydantic import Field
 from dumbbell.plan import Inventory, Plan, clock, plan
 from dumbbell.plan.virtual import real_s
 from dumbbell.quantities import Duration, Name, Ratio, Strict
-from dumbbell.run.directory import RunDir, read_json
+from dumbbell.run.directory import RunDir
+from dumbbell.run.record import read_json
 from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.load import reasons
 from dumbbell.scenario.tree import read

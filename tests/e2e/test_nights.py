@@ -15,7 +15,7 @@ from lab import LAB, Lab
 
 from dumbbell.compare.comparison import Comparison
 from dumbbell.nightly.history import History
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 from dumbbell.suite import in_turn
 from playbooks import REPOSITORY, ansible_playbook
 

@@ -12,7 +12,7 @@ from lab import Lab
 from runs import Kept
 from waiting import TIMEOUT_S, run_until_measuring
 
-from dumbbell.run.directory import read_jsonl
+from dumbbell.run.record import read_jsonl
 from playbooks import ansible_playbook
 
 pytestmark = pytest.mark.e2e

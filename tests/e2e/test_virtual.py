@@ -114,6 +114,48 @@ def test_a_repetition_has_other_random_numbers(repeated: Repeated) -> None:
     assert repeated.digests(1)["tcp_info"] != repeated.digests(2)["tcp_info"]
 
 
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Repeated:
+    return runs(tmp_path_factory.mktemp("light"), "-e", "world=light")
+
+
+def test_a_light_world_passes_all_checks_of_a_full_one(repeated: Repeated, light: Repeated) -> None:
+    assert (light.whole.code, light.whole.state) == (0, "passed"), light.whole.output[-3000:]
+    for full, own in zip(repeated.points, light.points, strict=True):
+        checks = [
+            {(check["name"], check["subject"]) for check in of.json("verdict.json")["checks"]}
+            for of in (full, own)
+        ]
+        assert checks[0] == checks[1]
+
+
+def test_a_light_world_has_the_plan_and_the_state_of_a_full_one(repeated: Repeated, light: Repeated) -> None:
+    for full, own in zip(repeated.points, light.points, strict=True):
+        assert (own.dir / "plan.json").read_bytes() == (full.dir / "plan.json").read_bytes()
+        for file in full.dir.glob("raw/*/state.json"):
+            states = [of.json(str(file.relative_to(full.dir))) for of in (full, own)]
+            for state in states:
+                del state["boot_id"]
+            assert states[1] == states[0]
+            named = f"{file.parent.relative_to(full.dir)}/measurement/observed.json"
+            before = [of.json(named)["before"] for of in (full, own)]
+            assert before[1]["settings"] == before[0]["settings"]
+
+
+def test_a_light_world_measures_what_a_full_one_does(repeated: Repeated, light: Repeated) -> None:
+    for full, own in zip(repeated.points, light.points, strict=True):
+        rtts_ns = [of.facts("idle RTT") for of in (full, own)]
+        assert rtts_ns[1].keys() == rtts_ns[0].keys()
+        assert all(abs(rtts_ns[1][pair] - rtt_ns) < EXACT_US * 1000 for pair, rtt_ns in rtts_ns[0].items())
+    both = Comparison([point.dir for point in repeated.points], [point.dir for point in light.points])
+    assert both.rows.filter(metric="utilisation")["differ"].to_list() == [False]
+
+
+def test_the_same_plan_gives_the_same_samples_again_in_a_light_world(light: Repeated, tmp_path: Path) -> None:
+    again = runs(tmp_path, "-e", "world=light")
+    assert [again.digests(number) for number in (1, 2)] == [light.digests(number) for number in (1, 2)]
+
+
 def test_another_kernel_parameter_gives_other_samples(repeated: Repeated, tmp_path: Path) -> None:
     changed = runs(tmp_path, "-e", "profile=other_parameter")
     assert changed.digests(1)["tcp_info"] != repeated.digests(1)["tcp_info"]

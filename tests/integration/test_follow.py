@@ -11,7 +11,8 @@ import pytest
 from synthetic import inventory
 
 from dumbbell.plan import plan
-from dumbbell.run.directory import RunDir, read_jsonl
+from dumbbell.run.directory import RunDir
+from dumbbell.run.record import read_jsonl
 from playbooks import BIN, REPOSITORY, ansible_playbook
 
 SCENARIO = REPOSITORY / "tests/e2e/ten_seconds.yml"

@@ -11,7 +11,8 @@ import pytest
 from synthetic import inventory
 
 from dumbbell.plan import plan
-from dumbbell.run.directory import RunDir, read_json
+from dumbbell.run.directory import RunDir
+from dumbbell.run.record import read_json
 from playbooks import REPOSITORY, ansible_playbook, unfolded
 
 PLAYBOOKS = sorted((REPOSITORY / "playbooks").glob("*.yml"))

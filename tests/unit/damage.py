@@ -11,7 +11,7 @@ from typing import Any
 from synthetic import T0_UNIX_NS, write_spool
 
 from dumbbell.execution.collect import collect
-from dumbbell.run.directory import read_jsonl
+from dumbbell.run.record import read_jsonl
 from dumbbell.validity.verdict import Verdict
 
 Damage = Callable[[Path], None]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dumbbell.execution.collect import collect
-from dumbbell.run.directory import read_jsonl
+from dumbbell.run.record import read_jsonl
 from tools import bench
 from tools.bench import Row
 

@@ -13,7 +13,7 @@ from synthetic import REPOSITORY, write_points
 from dumbbell import analysis
 from dumbbell.execution.collect import collect
 from dumbbell.report.pages.cross_traffic import CrossTraffic
-from dumbbell.run.directory import read_json, write_json
+from dumbbell.run.record import read_json, write_json
 
 S = 10**9
 M = 10**6

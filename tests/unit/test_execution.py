@@ -26,7 +26,8 @@ from dumbbell.execution.words import can_run
 from dumbbell.facts.check import Check
 from dumbbell.plan import plan
 from dumbbell.report.notebooks import render_points
-from dumbbell.run.directory import RunDir, read_json, write_json
+from dumbbell.run.directory import RunDir
+from dumbbell.run.record import read_json, write_json
 from dumbbell.validity.points import summarise
 from dumbbell.validity.verdict import Verdict
 

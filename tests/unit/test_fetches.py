@@ -22,7 +22,7 @@ from dumbbell.execution.collect import collect
 from dumbbell.facts.check import Check
 from dumbbell.report.pages.run import Report
 from dumbbell.report.pages.summary import render_summary
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 from dumbbell.validity.verdict import Verdict
 
 SCENARIO = REPOSITORY / "tests/e2e/fetches.yml"

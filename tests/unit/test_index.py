@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from dumbbell.report.pages.index import NEWEST, render_index
-from dumbbell.run.directory import record_state
+from dumbbell.run.record import record_state
 from dumbbell.studies.listed import Listed
 
 

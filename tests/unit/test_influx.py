@@ -15,7 +15,7 @@ import pytest
 
 from dumbbell.execution.collect import collect
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 
 
 class Database(ThreadingHTTPServer):

@@ -21,7 +21,7 @@ from synthetic import T0_UNIX_NS, write_run
 from dumbbell import analysis
 from dumbbell.execution.collect import collect
 from dumbbell.facts.check import Check
-from dumbbell.run.directory import read_json, read_jsonl
+from dumbbell.run.record import read_json, read_jsonl
 
 S = 10**9
 FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"

@@ -20,7 +20,8 @@ from test_world import FLOW, scenario, virtual_inventory
 from dumbbell.execution.point import PlannedPoint
 from dumbbell.execution.reach import Reach, Trouble
 from dumbbell.plan import plan
-from dumbbell.run.directory import RunDir, read_json, read_jsonl, was_armed
+from dumbbell.run.directory import RunDir
+from dumbbell.run.record import read_json, read_jsonl, was_armed
 from dumbbell.virtual.light import Controller, lacks
 
 TASKS = Path(__file__).parents[2] / "roles/run/tasks"

@@ -13,7 +13,7 @@ from synthetic import REPOSITORY, write_run
 from dumbbell.execution.collect import collect
 from dumbbell.kinds.found.shared import retransmits
 from dumbbell.report.pages.run import Report
-from dumbbell.run.directory import read_json, write_json
+from dumbbell.run.record import read_json, write_json
 
 IPERF3 = REPOSITORY / "tests" / "unit" / "fixtures" / "iperf3"
 COLUMNS = ("retransmitted_segments", "retransmits", "lost_packets", "loss")

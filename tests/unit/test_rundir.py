@@ -15,14 +15,8 @@ from dumbbell.metrics.values import conditions
 from dumbbell.plan import Plan, plan
 from dumbbell.report.pages.summary import render_summary
 from dumbbell.run.content import RunSet
-from dumbbell.run.directory import (
-    Execution,
-    RunDir,
-    abort,
-    point_folders,
-    record_state,
-    write_json,
-)
+from dumbbell.run.directory import Execution, RunDir, point_folders
+from dumbbell.run.record import abort, record_state, write_json
 from dumbbell.studies.listed import Listed
 from dumbbell.validity.points import summarise
 

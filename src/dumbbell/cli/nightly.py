@@ -19,7 +19,7 @@ from dumbbell.nightly.history import History
 from dumbbell.nightly.judge import Acknowledgement
 from dumbbell.nightly.night import NightError, run_night, summary
 from dumbbell.plan import InventoryError
-from dumbbell.run.directory import write_json
+from dumbbell.run.record import write_json
 from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.load import reasons
 from dumbbell.scenario.tree import read

@@ -16,7 +16,7 @@ from dumbbell.compare.observed import Difference, Seen, by_hosts, differences, u
 from dumbbell.metrics.values import VALUES, conditions, digests, values
 from dumbbell.plan.settings import settings
 from dumbbell.run.content import Run, RunSet, located
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 from dumbbell.units import human
 from dumbbell.validity.settings import seen
 

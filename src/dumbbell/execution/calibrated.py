@@ -12,9 +12,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dumbbell.run.directory import Execution, RunDir, read_json, write_json
+from dumbbell.run.record import read_json, write_json
+
+if TYPE_CHECKING:  # importing plans takes longer than a step
+    from dumbbell.run.directory import Execution, RunDir
 
 KNOWN = "calibrations.json"  # in the run's directory
 REUSED = "calibration.json"  # in the point's directory

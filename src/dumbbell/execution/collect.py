@@ -21,7 +21,7 @@ from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.kinds.found import FOUND
 from dumbbell.metrics.flows import flows_table
 from dumbbell.run.content import Run
-from dumbbell.run.directory import read_json, read_jsonl, write_json
+from dumbbell.run.record import read_json, read_jsonl, write_json
 from dumbbell.validity.hosts import TROUBLE
 from dumbbell.validity.rows import devices
 from dumbbell.validity.verdict import Stored, Verdict, judge

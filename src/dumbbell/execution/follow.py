@@ -17,8 +17,9 @@ from ansible.utils.display import Display
 
 from dumbbell.execution.steps import STOPPED
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
-from dumbbell.run.directory import RunDir, record_state
+from dumbbell.run.directory import RunDir
 from dumbbell.run.progress import describe, goodputs, line
+from dumbbell.run.record import record_state
 
 _LOOK_S = 5.0
 _DRAW_S = 1.0

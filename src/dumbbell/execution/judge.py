@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dumbbell.execution import calibrated
-from dumbbell.run.directory import RunDir, abort, read_json, record_state, was_armed, write_json
+from dumbbell.run.record import abort, read_json, record_state, was_armed, write_json
+
+if TYPE_CHECKING:  # importing plans takes longer than a step
+    from dumbbell.run.directory import RunDir
 
 _REASONS = "reasons.json"  # errors so far, if the point is judged later
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dumbbell.run.directory import read_json, write_json
+from dumbbell.run.record import read_json, write_json
 
 KNOWN = "own_delays.json"  # in the run's directory
 _RTT_MS = re.compile(r"time=([0-9.]+)")

@@ -65,6 +65,14 @@ class PlannedPoint:
         flows = self.phase("measurement")["flows"]
         return next((str(flow["dst"]) for flow in flows if flow["src_host"] == host), "")
 
+    @property
+    def ping_interval_ns(self) -> int:
+        """Interval of the pings of its calibration."""
+        hosts = self.phase("calibration")["hosts"].values()
+        return next(
+            int(action["interval_ns"]) for of in hosts for action in of["actions"] if action["kind"] == "ping"
+        )
+
     def kinds(self, host: str) -> set[str]:
         """Kinds of the flows that begin or end at a host."""
         flows = [flow for phase in self.facts["plan"]["phases"] for flow in phase["flows"]]

@@ -24,8 +24,7 @@ from dumbbell.execution.on_host import PointOnHost
 from dumbbell.execution.point import PlannedPoint
 from dumbbell.execution.reach import Reach, Silent, Trouble
 from dumbbell.execution.words import resume
-from dumbbell.plan.calibration import PING_INTERVAL_NS
-from dumbbell.run.directory import read_json, record_state, write_json
+from dumbbell.run.record import read_json, record_state, write_json
 
 PROGRAMS = ("iperf3", "chronyc", "ethtool", "tc", "dumbbell-agent")
 STOPPED = "stopped.txt"  # in a point's directory, with the reason, if it was stopped by hand
@@ -135,7 +134,7 @@ def ping(on: PointOnHost) -> Answer:
     senders = [host for host in on.hosts if on.point.peer(host)]
     if on.host not in senders or not on.answers().go_on:
         return {}
-    interval_s = PING_INTERVAL_NS / 1e9
+    interval_s = on.point.ping_interval_ns / 1e9
     turn_s = PING_COUNT * interval_s + 0.5  # of one sender, including its last reply
     line = f"ping -n -c {PING_COUNT} -i {interval_s} {on.point.peer(on.host)}"
     return {"said": on.reach.shell(f"sleep {senders.index(on.host) * turn_s:g}; {line} || test $? = 1")}

@@ -13,7 +13,8 @@ from dumbbell.metrics.measure import MEASURED_FROM, Tables
 from dumbbell.metrics.registry import METRICS
 from dumbbell.plan import Expectation, windows
 from dumbbell.run.content import Run, RunSet, dig
-from dumbbell.run.directory import point_folders, read_json
+from dumbbell.run.directory import point_folders
+from dumbbell.run.record import read_json
 from dumbbell.units import human
 
 VALUES = {

@@ -16,7 +16,8 @@ from dumbbell.nightly.history import History
 from dumbbell.nightly.judge import Acknowledgement, Finding, judge
 from dumbbell.plan import Inventory, Plan
 from dumbbell.run.content import RunSet
-from dumbbell.run.directory import STAMP, time_of, write_json
+from dumbbell.run.directory import STAMP, time_of
+from dumbbell.run.record import write_json
 from dumbbell.suite import (
     NO_STATEMENT,
     NOT_RUN,

@@ -14,7 +14,7 @@ from dumbbell.nightly.history import Alarm, History, Series
 from dumbbell.nightly.judge import settled
 from dumbbell.report import html
 from dumbbell.report.curve import Curve, Mark
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 from dumbbell.units import human
 
 NIGHTS = 30  # columns of the matrix

@@ -17,7 +17,8 @@ import polars as pl
 
 from dumbbell.ingest import spool
 from dumbbell.plan import Flow, PingAction, Plan, Point
-from dumbbell.run.directory import Event, point_folders, read_json, read_jsonl
+from dumbbell.run.directory import point_folders
+from dumbbell.run.record import Event, read_json, read_jsonl
 
 _PING_REPLY = re.compile(r"^\[([0-9.]+)\] .*icmp_seq=(\d+) .*time=([0-9.]+) ms(.*)$", re.MULTILINE)
 _DUPLICATE = " (DUP!)"

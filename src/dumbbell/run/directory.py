@@ -1,4 +1,4 @@
-"""Run directories on the controller: create and find them, and record their states.
+"""Run directories on the controller: create and find them.
 
 A run of one point has one directory. A run of several points has a directory with the plan, the summary and a
 directory for each point, ``points/NNN``, which is like the directory of a run of one point.
@@ -13,39 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from dumbbell.plan import Plan, Point
+from dumbbell.run.record import read_json, record_state, states, was_armed
 from dumbbell.units import human
 
 STAMP = "%Y%m%dT%H%M%SZ"  # time in the name of a directory: when the run or night began
-Event = dict[str, Any]
-
-State = Literal[
-    "planned",
-    "preparing",
-    "armed",
-    "running",
-    "collecting",
-    "passed",
-    "failed",
-    "invalid",
-    "inconclusive",
-    "aborted",
-]
 
 
 def time_of(stamp: str) -> datetime:
     """When a run or a night began, in UTC, from the name of its directory; ValueError if it has no time."""
     return datetime.strptime(stamp, STAMP).replace(tzinfo=UTC)
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file; None if it is missing or broken."""
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
 
 
 def point_folders(run_dir: Path) -> list[Path]:
@@ -55,48 +34,6 @@ def point_folders(run_dir: Path) -> list[Path]:
     """
     found = (folder for folder in (run_dir / "points").glob("*") if folder.name.isdecimal())
     return sorted(found, key=lambda folder: int(folder.name))
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file, indented for people to read."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
-def read_jsonl(path: Path) -> list[Event]:
-    """The objects of a file of JSON lines. Other lines are skipped; a missing file has no objects."""
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-    objects = []
-    for line in lines:
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            objects.append(value)
-    return objects
-
-
-def record_state(run_dir: Path, state: State, reason: str = "") -> None:
-    """Append a state to the run's events, with the time of this machine's clock."""
-    if state not in get_args(State):
-        raise ValueError(f"{state!r} is no state of a run; there are {', '.join(get_args(State))}")
-    event = {"unix_ns": time.time_ns(), "event": "state", "state": state, "reason": reason}
-    with (run_dir / "events.jsonl").open("a") as file:
-        file.write(json.dumps(event) + "\n")
-
-
-def was_armed(run_dir: Path) -> bool:
-    """Whether the agents of a run, or of a point, were armed for the measurement."""
-    return any((event["state"], event["reason"]) == ("armed", "measurement") for event in _states(run_dir))
-
-
-def abort(run_dir: Path, reasons: Sequence[str]) -> None:
-    """Write the verdict `aborted` of a run that was not completed."""
-    record_state(run_dir, "aborted", "; ".join(reasons))
-    write_json(run_dir / "verdict.json", {"state": "aborted", "reasons": list(reasons), "checks": []})
 
 
 def _part(part: Mapping[str, Any]) -> str:
@@ -176,7 +113,7 @@ class Execution:
     @property
     def begun(self) -> bool:
         """Whether the preparation of its hosts has begun."""
-        return any(event["state"] == "preparing" for event in _states(self.dir))
+        return any(event["state"] == "preparing" for event in states(self.dir))
 
     @property
     def measuring(self) -> bool:
@@ -187,9 +124,9 @@ class Execution:
         """The verdict, or the last state that the controller recorded, with its time."""
         if verdict := self._verdict():
             return "; ".join([verdict["state"], *verdict["reasons"]])
-        if not (states := _states(self.dir)):
+        if not (recorded := states(self.dir)):
             return "planned"
-        last = states[-1]
+        last = recorded[-1]
         passed_s = (now_unix_ns - last["unix_ns"]) / 1e9
         if last["state"] == "running":
             total_s = self.point.phase(last["reason"]).duration_ns / 1e9
@@ -210,10 +147,6 @@ class Execution:
 
     def _verdict(self) -> dict[str, Any]:
         return read_json(self.dir / "verdict.json") or {}
-
-
-def _states(run_dir: Path) -> list[Event]:
-    return [event for event in read_jsonl(run_dir / "events.jsonl") if event.get("event") == "state"]
 
 
 def _new_dir(results: Path, scenario: str) -> Path:

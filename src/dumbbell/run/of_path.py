@@ -22,7 +22,7 @@ from dumbbell.plan import (
 )
 from dumbbell.plan.path import Conditions, GilbertElliott
 from dumbbell.run.content import Run, dig
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 
 TC_ROUNDING_US = 1  # tc stores delays in ticks of 64 ns and shows them cut to whole microseconds
 # Precision of values read back, by unit: rates are stored in bytes, shares in 32 bits.

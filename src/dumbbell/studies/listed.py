@@ -21,7 +21,8 @@ from pydantic import BaseModel
 
 from dumbbell import analysis
 from dumbbell.run.content import dig
-from dumbbell.run.directory import Event, point_folders, read_json, read_jsonl, time_of
+from dumbbell.run.directory import point_folders, time_of
+from dumbbell.run.record import Event, read_json, read_jsonl
 
 Numbers = Mapping[tuple[str, str], Sequence[float]]  # by metric and unit, over all flows and valid points
 

@@ -12,7 +12,7 @@ from dumbbell import analysis
 from dumbbell.plan import Flow, Way
 from dumbbell.plan.actions import CaptureAction
 from dumbbell.run.content import dig
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 from dumbbell.studies.source import Missing, Source
 
 UDP = ("udp", "iperf3_udp")

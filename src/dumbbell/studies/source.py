@@ -13,7 +13,7 @@ from dumbbell import analysis
 from dumbbell.metrics.flows import COUNTED, goodput_counters
 from dumbbell.plan import Flow, Point
 from dumbbell.run.content import IN_MEASUREMENT, Run, located
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 
 BINS = 1500  # the most intervals of a goodput line
 

@@ -11,7 +11,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.plan import Flow
 from dumbbell.run.content import dig
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 from dumbbell.studies.source import Missing, Source
 
 UNDOS = ("TcpExtTCPFullUndo", "TcpExtTCPPartialUndo", "TcpExtTCPDSACKUndo", "TcpExtTCPLossUndo")

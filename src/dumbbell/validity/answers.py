@@ -15,8 +15,8 @@ from dumbbell.plan import Phase, PingAction
 from dumbbell.plan.actions import TcpPingAction
 from dumbbell.plan.path import PlannedPath
 from dumbbell.run.content import Run
-from dumbbell.run.directory import read_json
 from dumbbell.run.of_path import most_lost
+from dumbbell.run.record import read_json
 
 REPLY = re.compile(
     r"^\[(\d+\.\d+)\] \d+ bytes from (\S+): icmp_seq=(\d+) ttl=(\d+) time=([0-9.]+) ms( \(DUP!\))?$"

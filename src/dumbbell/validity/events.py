@@ -12,7 +12,7 @@ from dumbbell.kinds.found import FOUND
 from dumbbell.plan import Phase
 from dumbbell.plan.actions import Action, CaptureAction, CommandAction, FlowAction, PathAction, PhaseHost
 from dumbbell.run.content import Run, dig
-from dumbbell.run.directory import Event, read_json, read_jsonl
+from dumbbell.run.record import Event, read_json, read_jsonl
 from dumbbell.units import human
 
 SAMPLE_LEAD_NS = 2_000_000_000  # agents that sample start this long before t0

@@ -22,7 +22,7 @@ from dumbbell.plan.actions import (
     TcpPingAction,
 )
 from dumbbell.run.content import Run, dig
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 
 ALWAYS = ("plan.json", "start.json", "status.json", "events.jsonl")
 MAY_BE_EMPTY = re.compile(r"path-.*\.txt|command-.*\.txt|atou-.*-(events|trace)\.txt")

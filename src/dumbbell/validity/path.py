@@ -16,7 +16,6 @@ from dumbbell.run.content import (
     ping_duplicates,
     ping_rtts_ns,
 )
-from dumbbell.run.directory import read_json
 from dumbbell.run.of_path import (
     TC_ROUNDING_US,
     agrees,
@@ -29,6 +28,7 @@ from dumbbell.run.of_path import (
     probe_ns,
     served_bps,
 )
+from dumbbell.run.record import read_json
 from dumbbell.units import human
 
 

@@ -8,7 +8,8 @@ import polars as pl
 
 from dumbbell.compare.observed import by_hosts, differences, unexplained
 from dumbbell.run.content import Run
-from dumbbell.run.directory import Execution, RunDir, read_json, write_json
+from dumbbell.run.directory import Execution, RunDir
+from dumbbell.run.record import read_json, write_json
 from dumbbell.validity.settings import seen
 
 # From the worst to the best; a run has the worst verdict of its points.

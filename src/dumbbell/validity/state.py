@@ -12,7 +12,7 @@ from dumbbell.facts.state_document import GROUPS, SIZES, EmulatedPath, OwnedStat
 from dumbbell.plan import PlannedPath
 from dumbbell.plan.document import State as HostState
 from dumbbell.run.content import Run, dig
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 from dumbbell.validity.files import OBSERVED
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"

@@ -18,7 +18,7 @@ from dumbbell.execution.answers import Answer
 from dumbbell.execution.on_host import PointOnHost
 from dumbbell.execution.point import PlannedPoint
 from dumbbell.execution.reach import Reach, Trouble
-from dumbbell.run.directory import read_json, record_state
+from dumbbell.run.record import read_json, record_state
 from dumbbell.virtual import GIVEN
 
 # What hosts of a light world lack, because a service of systemd provides it or a task of Ansible installs it.

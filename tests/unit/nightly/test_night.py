@@ -20,7 +20,8 @@ from dumbbell.nightly.history import History, Key, Series
 from dumbbell.nightly.judge import NotMeasured
 from dumbbell.nightly.night import NightError, run_night, summary
 from dumbbell.plan import Inventory, plan
-from dumbbell.run.directory import STAMP, abort
+from dumbbell.run.directory import STAMP
+from dumbbell.run.record import abort
 from dumbbell.scenario import ScenarioError
 from dumbbell.suite import Budget, Entry, Outcome, Suite, load
 from nightly.nights import FAIRNESS, INVENTORY, night

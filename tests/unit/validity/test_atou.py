@@ -9,7 +9,7 @@ from damage import Damage, edit_rows, events, removed, text
 from dumbbell.execution.collect import collect
 from dumbbell.metrics.values import values
 from dumbbell.run.content import Run
-from dumbbell.run.directory import read_json, write_json
+from dumbbell.run.record import read_json, write_json
 
 SENDER, RECEIVER = (
     "raw/sender1/measurement/atou-atou-sender.json",

@@ -10,7 +10,7 @@ from damage import Damage, assert_invalid, drops, edit, events, held, removed, s
 from synthetic import T0_UNIX_NS, write_spool
 
 from dumbbell.execution.collect import collect
-from dumbbell.run.directory import read_jsonl
+from dumbbell.run.record import read_jsonl
 
 
 def change(name: str, /, **changed: Any) -> Damage:

@@ -11,7 +11,7 @@ from damage import Damage, assert_invalid, edit, events, gap, reasons, removed, 
 from synthetic import REPOSITORY, write_run, write_spool
 
 from dumbbell.execution.collect import collect
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 
 
 def forget_t0(run_dir: Path) -> None:

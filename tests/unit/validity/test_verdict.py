@@ -8,7 +8,7 @@ from damage import Damage, expectation, slow
 from synthetic import RUN_ID
 
 from dumbbell.execution.collect import collect
-from dumbbell.run.directory import read_json, read_jsonl
+from dumbbell.run.record import read_json, read_jsonl
 
 
 def test_a_run_in_which_all_went_as_asked(run_dir: Path) -> None:

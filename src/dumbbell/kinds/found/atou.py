@@ -24,7 +24,7 @@ from dumbbell.kinds.found.shared import (
 from dumbbell.plan import Flow, Phase
 from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import IN_MEASUREMENT, Run, dig
-from dumbbell.run.directory import read_json, read_jsonl
+from dumbbell.run.record import read_json, read_jsonl
 
 _COUNTERS = names("""
     busy_time_us segs_in data_segs_out bytes_sent bytes_acked bytes_retrans delivered total_retrans total_rto

@@ -17,7 +17,7 @@ from dumbbell.kinds.found.shared import FOREIGN, began, congestion_control, fore
 from dumbbell.plan import Flow, Phase
 from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import IN_MEASUREMENT, Run, dig
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 
 
 class Http(Found):

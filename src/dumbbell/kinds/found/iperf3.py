@@ -19,7 +19,7 @@ from dumbbell.kinds.found.shared import (
 )
 from dumbbell.plan import Flow, Phase
 from dumbbell.run.content import Run, dig
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 
 SECOND = 10**9
 LATE_NS = 60_000_000_000  # a client has stopped sending this long after its end

@@ -14,7 +14,7 @@ from dumbbell.kinds.found.shared import tcp_columns
 from dumbbell.plan import Flow
 from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import Run, dig
-from dumbbell.run.directory import read_jsonl
+from dumbbell.run.record import read_jsonl
 
 
 class Ndt(Found):

@@ -16,9 +16,9 @@ from dumbbell.kinds.found.base import Counted, Found, Key, Lost, Tables, share
 from dumbbell.plan import Flow
 from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import IN_MEASUREMENT, Run, start_error_ns
-from dumbbell.run.directory import read_jsonl
 from dumbbell.run.of_flows import paced_bps, pacing_bps, unsampled_share, why_no_start
 from dumbbell.run.of_path import TIMESTAMP_NS, first_min_rtts
+from dumbbell.run.record import read_jsonl
 from dumbbell.units import human
 
 FOREIGN = 1e-3  # the largest share of foreign data at a server that does not affect the flow's numbers

@@ -17,7 +17,7 @@ from dumbbell.kinds.found.shared import FOREIGN, LATE_NS, began, foreign, rate_s
 from dumbbell.plan import Flow, Phase
 from dumbbell.plan.actions import PhaseHost
 from dumbbell.run.content import Run, dig
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 from dumbbell.units import human
 
 FEW_PACKETS = 3  # too few packets for a rate

@@ -10,7 +10,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.plan import point_label
 from dumbbell.report import html
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 from dumbbell.units import human
 
 FETCH_TIMES = {"Median": "completion_p50_ns", "95th percentile": "completion_p95_ns"}
