@@ -48,6 +48,7 @@ def of_host(run: Run, tables: Tables, phase: Phase, host: str) -> Check:
     return faultless("rows", f"{host} {phase.phase}", rows.faults())
 
 
+CHRONY = {"source": "chrony"}
 WITHOUT_COUNTERS = {"noqueue", "noop", None}  # None: the kind was not read, which the check of states reports
 
 
@@ -89,7 +90,10 @@ class _Rows:
                 yield from self._judged(asked, rows)
 
     def _asked(self) -> Iterator[Columns]:
+        shared = dig(self.run.states.get(self.host), "clock", "source") == "shared"
         for asked in columns.of_hosts():
+            if shared and asked.match == CHRONY:  # it would tell of a clock that nobody follows
+                continue
             if asked.sampled is not None and asked.sampled(self.part):
                 yield asked
         path = self.run.point.path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from damage import Damage, assert_invalid, edit, events, gap, reasons, removed, text
+from damage import Damage, assert_invalid, edit, edit_rows, events, gap, reasons, removed, state, text
 from synthetic import REPOSITORY, write_run, write_spool
 
 from dumbbell.execution.collect import collect
@@ -67,6 +67,13 @@ INVALID: dict[str, tuple[Damage, str]] = {
 def test_each_validity_check_can_fail(run_dir: Path, damage: Damage, reason: str) -> None:
     damage(run_dir)
     assert_invalid(run_dir, reason)
+
+
+def test_chrony_is_asked_of_every_host_that_follows_a_clock(run_dir: Path) -> None:
+    edit_rows(run_dir, "sender1", "measurement", lambda row: row * ("source=chrony" not in row))
+    assert_invalid(run_dir, "sender1 measurement: no rows of clock of chrony")
+    state("sender1", lambda s: s["clock"].update(source="shared"))(run_dir)
+    assert collect(run_dir, None).state == "passed"
 
 
 @pytest.fixture(scope="session")
