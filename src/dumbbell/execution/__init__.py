@@ -1,9 +1,9 @@
 """The steps of a point on the controller: what each step asks of the hosts, and how their answers are used.
 
 A step (:mod:`dumbbell.execution.steps`) gets a way to reach its host (:mod:`dumbbell.execution.reach`).
-Ansible's actions have one by its connection (:mod:`dumbbell.execution.action`). A step never ends the play:
-it returns an answer, and later steps see the answers of all hosts. The steps of a point, in
-``roles/run/tasks/point.yml``:
+Ansible's actions have one by its connection (:mod:`dumbbell.execution.action`), the controller of a light
+world has one into namespaces (:mod:`dumbbell.virtual.namespaces`). A step never ends the play: it returns an
+answer, and later steps see the answers of all hosts. The steps of a point, in ``roles/run/tasks/point.yml``:
 
 =========  ==========================================================================================
 state      apply the complete state of the host, read it back, write the plans of its agents
