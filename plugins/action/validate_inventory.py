@@ -22,9 +22,9 @@ class ActionModule(ActionBase):
         roles = known_variables(Path(args["roles_dir"]))
         hosts = {name: _variables(task_vars["hostvars"][name]) for name in groups.get("testbed", [])}
         store = {
-            name: self._templar.template(task_vars[name])
-            for name in ("influxdb_url", "influxdb_database")
-            if name in task_vars
+            name: self._templar.template(task_vars[name]) if name in _STORE else None
+            for name in task_vars
+            if name.startswith("influxdb_")
         }
         found = problems(groups, hosts, store, roles)
         if found:
@@ -43,7 +43,9 @@ _READ = {
     "nic_qdisc",
     "sysctl_settings",
 }
+_STORE = {"influxdb_url", "influxdb_database", "influxdb_install"}  # of all hosts
 
 
 def _variables(of: Any) -> dict[str, Any]:
+    """Every variable of a host by its name; None for those that are not read."""
     return {name: of[name] if name in _READ else None for name in of}

@@ -246,6 +246,21 @@ def test_a_point_or_profile_that_is_not_there(tmp_path: Path, arguments: tuple[s
     assert not results.exists()
 
 
+def test_an_inventory_for_physical_hosts_is_checked_without_its_secrets(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(REPOSITORY / "inventory/example", mine)
+    (mine / "known_hosts").write_text("192.0.2.11 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5\n")
+    code, said = playbook("-i", mine, "playbooks/validate_inventory.yml")
+    assert code != 0
+    assert "parse" not in said
+    assert "influxdb_admin_password is missing" in said
+    vault = "{name}: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  00\n"
+    names = ("influxdb_admin_password", "influxdb_writer_password")
+    (mine / "group_vars/all/vault.yml").write_text("".join(vault.format(name=name) for name in names))
+    code, said = playbook("-i", mine, "playbooks/validate_inventory.yml")
+    assert code == 0, said
+
+
 def test_a_run_of_years_is_asked_about(tmp_path: Path) -> None:
     text = (REPOSITORY / "scenarios/two_flow_fairness.yml").read_text()
     scenario = tmp_path / "two_flow_fairness.yml"

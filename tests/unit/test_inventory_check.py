@@ -14,7 +14,8 @@ from dumbbell.inventory.check import known_variables, problems
 ROLES = known_variables(Path(__file__).parents[2] / "roles")
 GROUPS = {"senders": ["s1"], "receivers": ["r1"], "routers": ["router"], "archives": ["a"]}
 GROUPS |= {"testbed": ["s1", "r1", "router", "a"]}
-STORE = {"influxdb_url": "http://192.0.2.3:8086", "influxdb_database": "dumbbell"}
+SECRETS = {"influxdb_admin_password": None, "influxdb_writer_password": None}
+STORE = {"influxdb_url": "http://192.0.2.3:8086", "influxdb_database": "dumbbell"} | SECRETS
 
 
 def host(address: str, routes: list[dict[str, str]], **interfaces: str) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def host(address: str, routes: list[dict[str, str]], **interfaces: str) -> dict[
         "management_interface": "eno1",
         "experiment_interfaces": named,
         "experiment_routes": routes,
+        **SECRETS,
     }
 
 
@@ -121,6 +123,10 @@ def test_a_problem_is_named_with_its_host(change: Change, reason: str) -> None:
     [
         (GROUPS | {"senders": []}, "no host in the group senders"),
         (GROUPS | {"archives": ["a", "s1"]}, "one archive is needed, and the group archives has a, s1"),
+        (
+            GROUPS | {"routers": ["router", "s1"]},
+            "one router is possible, and the group routers has router, s1: each emulates the whole path",
+        ),
         (GROUPS | {"testbed": ["s1", "r1", "a"]}, "router: is in the group routers, but not in"),
     ],
 )
@@ -131,7 +137,7 @@ def test_groups_are_checked(groups: dict[str, list[str]], reason: str) -> None:
 def test_a_store_may_be_left_out_by_saying_so() -> None:
     groups = {name: hosts for name, hosts in GROUPS.items() if name != "archives"}
     assert problems(groups, HOSTS, {"influxdb_url": None, "influxdb_database": None}, ROLES) == []
-    missing = problems(groups, HOSTS, {}, ROLES)
+    missing = problems(groups, HOSTS, SECRETS, ROLES)
     assert [text.split(":")[0] for text in missing] == [
         "no host in the group archives",
         "influxdb_url is None; it says where samples are kept, as http",
@@ -143,3 +149,28 @@ def test_a_store_may_be_left_out_by_saying_so() -> None:
 def test_a_store_needs_an_address(url: str) -> None:
     (found,) = problems(GROUPS, HOSTS, STORE | {"influxdb_url": url}, ROLES)
     assert found.startswith(f"influxdb_url is {url!r}")
+
+
+def test_accounts_that_nobody_named_are_missing() -> None:
+    hosts = {name: {k: v for k, v in of.items() if k not in SECRETS} for name, of in HOSTS.items()}
+    store = {name: value for name, value in STORE.items() if name not in SECRETS}
+    assert [text.split(":")[0] for text in problems(GROUPS, hosts, store, ROLES)] == [
+        "influxdb_admin_password is missing, with which the controller reads samples",
+        "influxdb_writer_password is missing, with which s1, r1, router, a write samples",
+    ]
+    token = {"influxdb_writer_token": None, "influxdb_admin_token": None}
+    hosts = {name: of | token for name, of in hosts.items()}
+    assert len(problems(GROUPS, hosts, store | token, ROLES)) == 2
+    assert problems(GROUPS, hosts, store | token | {"influxdb_install": False}, ROLES) == []
+
+
+def test_the_url_is_that_of_the_archive_unless_the_site_has_an_influxdb() -> None:
+    (found,) = problems(GROUPS, HOSTS, STORE | {"influxdb_url": "http://192.0.2.9:8086"}, ROLES)
+    assert found.startswith(
+        "influxdb_url names 192.0.2.9, but InfluxDB is installed on a, whose ansible_host is 192.0.2.3"
+    )
+    for other in (
+        {"influxdb_url": "https://archive.example:8086"},
+        {"influxdb_url": "http://192.0.2.9:8086", "influxdb_install": False},
+    ):
+        assert problems(GROUPS, HOSTS, STORE | other, ROLES) == []

@@ -37,8 +37,8 @@ def problems(
 ) -> list[str]:
     """Every reason why no testbed can be made of this inventory, by host; none if it can.
 
-    ``hosts`` are the variables of each; ``store`` those of all that say where samples are kept: nowhere, if
-    the URL is null.
+    ``hosts`` are the variables of each; ``store`` those of the controller that say where samples are kept:
+    nowhere, if the URL is null. Values of secrets are not needed, only their names.
     """
     testbed = {name: hosts[name] for name in groups.get("testbed", [])}
     return [
@@ -48,6 +48,7 @@ def problems(
         *_networks(testbed),
         *_pairs(groups, testbed),
         *_store(store),
+        *_archive(groups, testbed, store),
     ]
 
 
@@ -57,6 +58,9 @@ def _groups(groups: Groups, *, stores: bool) -> Iterator[str]:
             yield f"no host in the group {name}"
     if len(archives := groups.get("archives", [])) > 1:
         yield f"one archive is needed, and the group archives has {', '.join(archives)}"
+    if len(routers := groups.get("routers", [])) > 1:
+        names = ", ".join(routers)
+        yield f"one router is possible, and the group routers has {names}: each emulates the whole path"
     for name in ("senders", "receivers", "routers", "archives"):
         for host in groups.get(name, []):
             if host not in groups.get("testbed", []):
@@ -194,10 +198,8 @@ def _networks(testbed: Mapping[str, Variables]) -> Iterator[str]:
 
 
 def _is_in(text: str, network: Any) -> bool:
-    try:
-        return ip_address(text) in network
-    except ValueError:
-        return False  # a name
+    address = _address(text)
+    return address is not None and address in network
 
 
 def _pairs(groups: Groups, testbed: Mapping[str, Variables]) -> Iterator[str]:
@@ -238,3 +240,36 @@ def _store(store: Variables) -> Iterator[str]:
         yield f"influxdb_url is {found!r}; it says where samples are kept, as http://192.0.2.3:8086"
     if not store.get("influxdb_database"):
         yield "influxdb_database is not named: the database or bucket of the samples"
+
+
+def _archive(groups: Groups, testbed: Mapping[str, Variables], store: Variables) -> Iterator[str]:
+    """Where samples are written: the archive's own InfluxDB, or the site's; and the accounts of both ends."""
+    archives = [name for name in groups.get("archives", []) if name in testbed]
+    if store.get("influxdb_url", "") is None:
+        return
+    installs = archives and store.get("influxdb_install", True)
+    if installs:
+        named = urlsplit(str(store.get("influxdb_url"))).hostname or ""
+        address = str(testbed[archives[0]].get("ansible_host", ""))
+        if _address(named) and _address(address) and _address(named) != _address(address):
+            yield (
+                f"influxdb_url names {named}, but InfluxDB is installed on {archives[0]}, whose ansible_host "
+                f"is {address}; for an InfluxDB of the site's own set influxdb_install to false"
+            )
+    secrets = "make it in Ansible Vault as inventory/example/group_vars/all/main.yml says"
+    if not store.keys() & {"influxdb_admin_password", *(() if installs else ("influxdb_admin_token",))}:
+        yield f"influxdb_admin_password is missing, with which the controller reads samples: {secrets}"
+    accepted = {"influxdb_writer_password", *(() if installs else ("influxdb_writer_token",))}
+    lacking = [name for name, of in testbed.items() if not of.keys() & accepted]
+    if lacking:
+        yield (
+            f"influxdb_writer_password is missing, with which {', '.join(lacking)} write samples: {secrets}"
+        )
+
+
+def _address(text: str) -> Any:
+    """An IP address; None for a name."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
