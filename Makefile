@@ -100,7 +100,7 @@ provision: lab build ## boot the lab and provision its hosts
 
 # Up to date while the hosts are up and none of its inputs has changed. A run checks the hosts' state itself.
 .lab/provisioned: playbooks/provision.yml playbooks/kernel.yml .build/bin/dumbbell-agent .build/bin/telegraf .build/bin/influxd \
-    $(shell find roles plugins inventory/lab -type f ! -name '*.pyc' ! -path 'roles/run/*')
+    $(shell find roles plugins vars inventory/lab -type f ! -name '*.pyc' ! -path 'roles/run/*')
 	ansible-playbook playbooks/provision.yml
 	touch $@
 

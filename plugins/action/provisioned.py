@@ -38,6 +38,8 @@ class ActionModule(ProvisioningAction):
             unloaded=variables.get("modules_blacklist", []),
             clock=clock_of(variables),
         )
+        if result["differs"]:
+            self._display.display(f"{self.host} differs: {'; '.join(result['differs'])}")
         return {"made_of": made} | {key: result[key] for key in ("changed", "as_left", "differs")}
 
     def _variables(self, roles: list[Path]) -> dict[str, Any]:

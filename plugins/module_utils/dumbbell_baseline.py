@@ -12,12 +12,14 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ansible.module_utils import dumbbell_ethtool as ethtool
 from ansible.module_utils import dumbbell_link as link
+from ansible.module_utils import dumbbell_packages as packages
 from ansible.module_utils import dumbbell_sysctl as sysctl
 
 PLACE = Path("/var/lib/dumbbell/baseline")
@@ -33,7 +35,6 @@ UNMAKE = {
     "directory": ["rmdir"],  # leaves it if it is not empty
     "tree": ["rm", "-r"],
     "user": ["userdel"],
-    "package": ["apt-get", "--yes", "purge"],
     "dkms": ["dkms", "remove", "--all"],
 }
 # Modules that the kernel loads by itself for a path, a congestion control or a query of sockets.
@@ -52,6 +53,7 @@ class Setting(NamedTuple):
 
 
 Values = dict[Setting, Any]
+NOOP = {"kind": "noop", "handle": "0:", "root": True, "options": {}}
 MODULES = Setting("modules", "")  # names of loaded modules that Dumbbell may have caused to be loaded
 
 
@@ -99,7 +101,7 @@ def read(setting: Setting, execute: Execute) -> Any:
     kind, subject = setting
     if kind in READ:
         return READ[kind](subject, execute)
-    if kind in UNMAKE:
+    if kind in UNMAKE or kind == "package":
         return _is_made(setting, execute) or None
     code, out, _ = execute(["ethtool", ethtool.SHOW[kind], subject])
     return None if code else ethtool.changeable(kind, out)
@@ -115,6 +117,13 @@ def _read_link(device: str, execute: Execute) -> Any:
         for route in _json(execute(["ip", "-j", family, "route", "show", "dev", device]))
     ]
     return link.parse(json.loads(out)[0], routes)
+
+
+def _read_qdiscs(device: str, execute: Execute) -> Qdiscs:
+    """Explicitly configured qdiscs. A device that was never up has noop, of which tc says nothing."""
+    code, out, _ = execute(["tc", "-j", "-d", "qdisc", "show", "dev", device])
+    dump = json.loads(out or "[]") if code == 0 else None
+    return own_qdiscs([dict(NOOP)] if dump == [] else dump or [])
 
 
 def _read_modules(execute: Execute) -> list[str]:
@@ -145,9 +154,7 @@ def _read_parameters(module: str, execute: Execute) -> dict[str, str] | None:
 
 READ: dict[str, Callable[[str, Execute], Any]] = {
     "link": _read_link,
-    "qdisc": lambda device, execute: own_qdiscs(
-        _json(execute(["tc", "-j", "-d", "qdisc", "show", "dev", device]))
-    ),
+    "qdisc": _read_qdiscs,
     "sysctl": lambda name, execute: sysctl.read(name),
     "sysfs": lambda file, execute: sysctl.canonical(Path(file).read_text()) if Path(file).exists() else None,
     "module": lambda name, execute: True if Path("/sys/module", name).exists() else None,
@@ -165,8 +172,7 @@ def _is_made(setting: Setting, execute: Execute) -> bool:
     if kind == "user":
         return execute(["id", "--user", subject])[0] == 0
     if kind == "package":
-        query = ["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}", subject]
-        return execute(query)[1].startswith("ii")
+        return bool(packages.is_installed(subject, execute))
     return Path(DKMS if kind == "dkms" else "/", subject).is_dir()
 
 
@@ -220,9 +226,11 @@ def load(place: Path = PLACE) -> Values:
 
 
 def save(values: Values, place: Path = PLACE) -> None:
-    """Replace the record atomically, or remove it if it is empty."""
+    """Replace the record atomically; if it is empty, remove it, and the directory around it if empty too."""
     if not values:
         shutil.rmtree(place, ignore_errors=True)
+        with suppress(OSError):
+            place.parent.rmdir()
         return
     kinds: dict[str, dict[str, Any]] = {}
     for (kind, subject), value in values.items():

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils import dumbbell_baseline as baseline
+from ansible.module_utils import dumbbell_packages as packages
 from ansible.module_utils.dumbbell_baseline import Execute, Setting
 
 # Results of roles. Settings of the running kernel are not among them: point_state reads them each time.
 KINDS = ("file", "service", "directory", "user", "package", "dkms", "tree")
 FILE = "provisioned.json"
-QUERY = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Abbrev}${Version}\\n"]
 SHOW = ["systemctl", "show", "--property=ActiveState,UnitFileState"]
 
 
 def record(
-    made_of: dict[str, str], packages: Sequence[str], execute: Execute, place: Path = baseline.PLACE
+    made_of: dict[str, str], names: Sequence[str], execute: Execute, place: Path = baseline.PLACE
 ) -> None:
     """Record the state of the host; `made_of` has digests of the roles' inputs, by name."""
-    left = _read(managed(baseline.load(place)), packages, execute)
+    left = _read(managed(baseline.load(place)), names, execute)
     settings = [[*setting, value] for setting, value in left.items()]
     baseline.write(place / FILE, {"made_of": made_of, "left": settings})
 
@@ -36,16 +36,16 @@ def forget(place: Path = baseline.PLACE) -> None:
 
 
 def differs(
-    made_of: dict[str, str], packages: Sequence[str], execute: Execute, place: Path = baseline.PLACE
+    made_of: dict[str, str], names: Sequence[str], execute: Execute, place: Path = baseline.PLACE
 ) -> list[str]:
     """Names of settings and inputs that differ from the record; empty if none do."""
     try:
         was = json.loads((place / FILE).read_text())
         left = {Setting(kind, subject): value for kind, subject, value in was["left"]}
-        names = _other(was["made_of"], made_of)
+        differ = _other(was["made_of"], made_of)
     except (OSError, ValueError, KeyError):
         return ["no provisioning of it has come to its end"]
-    return names + _other(left, _read(left, packages, execute))
+    return differ + _other(left, _read(left, names, execute))
 
 
 def managed(recorded: Iterable[Setting]) -> list[Setting]:
@@ -60,7 +60,7 @@ def _other(was: dict[Any, Any], now: dict[Any, Any]) -> list[str]:
     return sorted(str(name) for name in was.keys() | now.keys() if was.get(name, was) != now.get(name, now))
 
 
-def _read(settings: Iterable[Setting], packages: Sequence[str], execute: Execute) -> dict[Setting, Any]:
+def _read(settings: Iterable[Setting], names: Sequence[str], execute: Execute) -> dict[Setting, Any]:
     """Read more than the baseline does, which reads only what it restores."""
     of: dict[str, list[str]] = {}
     for kind, subject in settings:
@@ -75,7 +75,7 @@ def _read(settings: Iterable[Setting], packages: Sequence[str], execute: Execute
     ):
         found |= {Setting(kind, subject): read(subject) for subject in of.get(kind, [])}
     found |= _read_services(of.get("service", []), execute)
-    return found | _read_packages([*of.get("package", []), *packages], execute)
+    return found | _read_packages(of.get("package", []), names, execute)
 
 
 def _read_directory(path: str) -> list[int] | None:
@@ -105,12 +105,13 @@ def _read_services(names: Sequence[str], execute: Execute) -> dict[Setting, Any]
     if code or len(blocks) != len(names):
         raise ValueError(f"systemctl does not tell how {', '.join(names)} are: {(err or out).strip()}")
     return {
-        Setting("service", name): sorted(block.split("\n")) for name, block in zip(names, blocks, strict=True)
+        Setting("service", name): sorted(block.split("\n"))
+        for name, block in zip(names, blocks)  # noqa: B905  RHEL 9 has Python 3.9; lengths are compared above
     }
 
 
-def _read_packages(names: Sequence[str], execute: Execute) -> dict[Setting, Any]:
-    """The states and versions of packages; None for those that are unknown."""
-    lines = execute([*QUERY, *names])[1].splitlines() if names else []
-    found: dict[Setting, Any] = {Setting("package", name): None for name in names}
-    return found | {Setting("package", line.split()[0]): line for line in lines}
+def _read_packages(others: Sequence[str], names: Sequence[str], execute: Execute) -> dict[Setting, Any]:
+    """States and versions of packages, None for unknown ones; of others, which came with them, the states."""
+    found = packages.states([*others, *names], execute)
+    states = {Setting("package", name): found.get(name, "")[:2] for name in others}
+    return states | {Setting("package", name): found.get(name) for name in names}

@@ -10,6 +10,7 @@ from typing import Any
 from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils import dumbbell_ethtool as ethtool
 from ansible.module_utils import dumbbell_link as link
+from ansible.module_utils import dumbbell_packages as packages
 from ansible.module_utils.dumbbell_baseline import (
     MODULES,
     PLACE,
@@ -26,7 +27,7 @@ from ansible.module_utils.dumbbell_baseline import (
 ORDER = (
     *("package", "service", "file", "menu", "sysctl", "sysfs"),
     *("features", "coalescing", "pause", "rings", "channels", "link", "qdisc"),
-    *("directory", "user", "parameters", "module", "modules", "dkms", "tree", "kernel"),
+    *("directory", "parameters", "module", "modules", "dkms", "tree", "user", "kernel"),
 )
 # modprobe can unload a module only while its file exists.
 MODULE_FILE = re.compile(r"/lib/modules/(?P<release>[^/]+)/.+")
@@ -37,7 +38,7 @@ def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
     gone = [subject for (kind, subject), value in was.items() if kind == "link" and value is None]
     changed = [
         setting
-        for setting in sorted(was, key=lambda setting: ORDER.index(setting.kind))
+        for setting in sorted(was, key=_place)
         if differs(setting, was[setting], now[setting])
         and not (setting.kind == "qdisc" and setting.subject in gone)
     ]
@@ -55,7 +56,8 @@ def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
     services = {
         setting.subject: value for setting, value in was.items() if setting.kind == "service" and value
     }
-    if files or any(setting.kind == "package" for setting in first):
+    added = [setting for setting in first if setting.kind == "package"]
+    if files or added:
         again = [name for name, value in services.items() if value["active"] == "active"]
         commands.append(["systemctl", "daemon-reload"])
         commands += [["systemctl", "restart", name] for name in again]
@@ -64,17 +66,26 @@ def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
     loaded = [setting.subject for setting in changed if setting.kind == "module"]
     loaded += [name for name in now.get(MODULES) or [] if name not in [*was[MODULES], *loaded]]
     commands += [["modprobe", "-r", "-a", *loaded]] if loaded else []
-    commands += undone(last)
+    # Together, because some need others. Packages that the site's own need are refused by name, and stay.
+    purged = [setting.subject for setting in last if setting.kind == "package"]
+    commands += [[*packages.manager().purge, *purged]] if purged else []
+    commands += undone([setting for setting in last if setting.kind != "package"])
     found = [MODULE_FILE.match(setting.subject) for setting in last if setting.kind == "file"]
     releases = dict.fromkeys(match["release"] for match in found if match)
     return commands + [["depmod", release] for release in releases]
 
 
+def _place(setting: Setting) -> tuple[int, int]:
+    """The order of settings; of directories the innermost first."""
+    depth = setting.subject.count("/") if setting.kind == "directory" else 0
+    return ORDER.index(setting.kind), -depth
+
+
 def _is_last(setting: Setting, was: Any) -> bool:
-    """Whether a setting is restored when modules are unloaded, because they may use its files."""
-    if setting.kind == "file":
+    """Whether a setting is restored when modules are unloaded and services stopped, which may use it."""
+    if setting.kind in ("file", "directory"):
         return MODULE_FILE.match(setting.subject) is not None
-    return setting.kind in ("dkms", "tree") or (setting.kind == "package" and was is None)
+    return setting.kind in ("dkms", "tree", "user") or (setting.kind == "package" and was is None)
 
 
 def differs(setting: Setting, was: Any, now: Any) -> bool:
@@ -107,7 +118,7 @@ def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  
             else ["cp", "--preserve=all", str(copy_of(subject, place)), subject]
         ]
     if kind == "package" and was is not None:
-        return [["apt-get", "--yes", "install", subject]]
+        return [[*packages.manager().install, subject]]
     if kind in UNMAKE and was is None:
         return [[*UNMAKE[kind], subject]]
     # A menu is made when all its files are restored, playbooks/restore.yml boots a kernel, and modules are

@@ -47,13 +47,15 @@ commands:
 """
 
 import os
+import pwd
 import shlex
 
 from ansible.module_utils import dumbbell_baseline as baseline
+from ansible.module_utils import dumbbell_packages as packages
 from ansible.module_utils import dumbbell_provisioned as provisioned
 from ansible.module_utils import dumbbell_restore as back
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import execute
+from ansible.module_utils.dumbbell_host import call, execute
 from ansible.module_utils.dumbbell_link import needs_netlink
 
 LOCK = "lock.json"  # the playbook's own lock of the host, which is no data
@@ -64,19 +66,45 @@ def held(directory):
     return os.listdir(directory) if os.path.isdir(directory) else []
 
 
+def kept_of(recorded):
+    """Directories with more in them than will be restored, and the users that own these directories."""
+    names = {os.path.split(s.subject) for s in recorded if s.kind in ("file", "directory", "tree")}
+    own = {
+        directory: {LOCK} | {name for where, name in names if where == directory} for directory, _ in names
+    }
+    made = [setting for setting in recorded if setting.kind == "directory"]
+    full = [s for s in made if set(held(s.subject)) - own.get(s.subject, {LOCK})]
+    full += [s for s in made if s not in full and any(is_within(each.subject, s.subject) for each in full)]
+    owners = {os.stat(setting.subject).st_uid for setting in full}
+    users = [s for s in recorded if s.kind == "user" and uid_of(s.subject) in owners]
+    return full + users
+
+
+def is_within(inner, outer):
+    """Whether a directory lies within another one."""
+    return inner.startswith(f"{outer}/")
+
+
+def uid_of(user):
+    """Number of a user; None if there is none of this name."""
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
+
+
 def main():
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    os.environ.update(packages.ENVIRONMENT)
 
     def read(settings):
-        return {setting: baseline.read(setting, module.run_command) for setting in settings}
+        return {setting: baseline.read(setting, call) for setting in settings}
 
     def differing(was, now):
         return {setting: now[setting] for setting in was if back.differs(setting, was[setting], now[setting])}
 
     recorded = baseline.load()
-    kept = [s for s in recorded if s.kind == "directory" and set(held(s.subject)) - {LOCK}]
-    if kept:
-        kept += [setting for setting in recorded if setting.kind == "user"]
+    kept = kept_of(recorded)
     was = {setting: value for setting, value in recorded.items() if setting not in kept}
     now = read(was)
     found = differing(was, now)
@@ -97,7 +125,7 @@ def main():
             if needs_netlink(command):
                 execute(module, command)
                 continue
-            code, out, err = module.run_command(command, environ_update={"DEBIAN_FRONTEND": "noninteractive"})
+            code, out, err = packages.patiently(call, command)
             if code:
                 failed.append(f"`{shlex.join(command)}`: {(err or out).strip()}")
         left = differing(was, read(was))

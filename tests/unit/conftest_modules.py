@@ -17,6 +17,7 @@ import dumbbell_ethtool as ethtool  # noqa: E402
 import dumbbell_host as host  # noqa: E402
 import dumbbell_link as link  # noqa: E402
 import dumbbell_modules as modules  # noqa: E402
+import dumbbell_packages as packages  # noqa: E402
 import dumbbell_provisioned as provisioned  # noqa: E402
 import dumbbell_restore as restore  # noqa: E402
 import dumbbell_state as state  # noqa: E402
@@ -32,6 +33,7 @@ __all__ = [
     "host",
     "link",
     "modules",
+    "packages",
     "provisioned",
     "restore",
     "state",

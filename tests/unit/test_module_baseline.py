@@ -138,7 +138,7 @@ def test_kernels_that_were_installed_go_and_a_clock_daemon_that_was_replaced_com
     def dpkg(command: list[str]) -> tuple[int, str, str]:
         installed = {"systemd-timesyncd": "ii ", "linux-image-6.1": "rc "}
         found = installed.get(command[-1])
-        return (0, found, "") if found else (1, "", "no packages found")
+        return (0, f"{command[-1]} {found}4.3\n", "") if found else (1, "", "no packages found")
 
     kernel, daemon = Setting("package", "linux-image-6.1"), Setting("package", "systemd-timesyncd")
     services = {
@@ -154,13 +154,13 @@ def test_kernels_that_were_installed_go_and_a_clock_daemon_that_was_replaced_com
         Setting("service", "systemd-timesyncd"): None,
     }
     assert undone(was, now) == [
-        "apt-get --yes install systemd-timesyncd",
+        "apt-get --yes --no-install-recommends install systemd-timesyncd",
         "systemctl stop chrony",
         "systemctl disable chrony",
         "systemctl enable systemd-timesyncd",
         "systemctl daemon-reload",
         "systemctl restart systemd-timesyncd",
-        "apt-get --yes purge linux-image-6.1",
+        "dpkg --purge linux-image-6.1",
     ]
 
 

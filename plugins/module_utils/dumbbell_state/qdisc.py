@@ -16,13 +16,13 @@ NO_CHOICE = ("mq", "noqueue", "noop")  # determined by the kind of device, whate
 
 def part(device: str, asked: Mapping[str, Any], ledger: Ledger, host: Host) -> Part:
     """The original qdisc if it was configured explicitly, or else the kernel's choice under the default."""
-    was = ledger.get(Setting("qdisc", device)) or []
+    was = _configured(ledger.get(Setting("qdisc", device)) or [])
     default = asked["sysctls"].get(DEFAULT_QDISC) or ledger.get(Setting("sysctl", DEFAULT_QDISC))
     # A qdisc that the kernel chose under another default is kept when the default changes back.
-    chosen = default and not any(qdisc.get("root") and qdisc["kind"] != "noop" for qdisc in was)
+    chosen = default and not any(qdisc.get("root") for qdisc in was)
 
     def read() -> Any:
-        return host.own_qdiscs(device), host.default_qdiscs(device)
+        return _configured(host.own_qdiscs(device)), host.default_qdiscs(device)
 
     def other(found: Any) -> list[str]:
         return [kind for kind in found[1] if chosen and kind not in (default, *NO_CHOICE)]
@@ -40,3 +40,8 @@ def part(device: str, asked: Mapping[str, Any], ledger: Ledger, host: Host) -> P
         return {f"qdisc of {device}": (was, found[0])}
 
     return Part(f"qdisc of {device}", read, plan, owned, lambda found: {})
+
+
+def _configured(qdiscs: restore.Qdiscs) -> restore.Qdiscs:
+    """Without the noop of a device that was never up: for a run it is up."""
+    return [qdisc for qdisc in qdiscs if qdisc["kind"] != "noop"]
