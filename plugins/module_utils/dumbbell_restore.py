@@ -29,6 +29,7 @@ ORDER = (
     *("features", "coalescing", "pause", "rings", "channels", "link", "qdisc"),
     *("directory", "parameters", "module", "modules", "dkms", "tree", "user", "kernel"),
 )
+PURGED = ("package", "user")  # if they were added
 # modprobe can unload a module only while its file exists.
 MODULE_FILE = re.compile(r"/lib/modules/(?P<release>[^/]+)/.+")
 
@@ -66,13 +67,22 @@ def undo(was: Values, now: Values, place: Path = PLACE) -> list[Command]:
     loaded = [setting.subject for setting in changed if setting.kind == "module"]
     loaded += [name for name in now.get(MODULES) or [] if name not in [*was[MODULES], *loaded]]
     commands += [["modprobe", "-r", "-a", *loaded]] if loaded else []
-    # Together, because some need others. Packages that the site's own need are refused by name, and stay.
-    purged = [setting.subject for setting in last if setting.kind == "package"]
-    commands += [[*packages.manager().purge, *purged]] if purged else []
-    commands += undone([setting for setting in last if setting.kind != "package"])
+    commands += undone([setting for setting in last if setting.kind not in PURGED])
     found = [MODULE_FILE.match(setting.subject) for setting in last if setting.kind == "file"]
     releases = dict.fromkeys(match["release"] for match in found if match)
     return commands + [["depmod", release] for release in releases]
+
+
+def purge(was: Values, now: Values) -> list[Command]:
+    """Commands that remove packages that were added, and the users that came with them.
+
+    They come after the commands of :func:`undo`, some of which are programs of these packages.
+    """
+    added = [each for each in was if each.kind in PURGED and was[each] is None and now[each] is not None]
+    # Together, because some need others. Those that the site's own packages need are refused, and stay.
+    names = [setting.subject for setting in added if setting.kind == "package"]
+    commands = [[*packages.manager().purge, *names]] if names else []
+    return commands + [[*UNMAKE["user"], setting.subject] for setting in added if setting.kind == "user"]
 
 
 def _place(setting: Setting) -> tuple[int, int]:
@@ -105,6 +115,14 @@ def differs(setting: Setting, was: Any, now: Any) -> bool:
         # A feature that the driver held fixed when it was recorded has no known value.
         return any(now.get(name) != value for name, value in was.items())
     return bool(was != now)
+
+
+def told(was: Any, now: Any) -> str:
+    """Both values of a setting, of a group of values only those that differ."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        names = [name for name in was if was[name] != now.get(name)]
+        was, now = ({name: of.get(name) for name in names} for of in (was, now))
+    return f"was {was}, is {now}"
 
 
 def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  # noqa: PLR0911

@@ -20,6 +20,11 @@ options:
     type: list
     elements: str
     required: true
+  files:
+    description: Files that come with them and that roles will change; they are recorded before.
+    type: list
+    elements: path
+    default: []
 attributes:
   check_mode:
     support: full
@@ -65,8 +70,8 @@ def look_ahead(module, manager, missing):
     code, out, err = call([*manager.simulate, *missing])
     if code and module.check_mode:
         module.warn(
-            f"the host's list of packages, which is empty or old, lacks some of {', '.join(missing)}. Without "
-            "--check it is renewed; to do so now: apt-get update"
+            f"the host's list of packages, which is empty or old, lacks some of {', '.join(missing)}. "
+            "Without --check it is renewed; to do so now: apt-get update"
         )
         return missing, []
     if code:
@@ -77,11 +82,12 @@ def look_ahead(module, manager, missing):
     return packages.changed_by(out)
 
 
-def record(new, removed):
+def record(new, removed, files):
     """Record what an installation is going to change."""
     services = [unit for name in removed for unit in packages.units_of(name, call)]
     settings = [Setting("service", unit) for unit in services]
     settings += [Setting("package", name) for name in (*removed, *new)]
+    settings += [Setting("file", file) for file in files]
     baseline.record(settings, lambda setting: baseline.read(setting, call))
 
 
@@ -113,7 +119,10 @@ def install(module, manager, missing, new):
 
 def main():
     module = AnsibleModule(
-        argument_spec={"present": {"type": "list", "elements": "str", "required": True}},
+        argument_spec={
+            "present": {"type": "list", "elements": "str", "required": True},
+            "files": {"type": "list", "elements": "path", "default": []},
+        },
         supports_check_mode=True,
     )
     os.environ.update(packages.ENVIRONMENT)
@@ -122,7 +131,7 @@ def main():
     missing = [name for name in names if found.get(name, "")[1:2] != "i"]
     new, removed = look_ahead(module, manager, missing) if missing else ([], [])
     if missing and not module.check_mode:
-        record(new, removed)
+        record(new, removed, module.params["files"])
         install(module, manager, missing, new)
     diff = {"before": {"packages": removed}, "after": {"packages": new}}
     module.exit_json(changed=bool(missing), missing=missing, removed=removed, diff=diff)

@@ -93,6 +93,20 @@ def uid_of(user):
         return None
 
 
+def perform(module, commands):
+    """Execute commands; what those said that failed, which holds up no other."""
+    failed = []
+    for command in commands:
+        if needs_netlink(command):
+            execute(module, command)
+        elif command[0] == "userdel" and uid_of(command[-1]) is None:
+            continue  # the package has taken its user with it
+        else:
+            code, out, err = packages.patiently(call, command)
+            failed += [f"`{shlex.join(command)}`: {(err or out).strip()}"] if code else []
+    return failed
+
+
 def main():
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     os.environ.update(packages.ENVIRONMENT)
@@ -108,30 +122,31 @@ def main():
     was = {setting: value for setting, value in recorded.items() if setting not in kept}
     now = read(was)
     found = differing(was, now)
-    commands = back.undo(was, now)
+    commands, purge = back.undo(was, now), back.purge(was, now)
     result = {
         "before": {str(setting): value for setting, value in found.items()},
         "after": {str(setting): was[setting] for setting in found},
         "kept": [str(setting) for setting in kept],
-        "commands": [shlex.join(command) for command in commands],
+        "commands": [shlex.join(command) for command in commands + purge],
     }
     if not module.check_mode:
         provisioned.forget()
         for directory in (s.subject for s in was if s.kind == "directory"):
             if LOCK in held(directory):
                 os.unlink(os.path.join(directory, LOCK))
-        failed = []  # a command that fails is reported after all others are executed
-        for command in commands:
-            if needs_netlink(command):
-                execute(module, command)
-                continue
-            code, out, err = packages.patiently(call, command)
-            if code:
-                failed.append(f"`{shlex.join(command)}`: {(err or out).strip()}")
-        left = differing(was, read(was))
+        failed = perform(module, commands)
+        # What is left is read before its tools go. If something is, they stay for the next try.
+        others = {s: value for s, value in was.items() if s.kind not in back.PURGED or value is not None}
+        left = differing(others, read(others))
+        if not left:
+            failed += perform(module, purge)
+        added = {setting: was[setting] for setting in was if setting not in others}
+        left |= differing(added, read(added))
         baseline.save({setting: was[setting] for setting in left})
         if left:
-            words = "; ".join(f"{setting}: was {was[setting]}, is {value}" for setting, value in left.items())
+            words = "; ".join(
+                f"{setting}: {back.told(was[setting], value)}" for setting, value in left.items()
+            )
             why = "; ".join(["", *failed])
             module.fail_json(msg=f"not returned: {words}{why}", **result)
     diff = {"before": result["before"], "after": result["after"]}

@@ -18,7 +18,9 @@ import dumbbell_host as host  # noqa: E402
 import dumbbell_link as link  # noqa: E402
 import dumbbell_modules as modules  # noqa: E402
 import dumbbell_packages as packages  # noqa: E402
+import dumbbell_preflight as preflight  # noqa: E402
 import dumbbell_provisioned as provisioned  # noqa: E402
+import dumbbell_reach as reach  # noqa: E402
 import dumbbell_restore as restore  # noqa: E402
 import dumbbell_state as state  # noqa: E402
 import dumbbell_sysctl as sysctl  # noqa: E402
@@ -34,7 +36,9 @@ __all__ = [
     "link",
     "modules",
     "packages",
+    "preflight",
     "provisioned",
+    "reach",
     "restore",
     "state",
     "sysctl",

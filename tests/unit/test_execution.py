@@ -22,7 +22,6 @@ from dumbbell.execution.answers import SECOND_NS, SILENT, Answers, Armed, behind
 from dumbbell.execution.collect import collect, own_rows
 from dumbbell.execution.judge import judge_calibrations
 from dumbbell.execution.point import PlannedPoint
-from dumbbell.execution.words import can_run
 from dumbbell.facts.check import Check
 from dumbbell.plan import plan
 from dumbbell.report.notebooks import render_points
@@ -374,13 +373,3 @@ def test_rows_of_a_reused_calibration_are_those_of_the_point_that_made_it(tmp_pa
     assert own_rows(run, rows)["snmp"].height == 2  # type: ignore[arg-type]
     (tmp_path / calibrated.REUSED).write_text("{}")
     assert own_rows(run, rows)["snmp"]["phase"].to_list() == ["measurement"]  # type: ignore[arg-type]
-
-
-def test_a_check_tells_of_every_host() -> None:
-    assert can_run("x.yml", {"sender1": "", "router": "no netem"}, {}) == (
-        "this testbed cannot run x.yml:\nsender1: can\nrouter: no netem"
-    )
-    assert can_run("x.yml", {"sender1": "", "router": ""}, {"router": "6.12"}) == (
-        "every host can run x.yml: sender1, router; router is to boot 6.12 first, and what that kernel has "
-        "shows then"
-    )

@@ -96,7 +96,7 @@ def test_a_file_is_kept_and_copied_back(tmp_path: Path) -> None:
 
 
 def undone(was: dict[Any, Any], now: dict[Any, Any]) -> list[str]:
-    return [" ".join(command) for command in restore.undo(was, now)]
+    return [" ".join(command) for command in restore.undo(was, now) + restore.purge(was, now)]
 
 
 def nothing(command: list[str]) -> tuple[int, str, str]:

@@ -28,16 +28,28 @@ def go_on(run: str) -> str:
     return f" Then: {resume(run)}" if run else ""
 
 
-def can_run(scenario: str, troubles: Mapping[str, str], boots: Mapping[str, str]) -> str:
-    """The message whether hosts can run a scenario; ``troubles`` has the reason of each host, '' if it can.
+def can_run(
+    scenario: str,
+    reasons: Mapping[str, Sequence[str]],
+    notes: Mapping[str, Sequence[str]],
+    boots: Mapping[str, str],
+) -> str:
+    """The message whether hosts can run a scenario: yes or no for each, and why not.
 
-    ``boots`` has the kernels that hosts must boot first.
+    ``reasons`` has for each host why it cannot, ``notes`` what else a person should know of it, ``boots`` the
+    kernels that hosts must boot first.
     """
-    if any(troubles.values()):
-        hosts = "".join(f"\n{host}: {trouble or 'can'}" for host, trouble in troubles.items())
-        return f"this testbed cannot run {scenario}:{hosts}"
-    first = "".join(
-        f"; {host} is to boot {kernel} first, and what that kernel has shows then"
+    first = [
+        f"{host} is to boot {kernel} first, and what that kernel has shows then"
         for host, kernel in boots.items()
-    )
-    return f"every host can run {scenario}: {', '.join(troubles)}{first}"
+    ]
+    if any(reasons.values()):
+        head = f"this testbed cannot run {scenario}:"
+    else:
+        head = "; ".join([f"every host can run {scenario}", *first])
+    lines = [head]
+    for host, why in reasons.items():
+        lines.append(f"{host}: {'no' if why else 'yes'}")
+        lines += [f"  {reason}" for reason in why]
+        lines += [f"  note: {note}" for note in notes.get(host, [])]
+    return "\n".join(lines)
