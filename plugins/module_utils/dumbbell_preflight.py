@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import re
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ SERVICES = (  # whose activity decides something
 SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
 INTERFACES = Path("/etc/network/interfaces")  # of ifupdown
 NETWORKD = Path("/run/systemd/netif/links")  # a file for each ifindex: sd-network
+PE32_PLUS = 0x20B  # of 64 bits
+CERTIFICATES = 4  # number of their entry among the data directories
 LOAD_S = 0.5  # how long processes are watched
 
 
@@ -177,6 +180,30 @@ def grub(execute: Execute, boot: Path = Path("/boot/grub")) -> Facts | None:
     }
 
 
+def kernels(boot: Path = Path("/boot")) -> dict[str, bool]:
+    """Releases of the installed kernels, and whether they are signed for secure boot."""
+    found = {}
+    for file in boot.glob("vmlinuz-*"):
+        try:
+            with file.open("rb") as opened:
+                found[file.name.partition("-")[2]] = is_signed(opened.read(4096))
+        except OSError:
+            continue
+    return found
+
+
+def is_signed(head: bytes) -> bool:
+    """Whether the program for EFI that begins so has a table of certificates (PE/COFF, optional header)."""
+    try:
+        (header,) = struct.unpack_from("<I", head, 0x3C)
+        (magic,) = struct.unpack_from("<H", head, header + 24)
+        directories = header + 24 + (112 if magic == PE32_PLUS else 96)
+        (size,) = struct.unpack_from("<I", head, directories + CERTIFICATES * 8 + 4)
+    except struct.error:  # it is too short
+        return False
+    return head[:2] == b"MZ" and head[header : header + 4] == b"PE\0\0" and size > 0
+
+
 def disk(paths: Sequence[str]) -> dict[str, int]:
     """Free bytes for files at these paths."""
     free = {}
@@ -242,6 +269,7 @@ def read(nics: Sequence[str], links: Sequence[Mapping[str, Any]], execute: Execu
         "governors": governors(),
         "secure_boot": secure_boot(),
         "grub": grub(execute),
+        "kernels": kernels(),
         "free_bytes": disk(["/var/lib/dumbbell", "/tmp"]),
         "busy": busy({"root", "dumbbell", "telegraf", "influxdb", "_chrony", "chrony"}),
         "cpus": os.cpu_count(),

@@ -19,7 +19,6 @@ END = b"end"
 TRIES = 5
 WAIT_S = 3.0
 NTP_REQUEST = b"\x23" + 47 * b"\0"  # version 4, client: RFC 5905
-LAST = re.compile(r"(\d+) packets transmitted, (\d+) received")
 
 
 def ping(execute: Execute, device: str, peer: str, mtu: int) -> str:
@@ -45,8 +44,8 @@ def ping(execute: Execute, device: str, peer: str, mtu: int) -> str:
     code, out, err = execute(command)
     if code == 0:
         return ""
-    said = re.findall(r"(?:local error|From \S+.*?): .*|.*(?:[Uu]nreachable|[Pp]rohibited).*", out)
-    return (said[0] if said else err.strip() or "no answer").strip()
+    said = re.findall(r".*(?:local error|[Uu]nreachable|[Pp]rohibited|needed).*", out) or err.splitlines()
+    return said[0].strip() if said else "no answer"
 
 
 def neighbour(execute: Execute, device: str, peer: str) -> str | None:

@@ -16,6 +16,7 @@ from dumbbell.execution.preflight import (
     End,
     Ping,
     findings,
+    kernel_refusal,
     firewall_of,
     not_one_shot,
     pings_of,
@@ -134,6 +135,17 @@ def test_where_a_choice_of_grub_is_not_for_one_boot(grub: dict[str, str], word: 
     assert word in not_one_shot(grub)
 
 
+def test_a_kernel_that_the_firmware_would_not_start_is_refused() -> None:
+    secure = FIT | {"secure_boot": True, "kernels": {"6.1.0-9-amd64": True, "6.12-own": False}}
+    assert kernel_refusal(FIT, "6.12-own", file=True) == ""
+    assert kernel_refusal(secure, "6.1.0-9-amd64", file=False) == ""
+    assert kernel_refusal(secure, "6.12-new", file=False) == ""  # in check mode it is not there yet
+    assert kernel_refusal(secure, "6.12-own", file=False).startswith("secure boot is on and 6.12-own is not")
+    assert "a kernel from a file or recipe is not signed" in kernel_refusal(secure, "", file=True)
+    assert kernel_refusal(FIT | {"grub": None}, "", file=False).startswith("it has no /boot/grub")
+    assert "on LVM" in kernel_refusal(FIT | {"grub": {"abstraction": "lvm", "fs": "ext2"}}, "", file=False)
+
+
 # What tools say
 
 
@@ -148,6 +160,14 @@ def test_chains_of_nftables_and_iptables() -> None:
         ("filter FORWARD", "drop", 1),
         ("filter OUTPUT", "accept", 0),
     ]
+
+
+def test_kernels_are_signed_or_not(tmp_path: Path) -> None:
+    """The heads of Debian's 6.1.0-50-cloud-amd64, which has both."""
+    (tmp_path / "vmlinuz-6.1-signed").write_bytes((FIXTURES / "kernel/signed").read_bytes())
+    (tmp_path / "vmlinuz-6.1").write_bytes((FIXTURES / "kernel/unsigned").read_bytes())
+    (tmp_path / "vmlinuz-none").write_bytes(b"MZ")
+    assert preflight.kernels(tmp_path) == {"6.1-signed": True, "6.1": False, "none": False}
 
 
 def test_interfaces_of_ifupdown(tmp_path: Path) -> None:
@@ -266,7 +286,7 @@ def test_who_may_drop_packets_is_named() -> None:
     (none,) = unreached([(END, "no answer")], {"r1": FIT, "router": FIT}, {}, ["router"])
     assert none.text.endswith("(no answer); no firewall was found on r1, router")
     (archive,) = unreached([(END._replace(server="a"), "no answer")], facts, {}, ["router"])
-    assert archive.text.endswith("look at the firewall of a")
+    assert archive.text.endswith("look whether a listens there (provision it), and at its firewall")
     (taken,) = unreached(
         [(END, "Connection refused")], facts, {"r1": ["UDP 198.18.2.21:5201: Address already in use"]}, []
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
+from ansible.template import trust_as_template
 
 from dumbbell import REPOSITORY
 from dumbbell.execution.action import HostAction
@@ -22,7 +23,9 @@ def defaults(roles: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for role in ROLES:
         found |= yaml_load((roles / role / "defaults/main.yml").read_bytes()) or {}
-    return found
+    return {
+        name: trust_as_template(value) if isinstance(value, str) else value for name, value in found.items()
+    }
 
 
 def specs(roles: Path) -> dict[str, Spec]:

@@ -50,7 +50,7 @@ def findings(facts: Facts, *, router: bool) -> Iterator[Finding]:
         yield Finding("forwards no packets (net.ipv4.ip_forward is 0): provision it", True)
     yield from _services(facts)
     yield from _resources(facts)
-    if facts["grub"] is not None and (reason := not_one_shot(facts["grub"])):
+    if facts["grub"] and (reason := not_one_shot(facts["grub"])):
         yield Finding(f"keeps its kernel: {reason}", False)
     if facts["secure_boot"]:
         yield Finding("secure boot is on: it boots signed kernels and loads signed modules only", False)
@@ -135,6 +135,23 @@ def not_one_shot(grub: Facts) -> str:
                 f"/boot/grub is on {name}, where GRUB cannot write its environment, so that a kernel that "
                 "panics would be booted again and again; a /boot on a plain ext4 or xfs partition can be used"
             )
+    return ""
+
+
+def kernel_refusal(facts: Facts, release: str, *, file: bool) -> str:
+    """Why the kernel of a host is not changed; '' if it can be.
+
+    ``release`` is that of an installed kernel, or ''; ``file`` whether it comes in a file or from a recipe.
+    """
+    if facts["grub"] is None:
+        return "it has no /boot/grub, as Debian and Ubuntu have it; on other hosts kernels are not changed"
+    if reason := not_one_shot(facts["grub"]):
+        return reason
+    if facts["secure_boot"] and (file or facts["kernels"].get(release) is False):
+        return (
+            f"secure boot is on and {release or 'a kernel from a file or recipe'} is not signed, so that the "
+            "firmware would not start it: sign it, or switch secure boot off in the firmware"
+        )
     return ""
 
 
@@ -229,13 +246,10 @@ def unreached(
             if host in facts and (wall := firewall_of(facts[host], forwards=host in routers))
         ]
         known = [host for host in (end.server, *between) if host in facts]
-        none = (
-            f"no firewall was found on {', '.join(known)}"
-            if known
-            else f"look at the firewall of {end.server}"
-        )
-        yield Finding(f"{end} is not reached ({error}); {_may_drop(walls) or none}", True)
-
-
-def _may_drop(walls: Sequence[str]) -> str:
-    return f"allow it in the firewall: {'; '.join(walls)}" if walls else ""
+        if walls:
+            advice = f"allow it in the firewall: {'; '.join(walls)}"
+        elif known:
+            advice = f"no firewall was found on {', '.join(known)}"
+        else:
+            advice = f"look whether {end.server} listens there (provision it), and at its firewall"
+        yield Finding(f"{end} is not reached ({error}); {advice}", True)
