@@ -101,7 +101,7 @@ def read(setting: Setting, execute: Execute) -> Any:
     kind, subject = setting
     if kind in READ:
         return READ[kind](subject, execute)
-    if kind in UNMAKE or kind == "package":
+    if kind in UNMAKE:
         return _is_made(setting, execute) or None
     code, out, _ = execute(["ethtool", ethtool.SHOW[kind], subject])
     return None if code else ethtool.changeable(kind, out)
@@ -163,6 +163,7 @@ READ: dict[str, Callable[[str, Execute], Any]] = {
     "file": lambda file, execute: _stat(Path(file)),
     "kernel": lambda _, execute: execute(["uname", "-r"])[1].strip(),
     "menu": lambda menu, execute: _is_current(Path(menu)),
+    "package": packages.presence,
     "service": _read_service,
 }
 
@@ -171,8 +172,6 @@ def _is_made(setting: Setting, execute: Execute) -> bool:
     kind, subject = setting
     if kind == "user":
         return execute(["id", "--user", subject])[0] == 0
-    if kind == "package":
-        return bool(packages.is_installed(subject, execute))
     return Path(DKMS if kind == "dkms" else "/", subject).is_dir()
 
 

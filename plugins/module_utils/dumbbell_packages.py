@@ -16,6 +16,7 @@ Execute = Callable[[Command], tuple[int, str, str]]
 
 # No questions, and no restart of services that use a library: needrestart of Ubuntu would restart them.
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C"}
+CONFIGURATION = "configuration"
 LOCK_WAIT_S = 600  # unattended-upgrades holds the lock for minutes after a boot
 STATE = re.compile(r"^(?P<name>\S+) (?P<state>[a-z]{2}.\S*)$", re.MULTILINE)  # as `query` prints it
 LOCKED = re.compile(r"(Could not get lock|frontend lock was locked|Waiting for process with pid) ?[^\n]*")
@@ -30,6 +31,7 @@ class Manager(NamedTuple):
     install: Command
     update: Command  # the list of packages, which dnf renews by itself
     purge: Command  # refuses packages that others need
+    remove: Command  # the same, and leaves the configuration
 
 
 APT = Manager(
@@ -38,12 +40,14 @@ APT = Manager(
     ["apt-get", "--yes", "--no-install-recommends", "install"],
     ["apt-get", "update"],
     ["dpkg", "--purge"],
+    ["dpkg", "--remove"],
 )
 DNF = Manager(
     ["rpm", "--query", "--queryformat", "%{NAME} ii %{VERSION}-%{RELEASE}\\n"],
     None,
     ["dnf", "--assumeyes", "--setopt=install_weak_deps=False", "install"],
     ["dnf", "makecache"],
+    ["rpm", "--erase"],
     ["rpm", "--erase"],
 )
 
@@ -59,9 +63,10 @@ def states(names: Sequence[str], execute: Execute) -> dict[str, str]:
     return {match["name"]: match["state"] for match in STATE.finditer(said)}
 
 
-def is_installed(name: str, execute: Execute) -> bool:
-    """Whether a package is installed, with all its files."""
-    return states([name], execute).get(name, "")[1:2] == "i"
+def presence(name: str, execute: Execute) -> bool | str | None:
+    """True for an installed package, `configuration` if only that is left of it, None without it."""
+    known: dict[str, bool | str] = {"i": True, "c": CONFIGURATION}
+    return known.get(states([name], execute).get(name, "")[1:2])
 
 
 def changed_by(simulated: str) -> tuple[list[str], list[str]]:

@@ -58,6 +58,24 @@ def link(name: str, links: Iterable[Mapping[str, Any]], sysfs: Path = Path("/sys
     }
 
 
+def physical(links: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Names of the NICs: no VLANs, bridges and the like; of a container the ends of its veth."""
+    return [
+        each["ifname"]
+        for each in links
+        if each["link_type"] == "ether" and each.get("linkinfo", {}).get("info_kind") in (None, "veth")
+    ]
+
+
+def neighbours(known: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Addresses that answered lately, by NIC, in the output of `ip -j neighbour show`."""
+    found: dict[str, list[str]] = {}
+    for each in known:
+        if "lladdr" in each and ":" not in each["dst"]:
+            found.setdefault(each["dev"], []).append(each["dst"])
+    return {name: sorted(addresses) for name, addresses in found.items()}
+
+
 # Who configures a NIC
 
 

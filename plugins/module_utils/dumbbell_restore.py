@@ -78,10 +78,12 @@ def purge(was: Values, now: Values) -> list[Command]:
 
     They come after the commands of :func:`undo`, some of which are programs of these packages.
     """
-    added = [each for each in was if each.kind in PURGED and was[each] is None and now[each] is not None]
-    # Together, because some need others. Those that the site's own packages need are refused, and stay.
-    names = [setting.subject for setting in added if setting.kind == "package"]
-    commands = [[*packages.manager().purge, *names]] if names else []
+    added = [each for each in was if each.kind in PURGED and was[each] is not True and now[each] != was[each]]
+    commands = []
+    for before, command in ((packages.CONFIGURATION, "remove"), (None, "purge")):
+        # Together, because some need others. Those that the site's own packages need are refused, and stay.
+        names = [s.subject for s in added if s.kind == "package" and was[s] == before]
+        commands += [[*getattr(packages.manager(), command), *names]] if names else []
     return commands + [[*UNMAKE["user"], setting.subject] for setting in added if setting.kind == "user"]
 
 
@@ -95,14 +97,16 @@ def _is_last(setting: Setting, was: Any) -> bool:
     """Whether a setting is restored when modules are unloaded and services stopped, which may use it."""
     if setting.kind in ("file", "directory"):
         return MODULE_FILE.match(setting.subject) is not None
-    return setting.kind in ("dkms", "tree", "user") or (setting.kind == "package" and was is None)
+    return setting.kind in ("dkms", "tree", "user") or (setting.kind == "package" and was is not True)
 
 
-def differs(setting: Setting, was: Any, now: Any) -> bool:
+def differs(setting: Setting, was: Any, now: Any) -> bool:  # noqa: PLR0911
     """Whether a setting differs from its record.
 
     Modules that others have unloaded are no difference; a menu differs until it agrees with its settings.
     """
+    if setting.kind == "service" and was is None and now is not None:
+        return "active" in now.values() or "enabled" in now.values()  # its unit goes with its package
     if setting.kind == "modules":
         return bool(set(now) - set(was))
     if setting.kind == "module":
@@ -135,7 +139,7 @@ def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  
             if was is None
             else ["cp", "--preserve=all", str(copy_of(subject, place)), subject]
         ]
-    if kind == "package" and was is not None:
+    if kind == "package":
         return [[*packages.manager().install, subject]]
     if kind in UNMAKE and was is None:
         return [[*UNMAKE[kind], subject]]

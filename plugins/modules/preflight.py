@@ -16,6 +16,10 @@ options:
     description: Experiment interfaces to read. If left out, the host is not read.
     type: list
     elements: str
+  discover:
+    description: Read all NICs, the device of the SSH session, and neighbours that are known.
+    type: bool
+    default: false
   serve:
     description: Ends to answer on, C({protocol, address, port}).
     type: list
@@ -53,7 +57,7 @@ EXAMPLES = r"""
 RETURN = r"""
 facts:
   description: What was read.
-  returned: if O(nics) is given
+  returned: if O(nics) or O(discover) is given
   type: dict
 taken:
   description: Ends to answer on that the host cannot have, with the reason.
@@ -72,12 +76,13 @@ tries:
   elements: str
 """
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 from ansible.module_utils import dumbbell_preflight as preflight
 from ansible.module_utils import dumbbell_reach as reach
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import call, read_json
+from ansible.module_utils.dumbbell_host import call, management_devices, read_json, ssh_connection
 
 
 def pinged(asked):
@@ -92,6 +97,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "nics": {"type": "list", "elements": "str"},
+            "discover": {"type": "bool", "default": False},
             "serve": {"type": "list", "elements": "dict", "default": []},
             "serve_s": {"type": "int", "default": 60},
             "pings": {"type": "list", "elements": "dict", "default": []},
@@ -100,9 +106,17 @@ def main():
         supports_check_mode=True,
     )
     params, result = module.params, {}
-    if params["nics"] is not None:
+    if params["discover"] or params["nics"] is not None:
         links = read_json(module, ["ip", "-j", "-d", "address", "show"])
-        result["facts"] = preflight.read(params["nics"], links, call)
+        nics = preflight.physical(links) if params["discover"] else params["nics"]
+        result["facts"] = preflight.read(nics, links, call)
+    if params["discover"]:
+        carrying = management_devices(ssh_connection(), links)
+        result["facts"]["name"] = os.uname().nodename
+        result["facts"]["management"] = [name for name in nics if name in carrying]
+        result["facts"]["neighbours"] = preflight.neighbours(
+            read_json(module, ["ip", "-j", "neighbour", "show"])
+        )
     with ThreadPoolExecutor(max(1, len(params["pings"]))) as pool:
         result["pings"] = list(pool.map(pinged, params["pings"]))
     result["tries"] = reach.attempts(params["tries"])

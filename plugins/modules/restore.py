@@ -136,7 +136,7 @@ def main():
                 os.unlink(os.path.join(directory, LOCK))
         failed = perform(module, commands)
         # What is left is read before its tools go. If something is, they stay for the next try.
-        others = {s: value for s, value in was.items() if s.kind not in back.PURGED or value is not None}
+        others = {s: value for s, value in was.items() if s.kind not in back.PURGED or value is True}
         left = differing(others, read(others))
         if not left:
             failed += perform(module, purge)

@@ -141,15 +141,20 @@ def test_kernels_that_were_installed_go_and_a_clock_daemon_that_was_replaced_com
         return (0, f"{command[-1]} {found}4.3\n", "") if found else (1, "", "no packages found")
 
     kernel, daemon = Setting("package", "linux-image-6.1"), Setting("package", "systemd-timesyncd")
+    chrony, iperf3 = Setting("package", "chrony"), Setting("package", "iperf3")
     services = {
         Setting("service", "chrony"): None,
         Setting("service", "systemd-timesyncd"): {"enabled": "enabled", "active": "active"},
     }
-    was = {each: baseline.read(each, dpkg) for each in (kernel, daemon)} | services
-    assert (was[kernel], was[daemon]) == (None, True)
+    was = {each: baseline.read(each, dpkg) for each in (kernel, daemon, chrony, iperf3)} | services
+    was[Setting("user", "iperf3")] = None
+    assert [was[each] for each in (kernel, daemon, chrony)] == ["configuration", True, None]
     now = {
         kernel: True,
-        daemon: None,
+        daemon: "configuration",
+        chrony: "configuration",  # timesyncd has removed it
+        iperf3: True,
+        Setting("user", "iperf3"): True,
         Setting("service", "chrony"): {"enabled": "enabled", "active": "active"},
         Setting("service", "systemd-timesyncd"): None,
     }
@@ -160,7 +165,9 @@ def test_kernels_that_were_installed_go_and_a_clock_daemon_that_was_replaced_com
         "systemctl enable systemd-timesyncd",
         "systemctl daemon-reload",
         "systemctl restart systemd-timesyncd",
-        "dpkg --purge linux-image-6.1",
+        "dpkg --remove linux-image-6.1",
+        "dpkg --purge chrony iperf3",
+        "userdel iperf3",
     ]
 
 
