@@ -13,7 +13,7 @@ from dumbbell.inventory.discovered import proposed
 class ActionModule(ProvisioningAction):
     """Arguments: ``read``, what hosts registered by the first task; ``directory`` of the inventory.
 
-    On a host it returns ``facts``. With ``read`` it returns ``groups`` as in ``dumbbell.inventory.discovered``,
+    On a host it returns ``facts``. With ``read`` it returns ``groups`` of ``dumbbell.inventory.discovered``,
     and fails if the directory has an inventory.
     """
 

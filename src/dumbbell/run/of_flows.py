@@ -77,9 +77,13 @@ def failures(run: Run, flow: Flow) -> list[str]:
 
 
 def why_no_start(run: Run, flow: Flow) -> str:
-    """Why the agent saw no first data of a flow: the failures that it reported, the first one first."""
+    """Why the agent saw no first data of a flow: what it reported, the first first; else what to try."""
     events = (
         run.event(name, flow=flow.name, phase="measurement") for name in ("flow_held", "flow_first_data")
     )
     reasons = [str(event["reason"]) for event in events if event and event.get("reason")]
-    return "; ".join(reasons) or "the agent saw no first data"
+    asked = f"{' and '.join(flow.protocols).upper()} port {flow.server_port} of {flow.server_host}"
+    return "; ".join(reasons) or (
+        f"the agent saw no first data. Is {asked} open to {flow.client_host}? playbooks/check.yml tries it "
+        "and names the firewall"
+    )

@@ -132,6 +132,11 @@ INVALID: dict[str, tuple[Damage, str]] = {
         events("sender1", "flow_first_data", error_ns=80_000_000),
         "flow1: start error is 80 ms, more than 50 ms",
     ),
+    "no data of a flow arrived": (
+        events("sender1", "flow_first_data", event="flow_none", error_ns=None),
+        "flow1: start error not known: the agent saw no first data. Is TCP port 5201 of receiver1 open to "
+        "sender1? playbooks/check.yml tries it and names the firewall",
+    ),
     "the MSS differs": (option(mss_bytes=1400), "flow1: MSS: asked 1"),
     "the socket's buffer was capped": (option(socket_buffer_bytes=10**6), "flow1: send buffer: asked 2"),
     "the DSCP differs": (option(dscp=34), "flow1: DSCP: asked 34, found 46"),
