@@ -55,6 +55,10 @@ def test_a_restore_that_failed_is_completed_by_the_next(tmp_path: Path) -> None:
     assert first["msg"].startswith(f"not returned: {menu}: was True, is False; `update-grub`: no space left")
     assert "hosts" not in first["msg"]
     assert (tmp_path / "hosts").read_text() == "as found"
+    assert not (tmp_path / "etc").exists()
+    # Data stays, with the directories around it.
+    assert set(first["kept"]) == {f"directory {tmp_path}/runs", f"directory {tmp_path}/runs/of_others"}
+    assert (tmp_path / "runs/of_others/data").read_text() == "changed"
     assert second["commands"] == ["update-grub"]
     assert list(second["after"]) == [menu]
     assert (tmp_path / "grub.cfg").read_text() == "made\n"
