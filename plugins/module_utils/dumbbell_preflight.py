@@ -8,7 +8,7 @@ import pwd
 import re
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ SERVICES = (  # whose activity decides something
 )
 SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
 INTERFACES = Path("/etc/network/interfaces")  # of ifupdown
-NETWORKD = Path("/run/systemd/netif/links")  # a file for each ifindex: sd-network
 PE32_PLUS = 0x20B  # of 64 bits
 CERTIFICATES = 4  # number of their entry among the data directories
 LOAD_S = 0.5  # how long processes are watched
@@ -79,30 +78,34 @@ def neighbours(known: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 # Who configures a NIC
 
 
-def configured_by(name: str, ifindex: int, execute: Execute) -> list[str]:
+def configured_by(name: str, execute: Execute) -> list[str]:
     """The programs that configure a NIC, with the file or connection that says so."""
-    return [*_networkd(ifindex), *_network_manager(name, execute), *ifupdown(name, INTERFACES)]
-
-
-def _networkd(ifindex: int) -> Iterator[str]:
-    try:
-        told = dict(
-            line.split("=", 1) for line in (NETWORKD / str(ifindex)).read_text().splitlines() if "=" in line
-        )
-    except OSError:
-        return
-    if told.get("ADMIN_STATE") in ("configuring", "configured", "failed"):
-        file = told.get("NETWORK_FILE", "")
-        yield f"{'netplan' if 'netplan' in file else 'systemd-networkd'} ({file})"
-
-
-def _network_manager(name: str, execute: Execute) -> Iterator[str]:
+    status = execute(["networkctl", "--no-pager", "--lines=0", "status", name])[1]
     fields = ["nmcli", "--terse", "--fields", "DEVICE,STATE,CONNECTION", "device"]
-    for line in execute(fields)[1].splitlines():
+    found = [networkd(status), network_manager(name, execute(fields)[1]), *ifupdown(name, INTERFACES)]
+    return [by for by in found if by]
+
+
+def networkd(status: str) -> str:
+    """What `networkctl status` says of a NIC: the file by which networkd configures it, or ''."""
+    told = dict(re.findall(r"^ *(Network File|State): (.+)$", status, re.MULTILINE))
+    if not told.get("State", "").endswith(("(configured)", "(configuring)", "(failed)")):
+        return ""
+    file = told.get("Network File", "")
+    return f"{'netplan' if 'netplan' in file else 'systemd-networkd'} ({file})"
+
+
+def network_manager(name: str, devices: str) -> str:
+    """What nmcli says of a NIC: the connection or the state in which NetworkManager has it, or ''.
+
+    An external connection is one that others made, as Dumbbell does.
+    """
+    for line in devices.splitlines():
         device, _, rest = line.partition(":")
         state, _, connection = rest.partition(":")
-        if device == name and state not in ("unmanaged", "unavailable"):
-            yield f"NetworkManager ({connection or state})"
+        if device == name and state not in ("unmanaged", "unavailable", "connected (externally)"):
+            return f"NetworkManager ({connection or state})"
+    return ""
 
 
 def ifupdown(name: str, file: Path) -> list[str]:
@@ -274,13 +277,11 @@ def _user(uid: int) -> str:
 
 def read(nics: Sequence[str], links: Sequence[Mapping[str, Any]], execute: Execute) -> Facts:
     """Everything that decides, in JSON's types."""
-    indices = {each["ifname"]: each["ifindex"] for each in links}
+    known = {each["ifname"] for each in links}
     forward = Path("/proc/sys/net/ipv4/ip_forward").read_text().strip() == "1"
     return {
         "nics": {name: link(name, links) for name in nics},
-        "configured_by": {
-            name: configured_by(name, indices[name], execute) for name in nics if name in indices
-        },
+        "configured_by": {name: configured_by(name, execute) for name in nics if name in known},
         "firewall": firewall(execute),
         "forwards": forward,
         "active": active(SERVICES, execute),

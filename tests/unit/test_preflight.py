@@ -170,6 +170,25 @@ def test_kernels_are_signed_or_not(tmp_path: Path) -> None:
     assert preflight.kernels(tmp_path) == {"6.1-signed": True, "6.1": False, "none": False}
 
 
+def test_who_configures_a_link_by_networkd_and_network_manager() -> None:
+    texts = {
+        kind: (FIXTURES / f"links/networkctl-status-{kind}").read_text() for kind in ("netplan", "unmanaged")
+    }
+    assert preflight.networkd(texts["netplan"]) == "netplan (/run/systemd/network/10-netplan-eth1.network)"
+    assert preflight.networkd(texts["unmanaged"]) == ""
+    assert preflight.networkd("") == ""
+    # Of NetworkManager 1.42: the first was configured by others.
+    said = (
+        "eth0:connected (externally):eth0\neth1:connecting (getting IP configuration):Wired connection 2\n"
+        "eth2:disconnected:\neth3:unmanaged:\n"
+    )
+    found = {name: preflight.network_manager(name, said) for name in ("eth0", "eth1", "eth2", "eth3", "eth4")}
+    assert {name: by for name, by in found.items() if by} == {
+        "eth1": "NetworkManager (Wired connection 2)",
+        "eth2": "NetworkManager (disconnected)",
+    }
+
+
 def test_interfaces_of_ifupdown(tmp_path: Path) -> None:
     own, more = tmp_path / "interfaces", tmp_path / "interfaces.d/testbed"
     more.parent.mkdir()
