@@ -137,12 +137,15 @@ def main():
         failed = perform(module, commands)
         # What is left is read before its tools go. If something is, they stay for the next try.
         others = {s: value for s, value in was.items() if s.kind not in back.PURGED or value is True}
-        left = differing(others, read(others))
-        if not left:
-            failed += perform(module, purge)
         added = {setting: was[setting] for setting in was if setting not in others}
-        left |= differing(added, read(added))
-        baseline.save({setting: was[setting] for setting in left})
+        left = differing(others, read(others))
+        waits = bool(left) and bool(purge)
+        if waits:
+            failed.append("packages and users that were added stay until the rest is returned")
+        else:
+            failed += perform(module, purge)
+            left |= differing(added, read(added))
+        baseline.save({s: was[s] for s in was if s in left or (waits and s in added)})
         if left:
             words = "; ".join(
                 f"{setting}: {back.told(was[setting], value)}" for setting, value in left.items()
