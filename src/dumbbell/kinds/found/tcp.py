@@ -13,7 +13,7 @@ from dumbbell.facts.check import Check, close, fact, same
 from dumbbell.kinds.found.shared import LATE_NS, Connections, began, foreign, of_measurement, time_sent
 from dumbbell.plan import Flow, Phase
 from dumbbell.run.content import Run, dig
-from dumbbell.run.directory import read_json
+from dumbbell.run.record import read_json
 
 SECOND = 10**9
 AHEAD_NS = 6 * SECOND  # the earliest that a stream is connected before its start
