@@ -25,6 +25,10 @@ options:
     type: list
     elements: path
     default: []
+  record:
+    description: Whether M(restore) shall undo it.
+    type: bool
+    default: true
 attributes:
   check_mode:
     support: full
@@ -105,14 +109,21 @@ def run(module, command):
         module.fail_json(msg=f"`{' '.join(command)}` failed: {err}")
 
 
-def install(module, manager, missing, new):
+def install(module, manager, missing):
     """Install, again by a new list of packages if the one that the host has is too old to fetch them."""
-    users = {entry.pw_name for entry in pwd.getpwall()}
     command = [*manager.install, *missing]
+    if packages.patiently(call, command)[0]:
+        run(module, manager.update)
+        run(module, command)
+
+
+def install_recorded(module, manager, missing, changes):
+    """Install, and record what that changes."""
+    new, removed = changes
+    record(new, removed, module.params["files"])
+    users = {entry.pw_name for entry in pwd.getpwall()}
     try:
-        if packages.patiently(call, command)[0]:
-            run(module, manager.update)
-            run(module, command)
+        install(module, manager, missing)
     finally:
         record_new(new, users)
 
@@ -122,6 +133,7 @@ def main():
         argument_spec={
             "present": {"type": "list", "elements": "str", "required": True},
             "files": {"type": "list", "elements": "path", "default": []},
+            "record": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
@@ -131,8 +143,10 @@ def main():
     missing = [name for name in names if found.get(name, "")[1:2] != "i"]
     new, removed = look_ahead(module, manager, missing) if missing else ([], [])
     if missing and not module.check_mode:
-        record(new, removed, module.params["files"])
-        install(module, manager, missing, new)
+        if module.params["record"]:
+            install_recorded(module, manager, missing, (new, removed))
+        else:
+            install(module, manager, missing)
     diff = {"before": {"packages": removed}, "after": {"packages": new}}
     module.exit_json(changed=bool(missing), missing=missing, removed=removed, diff=diff)
 
