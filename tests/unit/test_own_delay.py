@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dumbbell.execution.own_delay import Asked, Trim, attempt
 
-ASKED = Asked(rtt_ns=20_000_000, jitters=False, tolerance=0.02, max_us=2000, attempts=3)  # 400 us
+ASKED = Asked(
+    rtt_ns=20_000_000, jitters=False, jitter_us=0, tolerance=0.02, max_us=2000, attempts=3
+)  # 400 us
 WITHIN_US = ASKED.tolerance * ASKED.rtt_ns / 2000
 
 
@@ -49,6 +53,14 @@ def test_a_correction_that_is_too_small_to_be_made_leaves_the_one_that_is_in_for
 def test_with_jitter_the_median_counts() -> None:
     jitters = Asked(**{**vars(ASKED), "jitters": True})
     assert attempt(None, [ping(15.0, 21.0, 29.0)], jitters).trim_us == 500
+
+
+def test_what_jitter_does_by_chance_is_not_the_paths_own_delay() -> None:
+    jitters = replace(ASKED, jitters=True, jitter_us=3000)
+    median_is = [ping(*[rtt] * 11, *[15.0] * 10) for rtt in (22.0, 24.0)]
+    assert attempt(None, [median_is[0]], jitters).trim_us == 0  # 21 echoes: +-3.2 ms
+    assert attempt(None, [median_is[1]], jitters).trim_us == 2000
+    assert attempt(None, [median_is[0]], replace(jitters, jitter_us=300)).trim_us == 1000
 
 
 @given(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dumbbell.chance import median_error
 from dumbbell.run.record import read_json, write_json
 
 KNOWN = "own_delays.json"  # in the run's directory
@@ -27,6 +29,7 @@ class Asked:
 
     rtt_ns: int
     jitters: bool
+    jitter_us: float  # of a round trip
     tolerance: float  # share of the round trip
     max_us: int  # one way
     attempts: int
@@ -47,13 +50,14 @@ def attempt(former: Trim | None, pings: Sequence[str], asked: Asked) -> Trim:
     """The next correction, from the pings over the path with the former correction.
 
     The smallest result of all attempts counts, because delays of busy hosts are not the path's. A correction
-    that changes the round trip by less than half of its tolerance is not made.
+    that changes the round trip by less than half of its tolerance, or less than jitter may, is not made.
     """
     former = former or Trim(own_us=2 * asked.max_us)
     own_us = min(former.own_us, _excess_us(pings, asked) + 2 * former.trim_us)
     trim_us = min(max(0, int(own_us / 2)), asked.max_us)
     made = former.attempts + 1
-    if abs(trim_us - former.trim_us) * 2 <= asked.tolerance * asked.rtt_ns / 2000:
+    least_us = max(asked.tolerance * asked.rtt_ns / 2000, _by_chance_us(pings, asked))
+    if abs(trim_us - former.trim_us) * 2 <= least_us:
         return Trim(own_us, former.trim_us, made, changed=False, again=False)
     return Trim(own_us, trim_us, made, changed=True, again=made < asked.attempts)
 
@@ -62,10 +66,18 @@ def _excess_us(pings: Sequence[str], asked: Asked) -> float:
     """Excess of the shortest round trip (with jitter, the median) over the requested; mean over senders."""
     excesses = []
     for said in pings:
-        rtts_ms = sorted(float(found) for found in _RTT_MS.findall(said))
+        rtts_ms = sorted(map(float, _RTT_MS.findall(said)))
         rtt_ms = rtts_ms[len(rtts_ms) // 2 if asked.jitters else 0]
         excesses.append(rtt_ms * 1000 - asked.rtt_ns / 1000)
     return sum(excesses) / len(excesses)
+
+
+def _by_chance_us(pings: Sequence[str], asked: Asked) -> float:
+    """How far jitter may move the mean of the senders' medians."""
+    if not asked.jitter_us:
+        return 0
+    fewest = min(len(_RTT_MS.findall(said)) for said in pings)
+    return median_error(asked.jitter_us, fewest) / math.sqrt(len(pings))
 
 
 def remember(run_dir: Path, path: Mapping[str, Any], trim_us: int) -> None:

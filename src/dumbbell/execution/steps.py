@@ -7,6 +7,7 @@ Each step gets the point as the host sees it, and returns the host's answer. It 
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -152,6 +153,7 @@ def trim(on: PointOnHost, run: str, max_us: int, attempts: int) -> Answer:
     asked = own_delay.Asked(
         rtt_ns=path["rtt_ns"],
         jitters=path["jitters"],
+        jitter_us=math.hypot(*(path[way].get("jitter_us") or 0 for way in ("forward", "reverse"))),
         tolerance=on.point.facts["plan"]["validity"]["rtt_tolerance"],
         max_us=max_us,
         attempts=attempts,

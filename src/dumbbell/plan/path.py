@@ -161,6 +161,11 @@ class PlannedPath(Part):
         """Both directions with their names."""
         return [("forward", self.forward), ("reverse", self.reverse)]
 
+    @property
+    def jitter_us(self) -> float:
+        """The initial jitter of a round trip."""
+        return math.hypot(*(way.jitter_us or 0 for _, way in self.ways))
+
     def way(self, direction: Way) -> Direction:
         """The direction that data this way takes."""
         return self.forward if direction == "forward" else self.reverse

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.chance import RARELY
 from dumbbell.plan import (
     UDP_HEADER_BYTES,
     Direction,
@@ -29,8 +30,6 @@ TC_ROUNDING_US = 1  # tc stores delays in ticks of 64 ns and shows them cut to w
 RESOLUTION = {"us": TC_ROUNDING_US, "bps": 8}
 LEAST_SHARE = 2**-32
 TIMESTAMP_NS = 1_000_000  # the RTT of retransmitted packets comes from TCP's timestamps, in ms
-
-RARELY = 10_000  # the loss check fails one good run in so many
 
 NETEM_SHARES = ("loss", "duplicate", "corrupt", "reorder")
 GEMODEL = ("p", "r", "loss_bad", "loss_good")

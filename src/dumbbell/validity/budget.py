@@ -15,12 +15,13 @@ import polars as pl
 from scipy import stats
 
 from dumbbell import analysis
+from dumbbell.chance import RARELY
 from dumbbell.facts.check import Check, faultless
 from dumbbell.kinds.found import FOUND
 from dumbbell.kinds.found.base import Lost
 from dumbbell.plan import Conditions, Flow, PlannedPath, Way
 from dumbbell.run.content import Run, dig, ping_replies
-from dumbbell.run.of_path import RARELY, has_delay_line
+from dumbbell.run.of_path import has_delay_line
 from dumbbell.scenario.hosts import SUPER_PACKETS
 from dumbbell.units import human
 from dumbbell.validity.rows import devices, path_devices

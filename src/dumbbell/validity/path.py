@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator
 
 import polars as pl
 
+from dumbbell.chance import median_error
 from dumbbell.facts.asked import Asked
 from dumbbell.facts.check import Check, close, fact, same
 from dumbbell.plan import Conditions, PingAction, PlannedPath, Validity, Way, change_name, rate_name
@@ -118,19 +120,19 @@ def _restored(of: Asked, host: str) -> Iterator[Check]:
 def _idle_rtt(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
     """The fastest echo measures the path; the median is longer if hosts waited for a core.
 
-    On a path with jitter the median measures the path.
+    On a path with jitter the median measures the path, and may be off by chance.
     """
     for host, ping in of.run.pings("calibration"):
         if not any(way.duplicate for _, way in path.ways):
             duplicates = ping_duplicates(of.run.raw(host, "calibration", f"ping-{ping.name}.txt"))
             yield same("idle RTT, duplicates", ping.name, 0, duplicates, what="duplicate echo replies")
-        quickest, median, missing = _echoes(of, host, ping, path)
+        quickest, median, count, missing = _echoes(of, host, ping, path)
         yield close(
             "idle RTT",
             ping.name,
             path.rtt_ns,
             median if path.jitters else quickest,
-            tolerance=validity.rtt_tolerance * path.rtt_ns,
+            tolerance=validity.rtt_tolerance * path.rtt_ns + _by_chance_ns(path, count),
             unit="ns",
             what="idle RTT",
             missing=missing,
@@ -150,14 +152,19 @@ def _idle_rtt(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Chec
 
 def _echoes(
     of: Asked, host: str, ping: PingAction, path: PlannedPath
-) -> tuple[float | None, float | None, str]:
-    """The fastest and the median RTT, or None, and the number of echoes."""
+) -> tuple[float | None, float | None, int, str]:
+    """The fastest and the median RTT, or None; the number of echoes, also in words."""
     rtts = ping_rtts_ns(of.run.raw(host, "calibration", f"ping-{ping.name}.txt"))
     least = max(1, ping.count - 1 - most_lost([path.forward, path.reverse], ping.count - 1))
     missing = f"{len(rtts)} of {ping.count - 1} echo replies, of which {least} had to come"
     if len(rtts) < least:
-        return None, None, missing
-    return min(rtts), round(statistics.median(rtts)), missing
+        return None, None, len(rtts), missing
+    return min(rtts), round(statistics.median(rtts)), len(rtts), missing
+
+
+def _by_chance_ns(path: PlannedPath, count: int) -> float:
+    """How far jitter may move the median of so many echoes."""
+    return median_error(1000 * path.jitter_us, count) if path.jitter_us and count else 0
 
 
 def _own_delays(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
@@ -166,7 +173,7 @@ def _own_delays(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Ch
     for flow in of.measurement.flows:
         for delay in flow.own_delays:
             asked_ns = path.rtt_ns + 1000 * delay.delay_us
-            quickest, median, _ = pings.get(f"{flow.src_host}-{flow.dst_host}", (None, None, ""))
+            quickest, median, count, _ = pings.get(f"{flow.src_host}-{flow.dst_host}", (None, None, 0, ""))
             idle_ns = median if path.jitters else quickest
             delayed_ns, plain_ns = (
                 probe_ns(of.run, flow, delay.protocol, probe, median=path.jitters)
@@ -182,7 +189,8 @@ def _own_delays(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Ch
                 f"{flow.name} {delay.protocol}",
                 asked_ns,
                 measured_ns,
-                tolerance=validity.rtt_tolerance * asked_ns,
+                tolerance=validity.rtt_tolerance * asked_ns
+                + math.sqrt(3) * _by_chance_ns(path, count),  # of 3 medians
                 unit="ns",
                 what="idle RTT",
                 missing=missing,

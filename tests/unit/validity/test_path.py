@@ -150,6 +150,19 @@ def test_echoes_may_be_lost_where_loss_is_asked(run_dir: Path, loss: dict[str, A
     assert not [r for r in collect(run_dir, None).reasons if "idle RTT" in r]
 
 
+@pytest.mark.parametrize(("rtt", "known"), [("22.", True), ("24.", False)])
+def test_jitter_may_move_the_median_of_the_echoes(run_dir: Path, rtt: str, known: bool) -> None:
+    together(
+        lossy(jitter_us=4000),  # 50 echoes: their median may be off by 2.8 ms, and the RTT by 0.4 ms
+        lambda run_dir: edit(
+            run_dir / "plan.json", lambda plan: plan["points"][0]["path"].update(jitters=True)
+        ),
+        text("raw/sender1/calibration/ping-sender1-receiver1.txt", "time=20.", f"time={rtt}"),
+    )(run_dir)
+    found = [r for r in collect(run_dir, None).reasons if "sender1-receiver1: idle RTT" in r]
+    assert (not found) is known, found
+
+
 def conditions(loss: float, corrupt: float, bursts: tuple[float, float, float, float]) -> Conditions:
     names = ("p", "r", "loss_bad", "loss_good")
     return Conditions(
