@@ -13,7 +13,7 @@ func TestLateStart(t *testing.T) {
 	needIperf3(t)
 	a := startAgent(t, loopbackPlan(t))
 	a.startIn(time.Second)
-	a.end("failed", 1, "start arrived 20", "ms too late")
+	a.end("failed", 1, "start arrived 2", "ms too late")
 	if launched := a.events("flow_launched"); len(launched) != 1 || launched[0].Action != "iperf3_server" {
 		t.Errorf("launched %+v", launched)
 	}
