@@ -131,7 +131,7 @@ def test_a_world_does_what_it_is_told_and_says_how_long_it_took(tmp_path: Path) 
     assert (ended.status, ended.virtual_s, ended.reason) == (0, 12.5, "")
     assert (asked.dir / "command").read_text() == f"cd {tmp_path} && exec true 'a b'\n"
     said = (asked.dir / "console.log").read_text()
-    assert "time-travel=inf-cpu time-travel-start=1000000000000000000 rng_seed=" in said
+    assert "time-travel=inf-cpu seccomp=auto time-travel-start=1000000000000000000 rng_seed=" in said
 
 
 def test_a_world_finds_what_it_is_given_and_no_path_of_it(tmp_path: Path) -> None:

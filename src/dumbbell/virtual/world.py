@@ -62,9 +62,7 @@ class World:
     start_unix_ns: int  # its first time
     readable: Mapping[Path, Path] = field(default_factory=dict)
     seed: str = ""  # of its kernel's random numbers
-    light: Mapping[str, Any] | None = (
-        None  # what the controller of a light world reads; None for a full world
-    )
+    light: Mapping[str, Any] | None = None  # for the controller of a light world; None: the world is full
     memory: str = "4G"
     turn_s: float = 10  # CPU time after which a task without a system call is preempted
     stall_s: float = 300  # CPU time without progress of virtual time or console after which it is killed;
