@@ -134,6 +134,13 @@ def test_each_check_can_fail(run_dir: Path, damage: Damage, reason: str) -> None
     assert any(reason in said for said in verdict.reasons), verdict.reasons
 
 
+def test_a_report_is_missing(run_dir: Path) -> None:
+    (run_dir / RECEIVER).unlink()
+    verdict = collect(run_dir, None)
+    assert verdict.state == "invalid"
+    assert any("tcp-own-receiver.json is missing" in said for said in verdict.reasons), verdict.reasons
+
+
 def test_the_kernel_counts_too(run_dir: Path) -> None:
     """Both ends tell of 1 MB more, which no kernel has seen."""
     for path in (SENDER, RECEIVER):

@@ -102,7 +102,9 @@ class Tcp(Connections):
         """``tcp_intervals``: bytes of each second of both ends; times are since the t0 of the phase."""
         parts = []
         for side in SIDES:
-            counts = read_json(_file(run, flow, phase.phase, side))["interval_bytes"]
+            counts = dig(read_json(file := _file(run, flow, phase.phase, side)), "interval_bytes")
+            if not isinstance(counts, list):
+                raise ValueError(f"{file} has no interval_bytes")
             of = {"run": run.id, "phase": phase.phase, "flow": flow.name, "side": side}
             parts.append(
                 pl.DataFrame({"bytes": counts}, {"bytes": pl.Int64})
