@@ -119,11 +119,11 @@ func TestBulk(t *testing.T) {
 			if f.sent.AskedBytes != 0 {
 				t.Errorf("%+v", f.sent)
 			}
-			// Two seconds have begun; reading the end is one more call.
-			if most := 3 + total/(atOnce*int64(len(block))); sent.Calls > most {
+			// Two seconds have begun, and reading the end is one more call. Signals of Go's runtime interrupt some.
+			if most := 10 + 2*total/(atOnce*int64(len(block))); sent.Calls > most {
 				t.Errorf("%d calls for %d bytes", sent.Calls, total)
 			}
-			if most := 5 + total/mostAtOnce; got.Calls > most {
+			if most := 10 + 2*total/mostAtOnce; got.Calls > most {
 				t.Errorf("%d calls for %d bytes", got.Calls, total)
 			}
 		})
