@@ -23,7 +23,7 @@ class ActionModule(ProvisioningAction):
     def act(self, read: str, directory: str | None) -> dict[str, Any]:
         """Read, or propose."""
         if not read:
-            return {"facts": self.module(discover=True)["facts"]}
+            return {"facts": self.apply(discover=True)["facts"]}
         hosts = Path(str(directory), "hosts.yml")
         if hosts.exists():
             raise Trouble(f"{hosts} is there already: name another directory by -e inventory=inventory/NAME")

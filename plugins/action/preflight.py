@@ -38,12 +38,12 @@ class ActionModule(StateAction):
         ends = ends_of(flows)
         if not read:
             serve = [end for end in ends if end.server == self.host][:PORTS]
-            told = self.module(nics=self._devices(self.host), serve=[end._asdict() for end in serve])
+            told = self.apply(nics=self._devices(self.host), serve=[end._asdict() for end in serve])
             return {"facts": told["facts"], "taken": told["taken"]}
         tries = [end for end in ends if end.client == self.host][:PORTS] + self._of_site()
         pings = pings_of(self.host, self._others(flows), self._hosts(self.registered(read)))
         asked = [end._asdict() | {"from": end.source} for end in tries]
-        told = self.module(pings=[ping._asdict() for ping in pings], tries=asked)
+        told = self.apply(pings=[ping._asdict() for ping in pings], tries=asked)
         return {
             "pings": [[list(ping), answer] for ping, answer in zip(pings, told["pings"], strict=True)],
             "tries": [[list(end), error] for end, error in zip(tries, told["tries"], strict=True)],

@@ -22,5 +22,5 @@ class ActionModule(StateAction):
 
     def act(self, release: str, file: bool) -> dict[str, Any]:
         """Ask the host, and decide."""
-        refusal = kernel_refusal(self.module(nics=[])["facts"], release, file=file)
+        refusal = kernel_refusal(self.apply(nics=[])["facts"], release, file=file)
         return {"failed": True, "msg": f"{self.host} keeps its kernel: {refusal}"} if refusal else {}
