@@ -188,6 +188,15 @@ def test_no_reply_is_not_close_enough() -> None:
         assert row.wrong == ("no RTT",)
 
 
+def test_a_path_that_nothing_passed_has_no_rate() -> None:
+    cell = VIRTUAL["jumbo-100mbit-10ms-0%"]
+    found = parts(cell)
+    nothing = {**json.loads(found["receiver"]["received"][-1]), "first_unix_ns": 0, "last_unix_ns": 0}
+    found["receiver"] = found["receiver"] | {"received": [json.dumps(nothing)]}
+    forward, _ = judging.judge(cell, found)
+    assert "rate -100.0%" in forward.wrong
+
+
 @given(st.integers(1, 400), st.floats(0.01, 0.99))
 def test_the_interval_is_binomial(n: int, p: float) -> None:
     low, high = judging.binomial_interval(n, p)

@@ -69,7 +69,7 @@ def judge(cell: Cell, parts: Json) -> Iterator[Row]:
         bps, queue = None, None
         if cell.effect != "reorder":  # which leaves the bottleneck idle at times
             seconds = (received["last_unix_ns"] - received["first_unix_ns"]) / 1e9
-            bps = (passed - 1) * cell.frame_bytes * 8 / seconds
+            bps = (passed - 1) * cell.frame_bytes * 8 / seconds if seconds else 0.0  # nothing arrived
             if cell.virtual:
                 queue = _queue_packets(cell, received)
         # Queues drop end markers, ARP and the like too, which are not among the datagrams counted.
