@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -12,8 +13,16 @@ func TestLateStart(t *testing.T) {
 	t.Parallel()
 	needIperf3(t)
 	a := startAgent(t, loopbackPlan(t))
-	a.startIn(time.Second)
-	a.end("failed", 1, "start arrived 2", "ms too late")
+	t0 := a.startIn(time.Second)
+	a.end("failed", 1, "start arrived ", "ms too late")
+	var late int64
+	if _, err := fmt.Sscanf(a.status().Reason, "start arrived %d ms", &late); err != nil {
+		t.Errorf("reason %q: %v", a.status().Reason, err)
+	}
+	// A client needs 3 s. A busy machine may take a while to read a start.
+	if over := late - 3000 + (t0-a.one("start_received").UnixNs)/1e6; late < 2000 || over < -1 || over >= 100 { // both are cut to ms
+		t.Errorf("%d ms too late, %d ms beyond what it was when it was read", late, over)
+	}
 	if launched := a.events("flow_launched"); len(launched) != 1 || launched[0].Action != "iperf3_server" {
 		t.Errorf("launched %+v", launched)
 	}
