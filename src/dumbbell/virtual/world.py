@@ -66,7 +66,7 @@ class World:
     memory: str = "4G"
     turn_s: float = 10  # CPU time after which a task without a system call is preempted
     stall_s: float = 300  # CPU time without progress of virtual time or console after which it is killed;
-    # also the real time in which it uses no CPU time
+    # also the real time in which all its tasks sleep
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
             before, moved, moved_cpu_s = now, time.monotonic(), turns.cpu_s
             with times.open("a") as file:
                 file.write(f"{moved - began:.1f},{now[0]:.2f},{turns.ended}\n")
-        # On a busy machine it gets little CPU time; a world that hangs in a wait uses none.
+        # On a busy machine it gets little CPU time; in a world that hangs in a wait no task asks for any.
         elif max(turns.cpu_s - moved_cpu_s, time.monotonic() - worked) > world.stall_s:
             # Paths of sockets are limited to 108 bytes; the world's path may be longer.
             mconsole = Path("/proc", str(kernel.pid), "cwd", _UMID, "mconsole")
@@ -253,11 +253,15 @@ class _Turns:
     _since_s: dict[int, float] = field(default_factory=dict)  # CPU time at the last system call, by task
 
     def look(self) -> bool:
-        """Check the kernel and its tasks once. Returns whether any has used CPU time since the last look."""
-        before_s = self.cpu_s
+        """Check the kernel and its tasks once.
+
+        Returns whether any has used CPU time since the last look, or waits for a core.
+        """
+        before_s, runnable = self.cpu_s, False
         with suppress(psutil.Error):
             kernel = psutil.Process(self.kernel)
             times, had = kernel.cpu_times(), {task: _cpu_s(task) for task in kernel.children()}
+            runnable = any(task.status() == psutil.STATUS_RUNNING for task in (kernel, *had))
             ended_s = times.children_user + times.children_system
             self.cpu_s = max(before_s, times.user + times.system + ended_s + sum(had.values()))
             # The kernel waits for the computing task, and continues at each system call.
@@ -270,7 +274,7 @@ class _Turns:
                     task.send_signal(signal.SIGUSR2)
                     self.ended += 1
                     break
-        return self.cpu_s > before_s
+        return runnable or self.cpu_s > before_s
 
 
 def _cpu_s(process: psutil.Process) -> float:
