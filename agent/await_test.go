@@ -58,7 +58,7 @@ func awaiting(t *testing.T, dir, what, timeout string) (found await.Awaited, too
 	return found, time.Since(begun)
 }
 
-// TestAwait waits for what an agent comes to: armed, ended and packed.
+// TestAwait waits for what an agent comes to: armed, over, and its results packed.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	a := startAgent(t, emptyPlan())
@@ -76,6 +76,9 @@ func TestAwait(t *testing.T) {
 		ended <- found
 	}()
 	a.end("done", 0)
+	if found, _ := awaiting(t, a.dir, "over", "20s"); found.State != "done" {
+		t.Errorf("of one that is over it found %+v", found)
+	}
 	select {
 	case found := <-ended:
 		t.Errorf("it found %+v before the archive was there", found)

@@ -28,8 +28,9 @@ type Awaited struct {
 	LeadNs    int64  `json:"lead_ns"`     // how long before t0 the agent needs to have it
 }
 
-// Agent waits until an agent is armed, or until it has ended and its archive is
-// there, or until it is clear that neither comes.
+// Agent waits until an agent is "armed", until it is "over", or until it has
+// "ended": over, and its archive is there; or until it is clear that this never
+// comes.
 func Agent(dir, what string, patience time.Duration) Awaited {
 	begun := time.Now()
 	for atWork := begun; ; time.Sleep(poll) {
@@ -41,6 +42,7 @@ func Agent(dir, what string, patience time.Duration) Awaited {
 		found := Awaited{State: status.State, Reason: status.Reason, NowUnixNs: now.UnixNano(), LeadNs: status.Lead}
 		switch ended := status.State != "" && !status.Alive(); {
 		case what == "armed" && (ended || busy && status.Alive()),
+			what == "over" && ended,
 			what == "ended" && ended && (archive.Exists(dir) || now.Sub(atWork) > GoneTimeout):
 			return found
 		case now.Sub(atWork) > GoneTimeout:

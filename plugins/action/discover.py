@@ -17,13 +17,12 @@ class ActionModule(ProvisioningAction):
     and fails if the directory has an inventory.
     """
 
-    MODULE = "preflight"
     spec: ClassVar[dict[str, Any]] = {"read": {"type": "str", "default": ""}, "directory": {"type": "path"}}
 
     def act(self, read: str, directory: str | None) -> dict[str, Any]:
         """Read, or propose."""
         if not read:
-            return {"facts": self.apply(discover=True)["facts"]}
+            return {"facts": self.module("preflight", discover=True)["facts"]}
         hosts = Path(str(directory), "hosts.yml")
         if hosts.exists():
             raise Trouble(f"{hosts} is there already: name another directory by -e inventory=inventory/NAME")

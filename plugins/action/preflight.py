@@ -21,7 +21,6 @@ class ActionModule(StateAction):
     ports that others have. The second returns ``pings`` and ``tries``, each with what came of it.
     """
 
-    MODULE = "preflight"
     spec: ClassVar[dict[str, Any]] = {
         "points": {"type": "list", "elements": "dict", "required": True},
         "read": {"type": "str", "default": ""},
@@ -38,12 +37,14 @@ class ActionModule(StateAction):
         ends = ends_of(flows)
         if not read:
             serve = [end for end in ends if end.server == self.host][:PORTS]
-            told = self.apply(nics=self._devices(self.host), serve=[end._asdict() for end in serve])
+            told = self.module(
+                "preflight", nics=self._devices(self.host), serve=[end._asdict() for end in serve]
+            )
             return {"facts": told["facts"], "taken": told["taken"]}
         tries = [end for end in ends if end.client == self.host][:PORTS] + self._of_site()
         pings = pings_of(self.host, self._others(flows), self._hosts(self.registered(read)))
         asked = [end._asdict() | {"from": end.source} for end in tries]
-        told = self.apply(pings=[ping._asdict() for ping in pings], tries=asked)
+        told = self.module("preflight", pings=[ping._asdict() for ping in pings], tries=asked)
         return {
             "pings": [[list(ping), answer] for ping, answer in zip(pings, told["pings"], strict=True)],
             "tries": [[list(end), error] for end, error in zip(tries, told["tries"], strict=True)],

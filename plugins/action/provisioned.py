@@ -20,7 +20,6 @@ class ActionModule(ProvisioningAction):
     Returns ``as_left`` (whether nothing has changed), ``differs`` (what has changed) and ``made_of``.
     """
 
-    MODULE = "provisioned"
     spec: ClassVar[dict[str, Any]] = {
         "roles": {"type": "list", "elements": "str", "required": True},
         "record": {"type": "dict"},
@@ -31,7 +30,8 @@ class ActionModule(ProvisioningAction):
         places = [REPOSITORY / "roles" / role for role in roles]
         variables = self._variables(places)
         made = record or made_of(self.host, places, variables, REPOSITORY)
-        result = self.apply(
+        result = self.module(
+            "provisioned",
             made_of=made,
             record=record is not None,
             packages=_packages(variables),

@@ -14,7 +14,6 @@ class ActionModule(StateAction):
     Fails before anything is changed.
     """
 
-    MODULE = "preflight"
     spec: ClassVar[dict[str, Any]] = {
         "release": {"type": "str", "default": ""},
         "file": {"type": "bool", "default": False},
@@ -22,5 +21,5 @@ class ActionModule(StateAction):
 
     def act(self, release: str, file: bool) -> dict[str, Any]:
         """Ask the host, and decide."""
-        refusal = kernel_refusal(self.apply(nics=[])["facts"], release, file=file)
+        refusal = kernel_refusal(self.module("preflight", nics=[])["facts"], release, file=file)
         return {"failed": True, "msg": f"{self.host} keeps its kernel: {refusal}"} if refusal else {}

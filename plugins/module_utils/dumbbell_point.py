@@ -1,7 +1,8 @@
 """Brings a host to its complete state for a point: what the module `point_state` does, for any caller.
 
 A caller passes a `module`: `params` as SPEC has them, `check_mode`, `warn`, and `fail_json`, which must not
-return.
+return. `Caller` has these without Ansible, whose start on a host costs more than most states. As a program
+this file reads a call from standard input, and prints the answer as its last line.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import os
 import pwd
 import shlex
 import shutil
+import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils import dumbbell_clock as clock
@@ -65,6 +68,27 @@ SPEC: dict[str, Any] = {
 }
 
 Command = list[str]
+
+
+class Refused(Exception):
+    """The host cannot have the state; the message is for people."""
+
+
+class Caller:
+    """What :func:`bring` needs of a module of Ansible."""
+
+    def __init__(self, arguments: Mapping[str, Any], check: bool) -> None:
+        self.params = {name: of.get("default") for name, of in SPEC.items()} | dict(arguments)
+        self.check_mode = check
+        self.warnings: list[str] = []
+
+    def fail_json(self, msg: str, **_: Any) -> NoReturn:
+        """Raise :class:`Refused`."""
+        raise Refused(msg)
+
+    def warn(self, warning: str) -> None:
+        """Keep a warning."""
+        self.warnings.append(warning)
 
 
 class Context:
@@ -266,3 +290,21 @@ def bring(module: Any) -> dict[str, Any]:
     if params["release"]:
         call([AGENT, "unlock", f"--run={params['release']}"])
     return result
+
+
+def main() -> None:
+    """Answer a call: ``arguments`` and ``check``. The answer has ``refused`` instead if it failed."""
+    asked = json.load(sys.stdin)
+    caller = Caller(asked["arguments"], asked["check"])
+    try:
+        answer = bring(caller)
+    except Refused as error:
+        answer = {"refused": str(error)}
+    except Exception as error:
+        traceback.print_exc()
+        answer = {"refused": f"{type(error).__name__}: {error}"}
+    print(json.dumps({"warnings": caller.warnings, **answer}))
+
+
+if __name__ == "__main__":
+    main()

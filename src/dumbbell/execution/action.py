@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from dumbbell.execution import reach
+from dumbbell.execution import engine, reach
 from dumbbell.execution.answers import SILENT, Answer
 from dumbbell.execution.archive import copy_in_pieces
 from dumbbell.execution.on_host import PointOnHost
@@ -24,7 +24,6 @@ class HostAction(ActionBase, Reach):  # type: ignore[misc]
     in the play, so that its results can be fetched when it is back.
     """
 
-    MODULE = "point_state"
     spec: ClassVar[dict[str, Any]] = {}
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -85,21 +84,33 @@ class HostAction(ActionBase, Reach):  # type: ignore[misc]
             raise Silent from error
 
     def apply(self, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
-        """Run the module :attr:`MODULE` and return its result."""
-        before = self._task.check_mode
-        self._task.check_mode = before or check
+        """Apply a state by the engine that the host keeps; in Ansible's check mode the host gets no files."""
+        if self._task.check_mode:
+            return self.module("point_state", **arguments)
+        result = engine.call(self.shell, self._python(), check=check, arguments=arguments)
+        for warning in result.pop("warnings"):
+            self._display.warning(f"{self.host}: {warning}")
+        return result
+
+    def _python(self) -> str:
+        """The host's Python, as its variables or Ansible's discovery name it."""
+        named = str(self._templar.template(self.task_vars.get("ansible_python_interpreter", "auto")))
+        if not named.startswith("auto"):
+            return named
+        return str(self.task_vars.get("ansible_facts", {}).get("discovered_interpreter_python", "python3"))
+
+    def module(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """Run a module on the host and return its result."""
         try:
             result: dict[str, Any] = self._execute_module(
-                module_name=self.MODULE, module_args=arguments, task_vars=self.task_vars
+                module_name=name, module_args=arguments, task_vars=self.task_vars
             )
         except AnsibleConnectionFailure as error:
             raise Silent from error
-        finally:
-            self._task.check_mode = before
         if result.get("unreachable"):
             raise Silent
         if result.get("failed"):
-            raise Trouble(_failure(result) or f"{self.MODULE} failed, and did not say why")
+            raise Trouble(_failure(result) or f"{name} failed, and did not say why")
         for warning in result.get("warnings", ()):
             self._display.warning(f"{self.host}: {text_of(warning)}")
         return result

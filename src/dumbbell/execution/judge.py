@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,20 @@ def judge(
     rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"]
     stored = rows is not None and all(of["stored"] == of["spooled"] for of in rows.values())
     return {"verdict": read_json(run_dir / "verdict.json"), "stored": stored}
+
+
+def begin_pages(run_dir: Path) -> None:
+    """Begin to write the pages of a run's points in another process, while the hosts are released.
+
+    Who makes the run's summary waits for it, and writes what it did not.
+    """
+    subprocess.Popen(
+        [sys.executable, "-m", "dumbbell.report.notebooks", str(run_dir)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def judge_calibrations(run: RunDir) -> None:

@@ -62,9 +62,12 @@ class PointOnHost:
             "lead_ns": said["lead_ns"],
         }
 
-    def await_end(self, phase: str, timeout_s: int) -> None:
-        """Wait until the agent of a phase has ended. Raises :class:`Trouble` if its state is not ``done``."""
-        said = last_json(self.reach.shell(self._await(phase, "ended", timeout_s)))
+    def await_end(self, phase: str, timeout_s: int, *, packed: bool) -> None:
+        """Wait until a phase is over and, if asked, its results are packed.
+
+        Raises :class:`Trouble` if the state of its agent is not ``done``.
+        """
+        said = last_json(self.reach.shell(self._await(phase, "ended" if packed else "over", timeout_s)))
         if said["state"] != "done":
             raise Trouble(in_words(said))
 

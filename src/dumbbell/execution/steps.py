@@ -20,6 +20,7 @@ from dumbbell.execution.answers import SECOND_NS, SILENT, behind_ns, start_unix_
 from dumbbell.execution.archive import unpack
 from dumbbell.execution.asked import asked_in, clock_of
 from dumbbell.execution.holding import holder, token
+from dumbbell.execution.judge import begin_pages
 from dumbbell.execution.judge import judge as judge_point
 from dumbbell.execution.on_host import PointOnHost
 from dumbbell.execution.point import PlannedPoint
@@ -228,7 +229,7 @@ def turn(on: PointOnHost, end_timeout_s: int, arm_timeout_s: int) -> Answer:
         )
         time.sleep(max(0, ends_unix_ns - time.time_ns()) / 1e9)
         try:
-            on.await_end("calibration", end_timeout_s)
+            on.await_end("calibration", end_timeout_s, packed=False)  # while the next arms
         except Trouble as trouble:
             raise Trouble(f"calibration: {trouble}") from None
     if not on.point.takes_part(on.host, "measurement"):
@@ -302,7 +303,7 @@ def _bring_home(on: PointOnHost, phases: Sequence[str], stopped: str, end_timeou
             on.stop(phase)
         elif phase == "measurement":
             try:
-                on.await_end(phase, end_timeout_s)
+                on.await_end(phase, end_timeout_s, packed=True)
             except Trouble as ended:
                 trouble = str(ended)
         folder, home = on.point.folder(phase), on.point.dir / "raw" / on.host / phase
@@ -333,5 +334,7 @@ def judge(on: PointOnHost, run: str, influxdb: Mapping[str, Any] | None, judged:
         calibrated.remember(Path(run), armed["fingerprint"], on.point.run_id, on.point.dir)
     reasons = answer["verdict"]["reasons"]
     on.tell("\n".join([f"{on.point.facts['name']}: {answer['verdict']['state']}", *reasons]))
+    if judged and on.point.facts["last"]:
+        begin_pages(Path(run))
     end = answers.end()
     return answer | {"changed": True, "end": f"{end} {resume(run)}" if end else ""}

@@ -11,6 +11,7 @@ from typing import Any
 
 import jupytext
 import nbconvert
+from filelock import FileLock
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from markupsafe import Markup
@@ -53,10 +54,14 @@ def render(run_dir: Path, notebook: Path = RUN_REPORT) -> Path:
 
 
 def render_points(run: RunDir) -> None:
-    """Write ``report.html`` of each point judged since its page was made, several at a time."""
-    late = [execution.dir for execution in run.executions if _is_late(execution.dir)]
-    with ThreadPoolExecutor(os.cpu_count()) as beside:  # each runs its notebook in a process of its own
-        list(beside.map(render, late))
+    """Write ``report.html`` of each point judged since its page was made, several at a time.
+
+    Another process that does the same is awaited.
+    """
+    with FileLock(run.dir / ".pages.lock"):
+        late = [execution.dir for execution in run.executions if _is_late(execution.dir)]
+        with ThreadPoolExecutor(os.cpu_count()) as beside:  # each runs its notebook in a process of its own
+            list(beside.map(render, late))
 
 
 def _is_late(point_dir: Path) -> bool:
@@ -84,3 +89,7 @@ def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, ti
     body, _ = exporter.from_notebook_node(cells)
     target.write_text(html.page("notebook.html", title=title, body=Markup(body)))
     return target
+
+
+if __name__ == "__main__":
+    render_points(RunDir.open(Path(sys.argv[1])))

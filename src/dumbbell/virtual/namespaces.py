@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from configparser import ConfigParser, SectionProxy
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import ansible.module_utils
 
@@ -83,8 +83,15 @@ class Namespaces(Reach):
 
     def apply(self, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Apply a state by the engine of the module ``point_state``, in this process."""
-        with self._within():
-            result: dict[str, Any] = dumbbell_point.bring(_Module(self.name, arguments, check))
+        caller = dumbbell_point.Caller(arguments, check)
+        try:
+            with self._within():
+                result: dict[str, Any] = dumbbell_point.bring(caller)
+        except dumbbell_point.Refused as error:
+            raise Trouble(str(error)) from None
+        finally:
+            for warning in caller.warnings:
+                print(f"{self.name}: {warning}", flush=True)
         return result
 
     def start(self, unit: str, then: str) -> str:
@@ -164,18 +171,3 @@ def _enter(places: Mapping[str, int]) -> None:
         if _libc.setns(place, 0):
             number = ctypes.get_errno()
             raise OSError(number, f"setns: {os.strerror(number)}")
-
-
-class _Module:
-    """What the engine of ``point_state`` needs of a module of Ansible."""
-
-    def __init__(self, host: str, arguments: Mapping[str, Any], check: bool) -> None:
-        self.host = host
-        self.params = {name: of.get("default") for name, of in dumbbell_point.SPEC.items()} | dict(arguments)
-        self.check_mode = check
-
-    def fail_json(self, msg: str, **_: Any) -> NoReturn:
-        raise Trouble(msg)
-
-    def warn(self, warning: str) -> None:
-        print(f"{self.host}: {warning}", flush=True)
