@@ -36,12 +36,12 @@ virtual: setup build ## run SCENARIO in virtual time, without a lab; the first t
 	ansible-playbook -i inventory/vtime playbooks/virtual.yml -e scenario=$(SCENARIO)
 
 .PHONY: test
-test: lab build ## run the tests: those of Go, then the end-to-end tests in the lab beside all others
+test: lab build ## run the tests: those of Go, then end-to-end tests in the lab, in virtual time, and all others side by side
 	{ command -v iperf3 && command -v nft && command -v tcpdump && command -v strace; } >/dev/null || \
 	    apt-get install --quiet --yes --no-install-recommends iperf3 nftables tcpdump strace
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target .test-e2e test-code
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=target .test-e2e .test-worlds test-code
 
 # The lab waits most of the time; what needs no lab yields to it.
 .PHONY: test-code
@@ -50,7 +50,11 @@ test-code: setup build ## run the Python tests that need no lab
 
 .PHONY: .test-e2e
 .test-e2e:
-	pytest -m 'e2e and not long and not kernels and not fidelity and not virtual'
+	pytest -m 'e2e and not long and not kernels and not fidelity'
+
+.PHONY: .test-worlds
+.test-worlds:
+	nice -n 19 pytest -m 'virtual and not long'
 
 .PHONY: test-lab
 test-lab: lab build ## run every end-to-end test in the lab, with faults and interruptions; takes an hour

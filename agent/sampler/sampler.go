@@ -46,13 +46,16 @@ const (
 	// as their delivery, does so before the flows.
 	sampleLead = 2 * time.Second
 
+	// calibrationLead is the same for a calibration, whose rows nobody awaits.
+	calibrationLead = 500 * time.Millisecond
+
 	// traceHelper is the socket of the host's helper that may trace. Without one
 	// the agent has to be root.
 	traceHelper = "/run/dumbbell-trace.sock"
 )
 
 // A Sampler writes rows of all that the plan wants sampled at each tick, from
-// sampleLead before t0 to the end of the phase. Ticks are in the middle of the
+// Lead before t0 to the end of the phase. Ticks are in the middle of the
 // multiples of the sampling interval from t0: at those themselves flows start,
 // which a tick of a slow host would keep waiting.
 type Sampler struct {
@@ -258,7 +261,11 @@ func (s *Sampler) Close() error { return s.sources.Close() }
 // sampled, as in a calibration, nothing needs to be known before t0.
 func Lead(p *plan.Plan) time.Duration {
 	lead := p.SamplingInterval / 2
-	if p.Own().Sample.Anything() {
+	switch {
+	case !p.Own().Sample.Anything():
+	case p.Phase == "calibration":
+		lead += calibrationLead.Truncate(p.SamplingInterval)
+	default:
 		lead += sampleLead.Truncate(p.SamplingInterval)
 	}
 	return lead

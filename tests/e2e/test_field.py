@@ -11,7 +11,7 @@ from dumbbell.scenario import ScenarioError
 from dumbbell.suite import Outcome, load, run_suite
 from playbooks import REPOSITORY
 
-pytestmark = pytest.mark.virtual
+pytestmark = [pytest.mark.virtual, pytest.mark.long]
 
 FIELD = Path(__file__).with_name("field")
 SUITE = load(FIELD / "suite.yml")

@@ -10,7 +10,7 @@ from dumbbell.metrics.values import values
 from dumbbell.suite import Outcome, load, run_suite
 from playbooks import REPOSITORY
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.virtual
 
 SUITE = REPOSITORY / "suites" / "tiny.yml"
 INVENTORY = Path("inventory/vtime")

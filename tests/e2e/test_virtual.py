@@ -13,7 +13,7 @@ from runs import MS, Finished
 from dumbbell.compare.comparison import Comparison
 from playbooks import ansible_playbook, unfolded
 
-pytestmark = pytest.mark.virtual
+pytestmark = [pytest.mark.virtual, pytest.mark.long]
 
 SCENARIO = Path(__file__).with_name("virtual.yml")
 SPINS = Path(__file__).with_name("spins.yml")
