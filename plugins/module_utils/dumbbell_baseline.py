@@ -39,6 +39,7 @@ UNMAKE = {
 }
 # Modules that the kernel loads by itself for a path, a congestion control or a query of sockets.
 LOADED = re.compile(r"(sch|cls|act|em|tcp)_\w+|ifb|(inet|udp|tcp|unix|netlink)_diag")
+SHOW_UNITS = ["systemctl", "show", "--property=LoadState,ActiveState"]
 WRITE = re.compile(r"echo (?P<value>\S+) >(?P<file>/\S+)")
 
 
@@ -60,8 +61,8 @@ MODULES = Setting("modules", "")  # names of loaded modules that Dumbbell may ha
 # Settings that a command changes
 
 
-def touched(command: Command) -> list[Setting]:
-    """Settings that a command of ip, tc, ethtool, sysctl, modprobe or sh may change.
+def touched(command: Command) -> list[Setting]:  # noqa: PLR0911
+    """Settings that a command of ip, tc, ethtool, sysctl, systemctl, modprobe or sh may change.
 
     ValueError on an unknown command, because its changes could not be undone.
     """
@@ -79,6 +80,8 @@ def touched(command: Command) -> list[Setting]:
     write = WRITE.fullmatch(rest[1]) if command[:2] == ["sh", "-c"] else None
     if write:
         return [Setting("sysfs", write["file"])]
+    if tool == "systemctl" and rest[0] in ("start", "stop"):
+        return [Setting("unit", rest[1])]
     if tool == "modprobe":
         loads = not rest[0].startswith("-")
         parameters = [Setting("parameters", rest[0])] if loads and rest[1:] else []
@@ -138,6 +141,20 @@ def _read_service(name: str, execute: Execute) -> dict[str, str] | None:
     return {"enabled": enabled.strip(), "active": active.strip()} if known else None
 
 
+def activities(names: Iterable[str], execute: Execute) -> dict[str, str | None]:
+    """Whether units of systemd are active or inactive, by name; None if the host lacks one."""
+    names = list(names)
+    said = execute([*SHOW_UNITS, *names])[1] if names else ""
+    shown = [dict(line.split("=", 1) for line in of.splitlines()) for of in said.strip().split("\n\n")]
+
+    def activity(of: dict[str, str]) -> str | None:
+        if of["LoadState"] != "loaded":
+            return None
+        return "active" if of["ActiveState"] in ("active", "reloading", "activating") else "inactive"
+
+    return {name: activity(shown[number]) for number, name in enumerate(names)}
+
+
 def _read_parameters(module: str, execute: Execute) -> dict[str, str] | None:
     """The parameters of a loaded module, except write-only ones."""
     folder = Path("/sys/module", module)
@@ -165,6 +182,7 @@ READ: dict[str, Callable[[str, Execute], Any]] = {
     "menu": lambda menu, execute: _is_current(Path(menu)),
     "package": packages.presence,
     "service": _read_service,
+    "unit": lambda name, execute: activities([name], execute)[name],
 }
 
 

@@ -25,7 +25,7 @@ from ansible.module_utils.dumbbell_baseline import (
 # A package may bring back a service that another one replaced. Services stop before their files are
 # removed. A qdisc uses the queue length at its creation, so links come before qdiscs.
 ORDER = (
-    *("package", "service", "file", "menu", "sysctl", "sysfs"),
+    *("package", "service", "unit", "file", "menu", "sysctl", "sysfs"),
     *("features", "coalescing", "pause", "rings", "channels", "link", "qdisc"),
     *("directory", "parameters", "module", "modules", "dkms", "tree", "user", "kernel"),
 )
@@ -115,6 +115,8 @@ def differs(setting: Setting, was: Any, now: Any) -> bool:  # noqa: PLR0911
         return was is not None and now is not None and was != now
     if setting.kind == "menu":
         return now is False
+    if setting.kind == "qdisc" and was == [] and [each["kind"] for each in now or ()] == ["noop"]:
+        return False  # it has not been up since the boot; when it comes up, the kernel chooses
     if setting.kind in ethtool.SHOW and was is not None and now is not None:
         # A feature that the driver held fixed when it was recorded has no known value.
         return any(now.get(name) != value for name, value in was.items())
@@ -151,6 +153,7 @@ def _undo(setting: Setting, was: Any, now: Any, place: Path) -> list[Command]:  
         "link": lambda: list(link.undo(was, now)),
         "qdisc": lambda: undo_qdiscs(subject, was, now),
         "sysctl": lambda: [["sysctl", "-w", f"{subject}={was}"]],
+        "unit": lambda: [["systemctl", "start" if was == "active" else "stop", subject]],
         "sysfs": lambda: [["sh", "-c", f"echo {was} >{subject}"]],
         "parameters": lambda: [
             ["modprobe", "--remove", subject],

@@ -131,6 +131,7 @@ def test_a_state_is_applied_to_the_host_alone(place: Path) -> None:
         place,
         """
 asked = {"kernel": None, "modules": {"loaded": {}, "controls": [], "allowed": []}, "interfaces": {},
+         "quiesced": [],
          "cpu": {"governor": None, "idle_latency_max_us": None, "irq_cpus": None},
          "sysctls": {"net.ipv4.tcp_sack": "0"}, "path": None, "tcp_metrics": "flush"}
 said["state"] = host.apply(asked=[asked])["state"]["owned"]["net.ipv4.tcp_sack"]

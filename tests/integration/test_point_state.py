@@ -50,6 +50,7 @@ def asked(sysctls: dict[str, str]) -> dict[str, Any]:
         "kernel": None,
         "modules": {"loaded": {}, "controls": [], "allowed": []},
         "interfaces": {},
+        "quiesced": [],
         "cpu": {"governor": None, "idle_latency_max_us": None, "irq_cpus": None},
         "sysctls": sysctls,
         "path": None,

@@ -124,3 +124,11 @@ def test_the_scenario_wins_setting_by_setting(inventory: dict[str, str], scenari
 def test_a_warning_is_told_as_its_text() -> None:
     record = WarningSummary(event=Event(msg="gso of vec1 is on"))
     assert [text_of(record), text_of("gso of vec1 is on")] == ["gso of vec1 is on"] * 2
+
+
+def test_units_are_stopped_for_a_run_only_and_only_if_asked() -> None:
+    units: dict[str, Any] = {"quiesce_units": ["irqbalance.service"]}
+    enabled = units | {"quiesce_enabled": True}
+    assert asked_of(variables(**enabled), NOTHING)["quiesced"] == ["irqbalance.service"]
+    assert asked_of(variables(**enabled))["quiesced"] == []
+    assert asked_of(variables(**units), NOTHING)["quiesced"] == []

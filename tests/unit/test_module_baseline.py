@@ -273,6 +273,39 @@ def test_services_are_returned(was: Any, now: Any, expected: list[str]) -> None:
     assert [" ".join(command) for command in restore.undo({setting: was}, {setting: now})] == expected
 
 
+def test_a_device_that_was_not_up_since_the_boot_has_the_kernels_qdisc() -> None:
+    noop, made = [dict(baseline.NOOP)], [{"kind": "fq", "handle": "1:", "root": True, "options": {}}]
+    qdisc = Setting("qdisc", "vec1")
+    assert not restore.differs(qdisc, [], noop)
+    assert restore.differs(qdisc, noop, [])
+    assert restore.differs(qdisc, made, noop)
+
+
+def test_a_unit_that_a_run_stopped_is_started() -> None:
+    unit = Setting("unit", "irqbalance.service")
+    commands = restore.undo({unit: "active"}, {unit: "inactive"})
+    assert commands == [["systemctl", "start", "irqbalance.service"]]
+    assert restore.undo({unit: "active"}, {unit: None}) == []  # it was removed
+
+
+# As systemd 252 prints for a unit that is active, one that it does not know, and one that has failed.
+SHOWN = """\
+LoadState=loaded
+ActiveState=active
+
+LoadState=not-found
+ActiveState=inactive
+
+LoadState=loaded
+ActiveState=failed
+"""
+
+
+def test_whether_units_are_active_is_read() -> None:
+    found = baseline.activities(["a.timer", "b.timer", "c.service"], lambda command: (0, SHOWN, ""))
+    assert found == {"a.timer": "active", "b.timer": None, "c.service": "inactive"}
+
+
 def test_a_feature_that_could_not_be_changed_when_it_was_recorded_is_no_difference() -> None:
     features = Setting("features", "vec1")
     was = {"generic-receive-offload": True}

@@ -12,6 +12,7 @@ from conftest_modules import baseline, ethtool, state
 from dumbbell_state import qdisc
 from dumbbell_state.interface import group, parts
 from dumbbell_state.sysctls import part as sysctls_of
+from dumbbell_state.units import part as units_of
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import inventory
@@ -114,6 +115,48 @@ def test_a_feature_that_waits_for_another_is_as_it_was() -> None:
         FEATURES.format(tso="off [requested on]", gso="off", gro="on")
     )
     part = group("vec1", "features", {"gso": False}, ledger, host)
+    assert part.plan(part.read()) == []
+
+
+class Units(state.Host):
+    """A host with units of systemd."""
+
+    def __init__(self, **active: bool) -> None:
+        super().__init__(lambda command: "", lambda command: (0, self.show(command), ""))
+        self.active = {name.replace("_", "."): value for name, value in active.items()}
+
+    def show(self, command: list[str]) -> str:
+        """As systemd 252 prints."""
+        assert command[:3] == baseline.SHOW_UNITS
+        words = {True: ("loaded", "active"), False: ("loaded", "inactive"), None: ("not-found", "inactive")}
+        shown = [words[self.active.get(name)] for name in command[3:]]
+        return "\n".join(f"LoadState={loaded}\nActiveState={active}\n" for loaded, active in shown)
+
+    def take(self, command: list[str]) -> None:
+        self.active[command[2]] = {"start": True, "stop": False}[command[1]]
+        self.forget()
+
+
+@given(st.lists(st.sets(st.sampled_from(["a.timer", "b.timer", "c.service", "lacking.timer"])), min_size=1))
+def test_units_that_a_run_stops_are_active_again_after_it(runs: list[set[str]]) -> None:
+    host = Units(a_timer=True, b_timer=False, c_service=True)
+    ledger: dict[Any, Any] = {}
+
+    def take(command: list[str]) -> None:
+        for setting in baseline.touched(command):
+            ledger.setdefault(setting, baseline.read(setting, host.execute))
+        host.take(command)
+
+    for stopped in [*runs, set()]:
+        found = reach(units_of({"quiesced": sorted(stopped)}, ledger, host), take)
+        assert "lacking.timer" not in found
+        as_found = {"a.timer": True, "b.timer": False, "c.service": True}
+        assert host.active == as_found | {name: False for name in stopped if name in as_found}
+
+
+def test_a_host_whose_units_nobody_stops_needs_no_systemd() -> None:
+    host = state.Host(lambda command: "", lambda command: (127, "", ""))
+    part = units_of({"quiesced": []}, {}, host)
     assert part.plan(part.read()) == []
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from ansible.module_utils import dumbbell_sysctl as sysctl
 from ansible.module_utils.dumbbell_baseline import Setting
 
-from . import files, interface, modules, path, qdisc, sysctls
+from . import files, interface, modules, path, qdisc, sysctls, units
 from .modules import ALLOWED, CONTROL
 from .part import Host, Ledger, Part
 from .path import DIRECTIONS, with_path_commands
@@ -43,8 +43,8 @@ def parts(asked: Mapping[str, Any], ledger: Ledger, host: Host, module: Any) -> 
     carrying = (
         {way[side] for side in ("left", "right")} if way and (way["forward"] or way["reverse"]) else set()
     )
-    # The kernel's choice of qdisc depends on a sysctl.
-    found = [modules.loaded(asked, ledger), sysctls.part(asked, ledger)]
+    # Some units change settings; the kernel's choice of qdisc depends on a sysctl.
+    found = [units.part(asked, ledger, host), modules.loaded(asked, ledger), sysctls.part(asked, ledger)]
     for device, of in asked["interfaces"].items():
         found += interface.parts(device, of, ledger, host, module)
     if way:

@@ -41,8 +41,10 @@ def asked_of(
     def over(name: str, default: str) -> Any:
         return variables[default] if of.get(name) is None else of[name]
 
+    quiesced = variables["quiesce_units"] if variables["quiesce_enabled"] and state is not None else []
     return {
         "kernel": of.get("kernel"),
+        "quiesced": [str(name) for name in quiesced],
         "modules": _modules(variables, of, qdisc),
         "interfaces": {
             each["device"]: {

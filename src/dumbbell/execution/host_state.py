@@ -13,7 +13,7 @@ from dumbbell import REPOSITORY
 from dumbbell.execution.action import HostAction
 from dumbbell.execution.reach import Trouble
 
-ROLES = ("nic", "sysctl", "modules", "path", "clock")  # roles with variables for the inventory
+ROLES = ("nic", "sysctl", "modules", "path", "clock", "quiesce")  # roles with variables for the inventory
 
 Spec = dict[str, Any]
 

@@ -108,7 +108,8 @@ def _services(facts: Facts) -> Iterator[Finding]:
         yield Finding(f"{name} sets the clock beside chrony: systemctl disable --now {name}", True)
     if "irqbalance" in active:
         yield Finding(
-            "irqbalance moves interrupts between CPUs during runs: set nic_irq_cpus and stop it", False
+            "irqbalance moves interrupts between CPUs during runs: set nic_irq_cpus and quiesce_enabled",
+            False,
         )
     for name in sorted(active & POWER_DAEMONS):
         yield Finding(f"{name} may change the power profile: choose one for performance, or stop it", False)
