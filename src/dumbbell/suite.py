@@ -189,7 +189,7 @@ def about(ns: float) -> str:
 def real_ns(wanted: Plan) -> float:
     """About how long a plan takes."""
     if wanted.virtual:
-        return 1e9 * sum(real_s(point) for point in wanted.points)
+        return 1e9 * real_s(wanted.points)
     return sum(float(point.duration_ns + POINT_NS) for point in wanted.points)
 
 

@@ -121,46 +121,46 @@ def test_a_repetition_has_other_random_numbers(repeated: Repeated) -> None:
 
 
 @pytest.fixture(scope="module")
-def light(tmp_path_factory: pytest.TempPathFactory) -> Repeated:
-    return runs(tmp_path_factory.mktemp("light"), "-e", "world=light")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Repeated:
+    return runs(tmp_path_factory.mktemp("full"), "-e", "world=full")
 
 
-def test_a_light_world_passes_all_checks_of_a_full_one(repeated: Repeated, light: Repeated) -> None:
-    assert (light.whole.code, light.whole.state) == (0, "passed"), light.whole.output[-3000:]
-    for full, own in zip(repeated.points, light.points, strict=True):
+def test_a_full_world_passes_the_checks_of_a_light_one(repeated: Repeated, full: Repeated) -> None:
+    assert (full.whole.code, full.whole.state) == (0, "passed"), full.whole.output[-3000:]
+    for light, own in zip(repeated.points, full.points, strict=True):
         checks = [
             {(check["name"], check["subject"]) for check in of.json("verdict.json")["checks"]}
-            for of in (full, own)
+            for of in (light, own)
         ]
         assert checks[0] == checks[1]
 
 
-def test_a_light_world_has_the_plan_and_the_state_of_a_full_one(repeated: Repeated, light: Repeated) -> None:
-    for full, own in zip(repeated.points, light.points, strict=True):
-        assert (own.dir / "plan.json").read_bytes() == (full.dir / "plan.json").read_bytes()
-        for file in full.dir.glob("raw/*/state.json"):
-            states = [of.json(str(file.relative_to(full.dir))) for of in (full, own)]
+def test_a_light_world_has_the_plan_and_the_state_of_a_full_one(repeated: Repeated, full: Repeated) -> None:
+    for light, own in zip(repeated.points, full.points, strict=True):
+        assert (own.dir / "plan.json").read_bytes() == (light.dir / "plan.json").read_bytes()
+        for file in own.dir.glob("raw/*/state.json"):
+            states = [of.json(str(file.relative_to(own.dir))) for of in (light, own)]
             for state in states:
                 del state["boot_id"]
             assert states[1] == states[0]
-            named = f"{file.parent.relative_to(full.dir)}/measurement/observed.json"
-            before = [of.json(named)["before"]["settings"] for of in (full, own)]
+            named = f"{file.parent.relative_to(own.dir)}/measurement/observed.json"
+            before = [of.json(named)["before"]["settings"] for of in (light, own)]
             differ = {name for name, _ in before[0].items() ^ before[1].items()}
             assert not {name for name in differ if not re.fullmatch(OF_SYSTEMD, name)}
 
 
-def test_a_light_world_measures_what_a_full_one_does(repeated: Repeated, light: Repeated) -> None:
-    for full, own in zip(repeated.points, light.points, strict=True):
-        rtts_ns = [of.facts("idle RTT") for of in (full, own)]
+def test_a_light_world_measures_what_a_full_one_does(repeated: Repeated, full: Repeated) -> None:
+    for light, own in zip(repeated.points, full.points, strict=True):
+        rtts_ns = [of.facts("idle RTT") for of in (light, own)]
         assert rtts_ns[1].keys() == rtts_ns[0].keys()
         assert all(abs(rtts_ns[1][pair] - rtt_ns) < EXACT_US * 1000 for pair, rtt_ns in rtts_ns[0].items())
-    both = Comparison([point.dir for point in repeated.points], [point.dir for point in light.points])
+    both = Comparison([point.dir for point in repeated.points], [point.dir for point in full.points])
     assert both.rows.filter(metric="utilisation")["differ"].to_list() == [False]
 
 
-def test_the_same_plan_gives_the_same_samples_again_in_a_light_world(light: Repeated, tmp_path: Path) -> None:
-    again = runs(tmp_path, "-e", "world=light")
-    assert [again.digests(number) for number in (1, 2)] == [light.digests(number) for number in (1, 2)]
+def test_the_same_plan_gives_the_same_samples_again_in_a_full_world(full: Repeated, tmp_path: Path) -> None:
+    again = runs(tmp_path, "-e", "world=full")
+    assert [again.digests(number) for number in (1, 2)] == [full.digests(number) for number in (1, 2)]
 
 
 def test_another_kernel_parameter_gives_other_samples(repeated: Repeated, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from dumbbell.execution.reach import Reach, Trouble
 from dumbbell.plan import plan
 from dumbbell.run.directory import RunDir
 from dumbbell.run.record import read_json, read_jsonl, was_armed
-from dumbbell.virtual.light import Controller, lacks
+from dumbbell.virtual.light import Controller
 
 TASKS = Path(__file__).parents[2] / "roles/run/tasks"
 LEAD_NS = 300_000_000
@@ -186,14 +186,3 @@ def test_an_error_of_the_controller_is_a_reason(takes: Hosts, capsys: pytest.Cap
     assert "in note" in capsys.readouterr().err  # where it happened
     hosts: dict[str, StandIn] = controller.hosts  # type: ignore[assignment]
     assert not any(word.startswith("start") for host in hosts.values() for word in host.done)
-
-
-def test_what_light_hosts_lack_is_named(tmp_path: Path) -> None:
-    def asked(**more: Any) -> list[str]:
-        (point,) = plan(scenario(tmp_path, **more), virtual_inventory()).points
-        return lacks(PlannedPoint({"plan": point.model_dump(mode="json")}))
-
-    assert asked() == []
-    assert asked(sampling={"trace": True}) == ["traces"]
-    atou = {"kind": "atou", "from": "senders[0]", "to": "receivers[0]"}
-    assert asked(flows={"a": atou}) == ["flows of kind atou"]

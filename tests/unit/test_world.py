@@ -16,7 +16,7 @@ import pytest
 from synthetic import inventory
 
 from dumbbell.plan import Inventory, InventoryError, plan
-from dumbbell.plan.virtual import CONTROLLER_S, real_s
+from dumbbell.plan.virtual import LIGHT_S, real_s
 from dumbbell.scenario import ScenarioError
 from dumbbell.virtual.world import Ended, World, run, run_all
 
@@ -87,8 +87,7 @@ def test_a_module_of_all_hosts_is_granted(tmp_path: Path) -> None:
 
 def test_real_time_depends_on_packets_and_on_samples(tmp_path: Path) -> None:
     def estimated_s(**more: Any) -> float:
-        (point,) = plan(scenario(tmp_path, duration="100s", **more), virtual_inventory()).points
-        return real_s(point) - CONTROLLER_S
+        return real_s(plan(scenario(tmp_path, duration="100s", **more), virtual_inventory()).points) - LIGHT_S
 
     plain_s = estimated_s()
     packets = 100e6 * 100 / 8 / 1514

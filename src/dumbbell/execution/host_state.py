@@ -44,7 +44,7 @@ class StateAction(HostAction):
         """The inventory's variables of the host, and the defaults of the others."""
         roles = REPOSITORY / "roles"
         wants = specs(roles)
-        said = {name for of in wants.values() for name in of if name in self.task_vars}
+        said = [name for of in wants.values() for name in of if name in self.task_vars]
         named = defaults(roles) | {name: self.task_vars[name] for name in said}
         found = {name: self._templar.template(value) for name, value in named.items()}
         for role, spec in wants.items():

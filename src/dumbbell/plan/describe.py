@@ -18,7 +18,7 @@ from dumbbell.plan.actions import (
 )
 from dumbbell.plan.document import Flow, Phase, Plan, Point
 from dumbbell.plan.path import Conditions
-from dumbbell.plan.virtual import real_s
+from dumbbell.plan.virtual import only_full, real_s
 from dumbbell.units import human
 
 WIDTH = 60  # columns of a time axis
@@ -40,9 +40,10 @@ def describe(plan: Plan, point: str | None = None) -> str:
 
 
 def in_real_time(plan: Plan) -> str:
-    """About how long a plan in virtual time takes."""
-    minutes = round(sum(map(real_s, plan.points)) / 60)
-    return f"in virtual time: about {clock(minutes * 60 * 10**9)} of a core, points side by side on all"
+    """About how long a plan in virtual time takes, and why it needs full worlds if it does."""
+    minutes = round(real_s(plan.points) / 60)
+    full = f"; full worlds, which {' and '.join(lacking)} need" if (lacking := only_full(plan.points)) else ""
+    return f"in virtual time: about {clock(minutes * 60 * 10**9)} of a core, points side by side on all{full}"
 
 
 def _overview(plan: Plan) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dumbbell.kinds.asked.command import CommandFlow
 from dumbbell.plan.document import Host, Point
@@ -12,7 +12,8 @@ from dumbbell.scenario import KeyPath, Scenario
 Problem = tuple[KeyPath, str]
 
 # Measured on a core of the machine in docs/virtual-time.md.
-CONTROLLER_S = 75.0  # to boot a world, and for all of Ansible's work in it
+FULL_S = 75.0  # to boot a full world, and for all of Ansible's work in it
+LIGHT_S = 15.0  # the same of a light world
 PACKET_S = 100e-6
 GATHERED = 0.1  # the share of that where senders merge packets
 SAMPLE_S = 1.2e-3  # one sample of one host
@@ -20,10 +21,28 @@ SAMPLE_S = 1.2e-3  # one sample of one host
 # They busy-wait on the clock, and each reading takes 256 ns of virtual time.
 SPINNING = frozenset({"iperf", "nuttcp", "trafgen"})
 
+# Only full worlds have these: a service of systemd provides them, or a task of Ansible installs them.
+_FULL_SAMPLES = {"trace": "traces", "ebpf": "eBPF"}
+_FULL_KINDS = frozenset({"ndt7_download", "ndt7_upload", "atou"})
 
-def real_s(point: Point) -> float:
-    """About how long a core needs for a point, in seconds; flows without a rate fill their path."""
-    seconds = CONTROLLER_S
+
+def only_full(points: Iterable[Point]) -> list[str]:
+    """What points ask for that only full worlds have, in words; empty if light worlds can run them."""
+    phases = [phase for point in points for phase in point.phases]
+    samples = [part.sample for phase in phases for part in phase.hosts.values()]
+    found = [words for name, words in _FULL_SAMPLES.items() if any(getattr(of, name) for of in samples)]
+    kinds = {flow.kind for phase in phases for flow in phase.flows}
+    return found + [f"flows of kind {kind}" for kind in sorted(kinds & _FULL_KINDS)]
+
+
+def real_s(points: Sequence[Point]) -> float:
+    """About how long a core needs for points, in seconds; flows without a rate fill their path."""
+    world_s = FULL_S if only_full(points) else LIGHT_S
+    return sum(world_s + _flows_s(point) for point in points)
+
+
+def _flows_s(point: Point) -> float:
+    seconds = 0.0
     packet_bytes = point.path.packet_bytes if point.path else PACKET_BYTES
     for phase in point.phases:
         for way, path in point.path.ways if point.path else []:

@@ -56,6 +56,11 @@ class Execution:
         return self.plan.points[0]
 
     @property
+    def seed(self) -> str:
+        """The seed of all random numbers of its world, if it runs in virtual time."""
+        return f"{self.plan.seed}/{self.point.repetition}"
+
+    @property
     def short_name(self) -> str:
         """The name without the levels: the number of the point and of all points."""
         return self.name.partition(":")[0]
@@ -77,7 +82,6 @@ class Execution:
             "holder": self.holder,
             "name": self.name,
             "plan": self.point.model_dump(mode="json"),
-            "seed": f"{self.plan.seed}/{self.point.repetition}",
             "phases": self.phases,
             "measuring": self.measuring,
             "finished": self.finished,

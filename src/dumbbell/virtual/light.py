@@ -21,20 +21,7 @@ from dumbbell.execution.reach import Reach, Trouble
 from dumbbell.run.record import read_json, record_state
 from dumbbell.virtual import GIVEN
 
-# What hosts of a light world lack, because a service of systemd provides it or a task of Ansible installs it.
-LACKED_SAMPLES = {"trace": "traces", "ebpf": "eBPF"}
-LACKED_KINDS = {"ndt7_download", "ndt7_upload", "atou"}
-FULL = "a light world has not; run it in a full one: -e world=full"
-
 Step = Callable[[PointOnHost], dict[str, Any]]
-
-
-def lacks(point: PlannedPoint) -> list[str]:
-    """What a point asks for that hosts of a light world lack."""
-    samples = [of["sample"] for phase in point.facts["plan"]["phases"] for of in phase["hosts"].values()]
-    found = [words for name, words in LACKED_SAMPLES.items() if any(sample.get(name) for sample in samples)]
-    kinds = {flow["kind"] for phase in point.facts["plan"]["phases"] for flow in phase["flows"]}
-    return found + [f"flows of kind {kind}" for kind in sorted(kinds & LACKED_KINDS)]
 
 
 class Controller:
@@ -173,14 +160,10 @@ def _sleep_until(unix_ns: int) -> None:
 
 def main(world: Path) -> None:
     """Run the point that is described in a world's directory."""
-    from dumbbell.execution.judge import judge  # noqa: PLC0415
     from dumbbell.virtual.namespaces import Namespaces  # noqa: PLC0415
 
     given = read_json(world / GIVEN)
     point = PlannedPoint(given.pop("point"))
-    if lacking := lacks(point):
-        judge(point.dir, None, [f"it asks for {', '.join(lacking)}, which {FULL}"], judged=False)
-        return
     hosts: dict[str, Reach] = {
         name: Namespaces(
             name,
