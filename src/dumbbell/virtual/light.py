@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class Controller:
 
     def run(self) -> None:
         """Take the point to its end; its errors are reasons in the point's directory."""
-        of, run, point = self.settings, self.run_dir, self.point
+        of, run = self.settings, self.run_dir
         self._each("run_stated", lambda on: self._state(on, None))
         self._own_delay(self._those("run_stated", "trims"))
         every = of["run_calibrate_every"]
@@ -68,7 +69,7 @@ class Controller:
             "run_ended",
             lambda on: steps.end(
                 on,
-                lambda t0_unix_ns: _wait(point, t0_unix_ns),
+                self._follow,
                 end_timeout_s=of["run_end_timeout"],
                 answer_timeout_s=of["run_answer_timeout"],
             ),
@@ -105,6 +106,21 @@ class Controller:
 
     def _restate(self, on: PointOnHost) -> dict[str, Any]:
         return self._state(on, self.said["run_trimmed"][on.host]["trim"]["trim_us"])
+
+    def _follow(self, t0_unix_ns: int) -> str:
+        """Wait until the agents of all hosts have ended.
+
+        Before that, nothing is fetched: archives contain dates, so they have other lengths in each run,
+        and the work of unpacking them would shift what the last flows do.
+        """
+        _sleep_until(t0_unix_ns)
+        record_state(self.point.dir, "running", "measurement")
+        _sleep_until(t0_unix_ns + self.point.phase("measurement")["duration_ns"])
+        for host in self.hosts:
+            if self.point.takes_part(host, "measurement"):
+                with suppress(Trouble):  # the step that fetches its files reports it
+                    self._on(host).await_end("measurement", self.settings["run_end_timeout"], packed=True)
+        return ""
 
     def _start(self, on: PointOnHost, phase: str, armed_by: Sequence[str]) -> dict[str, Any]:
         return steps.start(on, phase=phase, armed_by=armed_by, margin_s=self.settings["run_start_margin"])
@@ -144,14 +160,6 @@ class Controller:
 
     def _those(self, step: str, key: str) -> list[str]:
         return [host for host, answer in self.said[step].items() if answer.get(key)]
-
-
-def _wait(point: PlannedPoint, t0_unix_ns: int) -> str:
-    """Wait until the end of the measurement."""
-    _sleep_until(t0_unix_ns)
-    record_state(point.dir, "running", "measurement")
-    _sleep_until(t0_unix_ns + point.phase("measurement")["duration_ns"])
-    return ""
 
 
 def _sleep_until(unix_ns: int) -> None:
