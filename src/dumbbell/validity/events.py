@@ -16,6 +16,7 @@ from dumbbell.run.record import Event, read_json, read_jsonl
 from dumbbell.units import human
 
 SAMPLE_LEAD_NS = 2_000_000_000  # agents that sample start this long before t0
+CALIBRATION_LEAD_NS = 500_000_000  # in a calibration; older agents as long before it as before a measurement
 LAUNCH_LEAD_NS = 4_000_000_000  # iperf3 is launched this long before its flow starts
 ROUNDING_TICKS = 2  # the first and the last tick may be off by half an interval
 FASTEST_SLEW = 5e-3  # the fastest rate at which a clock is slewed; more is a step
@@ -208,11 +209,10 @@ class _Told:
             yield f"sampler: {event['sampled']} sampled and {event['missed']} missed are not {ticks} ticks"
         least = self.phase.duration_ns / interval
         longest = least + SAMPLE_LEAD_NS // interval
-        if (
-            not (longest if self.part.sample.anything else least) - ROUNDING_TICKS
-            <= ticks
-            <= longest + ROUNDING_TICKS
-        ):
+        if self.part.sample.anything:
+            lead_ns = CALIBRATION_LEAD_NS if self.phase.phase == "calibration" else SAMPLE_LEAD_NS
+            least += lead_ns // interval
+        if not least - ROUNDING_TICKS <= ticks <= longest + ROUNDING_TICKS:
             yield f"sampler: {ticks} ticks, and the phase has {least:.0f} to {longest:.0f}"
         most = 2 * self.run.point.validity.missed_samples + 0.01
         if ticks > ROUNDING_TICKS and abs(event["achieved_interval_ns"] / interval - 1) > most:

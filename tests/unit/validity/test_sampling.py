@@ -7,7 +7,19 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from damage import Damage, assert_invalid, edit, edit_rows, events, gap, reasons, removed, state, text
+from damage import (
+    Damage,
+    assert_invalid,
+    edit,
+    edit_events,
+    edit_rows,
+    events,
+    gap,
+    reasons,
+    removed,
+    state,
+    text,
+)
 from synthetic import REPOSITORY, write_run, write_spool
 
 from dumbbell.execution.collect import collect
@@ -204,3 +216,17 @@ def test_a_tick_is_missed_until_it_is_sampled(run_dir: Path, missed: int, reason
     assert [reason for reason in told if "sampler" in reason] == [
         f"sender1 measurement: {r}" for r in reasons
     ]
+
+
+@pytest.mark.parametrize(("lead_s", "passes"), [(2.0, True), (0.5, True), (0.0, False)])
+def test_a_calibration_is_sampled_from_half_a_second_before_it(
+    run_dir: Path, lead_s: float, passes: bool
+) -> None:
+    """Older agents began two seconds before it."""
+    phase = json.loads((run_dir / "plan.json").read_text())["points"][0]["phases"][0]
+    ticks = round((phase["duration_ns"] / 1e9 + lead_s) * 1e9 / phase["sampling_interval_ns"])
+    edit_events(
+        run_dir / "raw/router/calibration/events.jsonl", "sampler", ticks=ticks, sampled=ticks, missed=0
+    )
+    told = collect(run_dir, None).reasons
+    assert (not any("ticks, and the phase has" in reason for reason in told)) == passes
