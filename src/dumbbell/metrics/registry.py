@@ -27,6 +27,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 NOT_SAMPLED = "it was not sampled throughout"
 NOT_RUNNING = "it does not run in that time"
+MEDIAN = 50
+PERCENTILES = (MEDIAN, 95, 99)  # that nights keep of metrics that have them
 RECOVERY = (3, 4)  # TCP_CA_Recovery, TCP_CA_Loss (include/uapi/linux/tcp.h)
 
 
@@ -40,12 +42,14 @@ class Metric:
     unit: str
     bound: Any  # the type of a bound in a scenario
     worse: Literal["more", "less"]
+    least: float  # in its unit: a smaller change says nothing, also where a relative one would be large
+    version: int  # of its definition: values of different versions are not compared
     measure: Callable[..., Value]
     of: Callable[[Flow], bool]  # the flows that have it
     pings: bool  # whether pings have it
     commands: bool  # whether sampled flows of kind command have it; a scenario cannot set bounds there
     shared: bool  # one value for several flows, which share the bottleneck of one direction
-    least: int  # the fewest flows that it takes
+    least_flows: int  # the fewest flows that it takes
     needs_path: bool
     sampled: bool  # from samples that are there only while a flow runs
     until_done: bool  # by default its window ends when a flow has transferred all that it was asked for
@@ -61,9 +65,20 @@ class Metric:
 METRICS: dict[str, Metric] = {}
 
 
+def with_percentile(name: str, percentile: int) -> str:
+    """The name of a metric's percentile, such as ``rtt p99``; of its median the metric's own name."""
+    return name if percentile == MEDIAN else f"{name} p{percentile}"
+
+
+def of_name(name: str) -> Metric | None:
+    """The metric that a name, also one of :func:`with_percentile`, is of; None if there is none any more."""
+    return METRICS.get(name.partition(" p")[0])
+
+
 def worse(name: str, *, more: bool) -> bool:
     """Whether a change of a metric, up or down, is for the worse."""
-    return more == (name in METRICS and METRICS[name].worse == "more")
+    metric = of_name(name)
+    return more == (metric is not None and metric.worse == "more")
 
 
 def title(name: str) -> str:
@@ -92,13 +107,15 @@ def _metric(
     unit: str,
     bound: Any,
     worse: Literal["more", "less"],
+    least: float,
     *,
+    version: int = 1,
     title: str = "",
     of: Callable[[Flow], bool] = _of_any,
     pings: bool = False,
     commands: bool = True,
     shared: bool = False,
-    least: int = 1,
+    least_flows: int = 1,
     needs_path: bool = False,
     sampled: bool = False,
     until_done: bool = False,
@@ -114,12 +131,14 @@ def _metric(
             unit=unit,
             bound=bound,
             worse=worse,
+            least=least,
+            version=version,
             measure=measure,
             of=of,
             pings=pings,
             commands=commands,
             shared=shared,
-            least=least,
+            least_flows=least_flows,
             needs_path=needs_path,
             sampled=sampled,
             until_done=until_done,
@@ -131,7 +150,7 @@ def _metric(
     return register
 
 
-@_metric("share", Ratio, worse="less", shared=True, needs_path=True)
+@_metric("share", Ratio, worse="less", least=0.001, shared=True, needs_path=True)
 def utilisation(tables: Tables, flows: list[Flow], bound: Expectation) -> Value:
     """Sum of the flows' goodputs over the bottleneck's rate, of flows of one direction.
 
@@ -148,7 +167,7 @@ def utilisation(tables: Tables, flows: list[Flow], bound: Expectation) -> Value:
     return analysis.utilisation(rates, way.mean_rate_bps(*bound.window_ns))
 
 
-@_metric("", Share, worse="less", title="Jain's index", shared=True, least=2)
+@_metric("", Share, worse="less", least=0.001, title="Jain's index", shared=True, least_flows=2)
 def jain_index(tables: Tables, flows: list[Flow], bound: Expectation) -> Value:
     """Jain's index of the goodputs of flows of one direction: 1 is an equal share, 1/n is one of n alone."""
     rates = tables.goodputs(flows, bound.window_ns)
@@ -160,7 +179,7 @@ def jain_index(tables: Tables, flows: list[Flow], bound: Expectation) -> Value:
     return "nothing was transferred" if index is None else index
 
 
-@_metric("bps", Rate, worse="less", until_done=True)
+@_metric("bps", Rate, worse="less", least=1e4, until_done=True)
 def goodput(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     """Payload delivered per second, of each flow.
 
@@ -174,7 +193,15 @@ def goodput(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     return NOT_SAMPLED if rate is None else rate
 
 
-@_metric("share", Ratio, worse="more", of=_of_tcp, sampled=True, columns=("total_retrans", "data_segs_out"))
+@_metric(
+    "share",
+    Ratio,
+    worse="more",
+    least=0.0005,
+    of=_of_tcp,
+    sampled=True,
+    columns=("total_retrans", "data_segs_out"),
+)
 def retransmits(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     """Segments sent again over data segments sent, of each TCP flow."""
     if flow.fetch_bytes:
@@ -191,7 +218,7 @@ def retransmits(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     return again_bps / sent_bps if sent_bps else "nothing was sent"
 
 
-@_metric("share", Ratio, worse="more", of=_of_tcp, sampled=True, columns=("ca_state",))
+@_metric("share", Ratio, worse="more", least=0.002, of=_of_tcp, sampled=True, columns=("ca_state",))
 def time_in_recovery(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     """Share of samples in which a connection is in the states Recovery or Loss, of each TCP flow."""
     samples = tables.samples(flow, bound.window_ns)
@@ -204,6 +231,7 @@ def time_in_recovery(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     "ns",
     Duration,
     worse="more",
+    least=1e4,
     title="RTT",
     of=_of_tcp,
     pings=True,
@@ -225,6 +253,7 @@ def rtt(tables: Tables, flow: Flow | str, bound: Expectation) -> Value:
     "ns",
     Duration,
     worse="more",
+    least=1e5,
     of=lambda flow: bool(flow.fetch_bytes),
     commands=False,
     sampled=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import polars as pl
 
 from dumbbell.metrics.flows import COUNTED
 from dumbbell.metrics.measure import MEASURED_FROM, Tables
-from dumbbell.metrics.registry import METRICS
+from dumbbell.metrics.registry import MEDIAN, METRICS, with_percentile
 from dumbbell.plan import Expectation, windows
 from dumbbell.run.content import Run, RunSet, dig
 from dumbbell.run.directory import point_folders
@@ -30,8 +30,8 @@ VALUES = {
 }
 
 
-def values(run_dir: Path) -> pl.DataFrame:
-    """Every metric of every point of a run directory.
+def values(run_dir: Path, percentiles: Sequence[int] = (MEDIAN,)) -> pl.DataFrame:
+    """Every metric of every point of a run directory; metrics that have ``percentiles`` once for each.
 
     ``[run, id, point, repetition, verdict, metric, subject, unit, value]``.
 
@@ -40,7 +40,7 @@ def values(run_dir: Path) -> pl.DataFrame:
     ping while it runs, of all flows of one direction while all of them run. Metrics that could not be
     measured are absent. OSError or ValueError if the directory has no run with results.
     """
-    rows = [row for run in RunSet.open(run_dir) for row in _of_point(run)]
+    rows = [row for run in RunSet.open(run_dir) for row in _of_point(run, percentiles)]
     return pl.DataFrame(rows, schema=VALUES, orient="row")
 
 
@@ -75,7 +75,7 @@ def conditions(run_dir: Path) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-def _of_point(run: Run) -> Iterator[tuple[Any, ...]]:
+def _of_point(run: Run, percentiles: Sequence[int]) -> Iterator[tuple[Any, ...]]:
     if not run.verdict:
         raise ValueError(f"{run.dir} has no readable verdict.json: its run has not ended")
     paths = {name: run.dir / f"{name}.parquet" for name in COUNTED}
@@ -86,10 +86,11 @@ def _of_point(run: Run) -> Iterator[tuple[Any, ...]]:
         raise ValueError(f"{run.dir} has no {', '.join(sorted(lost))}.parquet")
     point = run.point
     measured = Tables(run, tables)
-    for bound in _bounds(run):
+    for bound in _bounds(run, percentiles):
+        name = with_percentile(bound.metric, int(bound.percentile or MEDIAN))
         for found in measured.measure(bound):
             if found.value is not None:
-                numbers = (bound.metric, found.subject, METRICS[bound.metric].unit, found.value)
+                numbers = (name, found.subject, METRICS[bound.metric].unit, found.value)
                 yield (run.id, point.id, point.label or "-", point.repetition, run.verdict["state"], *numbers)
 
 
@@ -99,7 +100,7 @@ def _read(name: str, path: Path) -> pl.DataFrame:
     return table.select([c for c in there if name != "tcp_info" or c in MEASURED_FROM]).collect()
 
 
-def _bounds(run: Run) -> Iterator[Expectation]:
+def _bounds(run: Run, percentiles: Sequence[int]) -> Iterator[Expectation]:
     """Each metric over its default window: of all flows of a direction together, or of each flow alone."""
     phase, warm_up_ns = run.point.phase("measurement"), run.point.warm_up_ns
     pings = [ping for _, ping in run.pings("measurement")]
@@ -112,7 +113,7 @@ def _bounds(run: Run) -> Iterator[Expectation]:
             groups = [
                 [flow.name for flow in flows]
                 for flows in windows.ways(f for f in phase.flows if f.name in names).values()
-                if len(flows) >= metric.least
+                if len(flows) >= metric.least_flows
             ]
         else:
             names |= commands if metric.commands else set()
@@ -121,6 +122,13 @@ def _bounds(run: Run) -> Iterator[Expectation]:
             if window := windows.default_window([lives[name] for name in group], warm_up_ns):
                 until_done = metric.until_done or None
                 bounds: dict[str, None] = {"min": None, "max": None}
-                yield Expectation(
-                    metric=metric.name, flows=group, window_ns=window, until_done=until_done, **bounds
-                )
+                asked = percentiles if metric.percentile is not None else (None,)
+                for percentile in asked:
+                    yield Expectation(
+                        metric=metric.name,
+                        flows=group,
+                        window_ns=window,
+                        until_done=until_done,
+                        percentile=percentile,
+                        **bounds,
+                    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from dumbbell.nightly.again import Remeasured
+from dumbbell.nightly.again import InTurn
 from dumbbell.nightly.history import History
 from dumbbell.nightly.judge import Acknowledgement, Finding, judge
 from dumbbell.plan import Inventory, Plan
@@ -80,17 +80,33 @@ def run_night(
             _end(_broken_off(suite, plans, earlier))
         budget = Budget(suite.budget)
         with closing(History(home / "history.sqlite")) as history:
+            _measure_anew(history)
             outcomes = [
                 _recorded(history, folder, outcome) for outcome in run_suite(suite, inventory, folder, budget)
             ]
-            measured = Remeasured(inventory, folder, zip(outcomes, plans, strict=True), budget)
+            in_turn = InTurn(inventory, folder, zip(outcomes, plans, strict=True), budget)
             findings = list(
-                judge(history, folder.name, suite.least_change, acknowledged, measured, exact=measured.exact)
+                judge(
+                    history,
+                    folder.name,
+                    suite.least_change,
+                    acknowledged,
+                    in_turn,
+                    points={point.id for wanted in plans for point in wanted.points},
+                    exact=in_turn.exact,
+                )
             )
         night = Night(folder.name, folder, suite, outcomes, findings)
         _end(night)
         (home / _UNDER_WAY).unlink()
         return night
+
+
+def _measure_anew(history: History) -> None:
+    """Compute values of former definitions of metrics again, from the run directories that are left."""
+    for night, run in history.outdated():
+        if run.is_dir():
+            history.record(night, run)
 
 
 def _end(night: Night) -> None:
@@ -172,6 +188,11 @@ def summary(night: Night) -> dict[str, Any]:
                 "before": finding.before,
                 "after": finding.after,
                 "effect": finding.effect,
+                "low": finding.low,
+                "high": finding.high,
+                "evidence": finding.evidence,
+                "tested": finding.tested,
+                "instrument": finding.instrument,
                 "reason": finding.reason,
             }
             for finding in night.findings

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from dumbbell import analysis
-from dumbbell.compare.observed import NONE, Change
 from dumbbell.nightly.history import Alarm, History, Series
+from dumbbell.nightly.identity import in_words
 from dumbbell.nightly.judge import settled
 from dumbbell.report import html
 from dumbbell.report.curve import Curve, Mark
@@ -81,14 +81,27 @@ def junit(night: Json) -> bytes:
 
 
 def sentence(found: Json) -> str:
-    """A finding in words."""
+    """A finding in words: what has changed, by how much, with what under test, and what confirmed it."""
     unit = found["unit"]
     change = f"{human(found['before'], unit)} to {human(found['after'], unit)}"
     if found["effect"] is not None:
-        change += f", {found['effect']:+.1%}"
+        change += f", {found['effect']:+.1%}{_interval(found)}"
     what = f"{found['metric']} of {found['subject']}, {found['label']} of {found['scenario']}"
-    reason = f": {found['reason']}" if found["reason"] else ""
-    return f"{found['state']}: {what}: {change} since {found['since']}{reason}"
+    with_ = f" with {found['tested']}" if found["tested"] else ""
+    notes = [f"confirmed by {found['evidence']}"] if found["evidence"] else []
+    notes += [f"Dumbbell: {found['instrument']}"] if found["instrument"] else []
+    notes += filter(None, [found["reason"]])
+    return f"{found['state']}: {what}: {change} since {found['since']}{with_}" + "".join(
+        f"; {n}" for n in notes
+    )
+
+
+def _interval(found: Json) -> str:
+    """The interval of a change relative to the former value, empty if it is not known."""
+    if found["low"] is None or not found["before"]:
+        return ""
+    low, high = sorted(found[end] / abs(found["before"]) for end in ("low", "high"))
+    return f" (95 % CI {low:+.1%}..{high:+.1%})"
 
 
 def _said(night: Json) -> list[str]:
@@ -136,7 +149,7 @@ def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> 
         edges = {night: "change" for alarm in own for night in (alarm.since, _undone(alarm)) if night}
         if before is not None:
             edges[one.nights[0]] = "testbed"
-            changed = _changed(history.differ(before.key.fingerprint, one.key.fingerprint))
+            changed = in_words(history.differ(before.key.fingerprint, one.key.fingerprint, one.key.point))
             notes.append(f"Another testbed since {_date(one.nights[0])}: {changed}.")
         for night, value, run in zip(one.nights, one.medians, one.runs, strict=True):
             href = quote(f"nights/{night}/{Path(run).name}/report.html")
@@ -160,11 +173,7 @@ def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> 
 
 
 def _undone(alarm: Alarm) -> str | None:
-    return alarm.closed if alarm.how == "recovered" else None
-
-
-def _changed(found: Iterable[Change]) -> str:
-    return "; ".join(f"{one.name} {one.before or NONE} to {one.after or NONE}" for one in found)
+    return alarm.back if alarm.how == "recovered" else None
 
 
 def _date(night: str) -> str:

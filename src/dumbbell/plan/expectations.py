@@ -106,7 +106,7 @@ class Expectations:
     ) -> None:
         """Refuse a window outside of the life of a flow, for metrics that need samples of it."""
         absent = [n for n in names if self.spans[n][0] >= window[1] or self.spans[n][1] <= window[0]]
-        if metric.sampled or (metric.least > 1 and len(absent) == len(names)):
+        if metric.sampled or (metric.least_flows > 1 and len(absent) == len(names)):
             for name in absent:
                 start, end = (at / 1e9 for at in self.spans[name])
                 self._refuse(

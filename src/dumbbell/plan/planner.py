@@ -63,8 +63,12 @@ class _Planner:
         )
 
     def _variants(self) -> dict[str, _Variant]:
-        """The cases and baselines by the hash of their configuration; shared baselines are run once."""
+        """The cases and baselines by the hash of their configuration; shared baselines are run once.
+
+        Kernels, which all points of a run share, are not part of it: the same point can run on another one.
+        """
         found: dict[str, _Variant] = {}
+        ids: dict[str, str] = {}
         settings: list[tuple[ScenarioCase, set[tuple[str, str]]]] = []
         for case in self.file.cases:
             for baseline in (None, *case.scenario.baselines):
@@ -74,6 +78,7 @@ class _Planner:
                     continue
                 settings.append((case, _settings(point)))
                 name = self._hash(point)
+                ids.setdefault(name, self._hash(_without_kernels(point)))
                 if (same := found.get(name)) is None:
                     found[name] = variant
                 elif baseline is None:
@@ -87,7 +92,7 @@ class _Planner:
         self._refuse_several_kernels()
         if self.refused:
             raise ScenarioError(among(p, at, self.file.cases) for p, at in self.refused.items())
-        return found
+        return {ids[name]: variant for name, variant in found.items()}
 
     def _resolved(self, variant: _Variant, repetition: int) -> Point | None:
         resolver = CaseResolver(
@@ -137,6 +142,14 @@ class _Planner:
         done = point.model_dump(include={"baseline", "path", "hosts", "phases"})
         text = json.dumps([self.scenario.name, done], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _without_kernels(point: Point) -> Point:
+    hosts = {
+        name: host.model_copy(update={"state": host.state.model_copy(update={"kernel": None})})
+        for name, host in point.hosts.items()
+    }
+    return point.model_copy(update={"hosts": hosts})
 
 
 def _settings(point: Point) -> set[tuple[str, str]]:

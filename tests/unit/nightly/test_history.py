@@ -3,39 +3,120 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from dumbbell.compare.observed import Change
 from dumbbell.nightly import page
-from dumbbell.nightly.history import History, Series
+from dumbbell.nightly.history import History
+from dumbbell.nightly.identity import identity, in_words
 from dumbbell.nightly.judge import NotMeasured, judge
-from nightly.nights import KERNEL, LEAST, Nights, night, rows
+from nightly.nights import FIXTURES, KERNEL, LEAST, Nights, night, rows
+
+BED = {"sender1 machine": "old", "sender1 kernel": "6.12"}
 
 
 def test_another_testbed_begins_another_series(nights: Nights) -> None:
     for _ in range(8):
-        nights.passes()
+        nights.passes(BED)
     nights.level = 50.0
-    assert [nights.passes({"sender1 kernel": "6.18.0"}) for _ in range(8)] == [[]] * 8
+    assert [nights.passes({**BED, "sender1 machine": "new"}) for _ in range(8)] == [[]] * 8
     assert len({series.key.fingerprint for series in nights.history.series()}) == 2
 
 
+def test_another_kernel_or_commit_goes_on_with_the_series(nights: Nights) -> None:
+    for conditions in (BED, {**BED, "sender1 kernel": "7.2"}, {**BED, "controller checkout": "abc"}):
+        nights.passes(conditions)
+    (series,) = nights.history.series()
+    assert len(series.nights) == 3
+    assert [len(set(of)) for of in (series.tested, series.instrument)] == [2, 2]
+    assert nights.history.conditions(series.tested[1]) == {"sender1 kernel": "7.2"}
+
+
+def settings(kernel: str, **of: str) -> dict[str, dict[str, str]]:
+    return {"sender1": {"kernel release": kernel, "vec1 firmware": "1"} | of}
+
+
+def test_defaults_of_a_kernel_are_known_from_its_first_night(nights: Nights) -> None:
+    """Another kernel may have others; the same kernel has the same, or somebody has set them."""
+    for number, kernel, of in (
+        (1, "6.12", {"net.ipv4.tcp_ecn": "2"}),
+        (2, "7.2", {"net.ipv4.tcp_ecn": "5"}),
+        (3, "6.12", {"net.ipv4.tcp_ecn": "2"}),
+        (4, "7.2", {"net.ipv4.tcp_ecn": "0"}),  # somebody has set it
+        (5, "6.12", {"net.ipv4.tcp_ecn": "2"}),
+        (6, "6.12", {"net.ipv4.tcp_ecn": "2", "vec1 firmware": "2"}),
+    ):
+        found = identity({"sender1 kernel": kernel}, settings(kernel, **of))
+        nights.history.add(night(number), found, "x", rows(f"run{number}", 1e8))
+    series = nights.history.series()
+    assert [of.nights for of in series] == [
+        tuple(map(night, (1, 2, 3))),
+        tuple(map(night, (4, 5))),
+        (night(6),),
+    ]
+    one, two, three = (of.key.fingerprint for of in series)
+    assert nights.history.differ(one, two, "abc") == [("sender1 net.ipv4.tcp_ecn", "5", "0")]
+    assert nights.history.differ(two, three, "abc") == [("sender1 vec1 firmware", "1", "2")]
+
+
+def test_conditions_of_hosts_that_are_the_same_are_told_once() -> None:
+    found = [Change(f"{host} kernel", "6.12", "7.2") for host in ("a", "b")]
+    assert (
+        in_words([*found, Change("warm-up", None, "5 s")]) == "a, b kernel 6.12 to 7.2; warm-up none to 5 s"
+    )
+
+
+def test_a_history_of_the_former_format_goes_on(collected: Path, tmp_path: Path) -> None:
+    """Of six nights: another commit in the third, another kernel in the fourth, another card in the sixth."""
+    with closing(sqlite3.connect(tmp_path / "history.sqlite")) as former:
+        former.executescript((FIXTURES / "nights" / "history-1.sql").read_text())
+    with closing(History(tmp_path / "history.sqlite")) as history:
+        series = [of for of in history.series() if (of.key.metric, of.key.subject) == ("goodput", "flow1")]
+        assert [of.nights for of in series] == [tuple(map(night, range(1, 6))), (night(6),)]
+        one, other = series
+        kernels = [history.conditions(of)["sender1 kernel"] for of in one.tested]
+        assert kernels == ["6.12.0-synthetic"] * 3 + ["7.2.12-synthetic"] * 2
+        assert [history.conditions(of)["controller checkout"] for of in one.instrument] == [
+            *["aaaaaaa"] * 2,
+            *["bbbbbbb"] * 3,
+        ]
+        changed = ("sender1 nic vec1", None, "mlx5_core 16.35")
+        assert history.differ(one.key.fingerprint, other.key.fingerprint, one.key.point) == [changed]
+        (alarm,) = history.alarms()
+        assert (alarm.key, alarm.since, alarm.before, alarm.closed) == (one.key, night(2), 5e7, None)
+        assert history.record(night(7), collected) == []
+        again = [of for of in history.series() if of.key == one.key]
+        assert [of.nights for of in again] == [(*one.nights, night(7))]
+    History(tmp_path / "history.sqlite").close()
+
+
+def test_a_history_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "history.sqlite")) as later:
+        later.execute("PRAGMA user_version = 99")
+    with pytest.raises(ValueError, match=r"history\.sqlite has version 99, and this Dumbbell reads up to 2"):
+        History(tmp_path / "history.sqlite")
+
+
 def test_invalid_points_are_not_kept(nights: Nights) -> None:
-    nights.history.add(night(1), KERNEL, "x", rows("run", 1.0, verdict="invalid"))
+    nights.history.add(night(1), identity(KERNEL, {}), "x", rows("run", 1.0, verdict="invalid"))
     assert nights.history.series() == []
 
 
 def test_a_series_is_the_median_of_each_night(nights: Nights) -> None:
     for i, goodputs in enumerate(((3.0, 1.0, 2.0), (5.0, 4.0)), 1):
-        nights.history.add(night(i), KERNEL, "x", rows(f"run{i}", *goodputs))
+        nights.history.add(night(i), identity(KERNEL, {}), "x", rows(f"run{i}", *goodputs))
     (series,) = nights.history.series()
     assert (series.nights, series.medians, series.runs) == (
         (night(1), night(2)),
         (2.0, 4.5),
         ("run1", "run2"),
     )
-    assert nights.history.testbed(series.key.fingerprint) == KERNEL
+    assert nights.history.conditions(series.tested[0]) == KERNEL
 
 
 def test_another_setting_of_a_host_is_another_testbed(collected: Path, tmp_path: Path) -> None:
@@ -57,20 +138,10 @@ def test_another_setting_of_a_host_is_another_testbed(collected: Path, tmp_path:
     assert "router settings" not in found
 
 
-def no_more(_: Series) -> Sequence[float]:
+def no_more(*_: object) -> Sequence[tuple[float, float]]:
     raise NotMeasured("there is no testbed")
 
 
-def test_a_history_from_before_settings_were_kept_goes_on(nights: Nights, tmp_path: Path) -> None:
-    nights.passes()
-    nights.history._db.execute("DROP TABLE settings")
-    nights.history.close()
-    nights.history = History(tmp_path / "history.sqlite")
-    nights.passes({**KERNEL, "sender1 settings": "0123456789ab"})
-    old, new = (series.key.fingerprint for series in nights.history.series())
-    assert nights.history.differ(old, new) == [("sender1 settings", None, "0123456789ab")]
-
-
 def test_what_is_no_number_is_not_kept(nights: Nights) -> None:
-    nights.history.add(night(1), KERNEL, "x", rows("run", float("nan"), float("inf"), 5.0))
+    nights.history.add(night(1), identity(KERNEL, {}), "x", rows("run", float("nan"), float("inf"), 5.0))
     assert [series.medians for series in nights.history.series()] == [(5.0,)]

@@ -15,7 +15,7 @@ from synthetic import REPOSITORY, write_run
 
 from dumbbell.compare.comparison import Comparison
 from dumbbell.execution.collect import collect
-from dumbbell.nightly.again import Remeasured
+from dumbbell.nightly.again import InTurn, kernels
 from dumbbell.nightly.history import History, Key, Series
 from dumbbell.nightly.judge import NotMeasured
 from dumbbell.nightly.night import NightError, run_night, summary
@@ -106,9 +106,12 @@ def test_a_night_of_pings_alone_keeps_their_rtt(playbook: Playbook, tmp_path: Pa
     ran = run_night(suite, INVENTORY, tmp_path / "home")
     assert [(outcome.state, outcome.reasons) for outcome in ran.outcomes] == [("passed", ())]
     with closing(History(tmp_path / "home" / "history.sqlite")) as history:
-        (series,) = history.series()
-    assert (series.key.metric, series.key.subject, series.unit) == ("rtt", "probe", "ns")
-    assert list(series.medians) == pytest.approx([10_140_000], rel=0.01)
+        series = history.series()
+    assert [(of.key.metric, of.key.subject, of.unit) for of in series] == [
+        (metric, "probe", "ns") for metric in ("rtt", "rtt p95", "rtt p99")
+    ]
+    assert list(series[0].medians) == pytest.approx([10_140_000], rel=0.01)
+    assert series[0].medians <= series[1].medians <= series[2].medians
     run_dir = ran.outcomes[0].run_dir
     assert run_dir is not None
     both = Comparison([run_dir], [run_dir])
@@ -181,32 +184,66 @@ def test_a_point_keeps_no_other_of_its_sweep_from_being_recorded(
     assert [series.nights for series in goodputs] == [(ran.id,), (ran.id,)]
 
 
+KERNELS = ({"sender1 kernel": "6.12.0-synthetic"}, {"sender1 kernel": "7.2.12"})
+
+
 def of_a_run(run_dir: Path) -> Series:
     key = Key("testbed", plan(FAIRNESS, Inventory.read(INVENTORY)).points[0].id, "goodput", "flow1")
-    return Series(key, "two_flow_fairness", "-", "bps", (night(1),), (1.0,), (str(run_dir),))
+    of_a_night = ((night(1),), (1.0,), (str(run_dir),), ({1: 1.0},), ("tested",), ("instrument",))
+    return Series(key, "two_flow_fairness", "-", "bps", *of_a_night)
 
 
-def test_points_are_measured_again_within_the_budget(
+def test_an_ab_runs_a_point_in_turn_and_ends_with_the_kernel_of_now(
     measured: Path, playbook: Playbook, tmp_path: Path
 ) -> None:
     wanted = plan(FAIRNESS, Inventory.read(INVENTORY))
     outcome = Outcome(ONE_RUN.runs[0], "passed", (), tmp_path / "run")
 
-    def again(limit_ns: int | None) -> Remeasured:
-        return Remeasured(INVENTORY, tmp_path, [(outcome, wanted)], Budget(limit_ns))
+    def in_turn(limit_ns: int | None) -> InTurn:
+        return InTurn(INVENTORY, tmp_path, [(outcome, wanted)], Budget(limit_ns))
 
     with pytest.raises(
-        NotMeasured, match=r"it takes about 2 min, and \d+ \w+ are left of the budget of 1 min"
+        NotMeasured, match=r"it takes about 30 min 50 s, and 1 min are left of the budget of 1 min"
     ):
-        again(60 * 10**9)(of_a_run(tmp_path / "run"))
+        in_turn(60 * 10**9)(of_a_run(tmp_path / "run"), *KERNELS)
     with pytest.raises(NotMeasured, match="no longer in the suite"):
-        again(None)(of_a_run(tmp_path / "another"))
+        in_turn(None)(of_a_run(tmp_path / "another"), *KERNELS)
     assert playbook.asked == []
-    for _ in range(3):
+    for _ in range(16):
         playbook.leaves("two_flow_fairness", {}, copy=measured)
-    with pytest.raises(NotMeasured, match="not valid"):
-        again(None)(of_a_run(tmp_path / "run"))
-    assert len(playbook.asked) == 8
+    pairs = in_turn(None)(of_a_run(tmp_path / "run"), *KERNELS)
+    assert len(pairs) == 8
+    assert all(before == after > 0 for before, after in pairs)
     point = wanted.points[0].id
     assert {asked["point"] for asked in playbook.asked} == {point}
-    assert {asked["results_dir"] for asked in playbook.asked} == {str(tmp_path / "again" / point)}
+    profiles = [asked["profile"] for asked in playbook.asked]
+    assert profiles == ["night_now", "night_before", "night_before", "night_now"] * 4
+    for profile, kernel in (("night_now", "7.2.12"), ("night_before", "6.12.0-synthetic")):
+        (same,) = plan(Path(playbook.asked[0]["scenario"]), Inventory.read(INVENTORY), profile).points
+        assert (same.id, same.hosts["sender1"].state.kernel) == (point, kernel)
+
+
+def test_an_ab_whose_hosts_lack_the_former_kernel_leaves_them_with_that_of_now(
+    measured: Path, playbook: Playbook, tmp_path: Path
+) -> None:
+    outcome = Outcome(ONE_RUN.runs[0], "passed", (), tmp_path / "run")
+    wanted = plan(FAIRNESS, Inventory.read(INVENTORY))
+    playbook.leaves("two_flow_fairness", {}, copy=measured)
+    lacking = json.dumps({"state": "aborted", "reasons": ["sender1 has no kernel 6.12.0-synthetic"]})
+    for _ in range(3):
+        playbook.leaves("two_flow_fairness", {"verdict.json": lacking})
+    playbook.leaves("two_flow_fairness", {}, copy=measured)
+    in_turn = InTurn(INVENTORY, tmp_path, [(outcome, wanted)], Budget(None))
+    with pytest.raises(NotMeasured, match=r"was not valid: sender1 has no kernel 6\.12\.0-synthetic"):
+        in_turn(of_a_run(tmp_path / "run"), *KERNELS)
+    profiles = [asked["profile"] for asked in playbook.asked]
+    assert profiles == ["night_now", *["night_before"] * 3, "night_now"]
+
+
+def test_only_kernels_can_be_had_again() -> None:
+    before, now = KERNELS
+    assert kernels(before, now) == {"sender1": ("6.12.0-synthetic", "7.2.12")}
+    with pytest.raises(NotMeasured, match="sender1 iperf3 cannot be had as it was; only kernels can"):
+        kernels({**before, "sender1 iperf3": "3.12"}, {**now, "sender1 iperf3": "3.18"})
+    with pytest.raises(NotMeasured, match="sender1 module tcp_rapid"):
+        kernels({"sender1 module tcp_rapid": "a"}, {"sender1 module tcp_rapid": "b"})

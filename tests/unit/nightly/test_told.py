@@ -31,6 +31,8 @@ TOLD: dict[str, Any] = {
             **{"scenario": "on_off_udp", "label": "load=10 mbit, queue=a", "unit": "bps", "state": "new"},
             **{"worse": True, "alarm": True, "since": night(9)},
             **{"before": 1e8, "after": 9e7, "effect": -0.1, "reason": ""},
+            **{"low": -1.2e7, "high": -8e6, "evidence": "an A/B in the same night, 8 pairs"},
+            **{"tested": "sender1 kernel 6.12 to 7.2", "instrument": ""},
         }
     ],
 }
@@ -63,7 +65,8 @@ def test_annotations_are_line_protocol() -> None:
     tags = "suite=nightly,scenario=on_off_udp,point=abc,metric=goodput,subject=tcp,state=new"
     what = "goodput of tcp, load=10 mbit, queue=a of on_off_udp: 100 Mbit/s to 90 Mbit/s, -10.0%"
     assert line == (
-        f'annotation,{tags} title="goodput new",text="new: {what} since 20260109T020000Z"'
+        f'annotation,{tags} title="goodput new",text="new: {what} (95 % CI -12.0%..-8.0%) since'
+        ' 20260109T020000Z with sender1 kernel 6.12 to 7.2; confirmed by an A/B in the same night, 8 pairs"'
         " 1767924000000000000\n"
     )
 
@@ -92,9 +95,9 @@ def test_junit_has_a_case_for_each_run_and_finding() -> None:
 
 
 def test_the_page_shows_a_boundary_between_testbeds(nights: Nights, tmp_path: Path) -> None:
-    for testbed in ({"sender1 kernel": "6.12"}, {"sender1 kernel": "6.18"}):
+    for testbed in ({"sender1 machine": "a"}, {"sender1 machine": "b"}):
         for _ in range(3):
             nights.passes(testbed)
     text = page.render(tmp_path, nights.history).read_text()
     assert text.count("<svg") == 1
-    assert "Another testbed since 2026-01-04: sender1 kernel 6.12 to 6.18" in text
+    assert "Another testbed since 2026-01-04: sender1 machine a to b" in text
