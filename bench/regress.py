@@ -33,7 +33,7 @@ from dumbbell.suite import Suite
 from tools.bench import Row, publish
 
 TARGET = Path("bench/regress.json")
-NIGHTS, SHIFT_AT, SERIES = 40, 20, 200
+NIGHTS, SHIFT_AT, SERIES = 40, 20, 500
 SHIFTS = (0.0, 0.02, 0.05)
 # Noise that a night gives to all of its values, and that each value has beside it.
 CELLS = [*((0.0, own) for own in (0.005, 0.01, 0.02)), *product((0.005, 0.01, 0.02), (0.002, 0.005))]

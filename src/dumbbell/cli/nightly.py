@@ -55,9 +55,10 @@ def main() -> int:
 
 
 def write(home: Path, told: page.Json) -> Path:
-    """Write the page of all nights, and JUnit's XML and JSON of the last. Returns the page's path."""
+    """Write the page and the feed of all nights, and JUnit's XML and JSON of the last. Returns the page."""
     with closing(History(home / "history.sqlite")) as history:
         target = page.render(home, history)
+    (home / "feed.atom").write_bytes(page.atom(page.told_nights(home) or [told]))
     (home / "junit.xml").write_bytes(page.junit(told))
     write_json(home / "night.json", told)
     return target

@@ -1,24 +1,29 @@
-"""Reports of nights: the page with all of them, JUnit's XML of the last, and the words of a finding."""
+"""Reports of nights: their page and feed, JUnit's XML of the last, and a finding in words."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from dumbbell import analysis
+from dumbbell.compare.observed import changes
 from dumbbell.nightly.history import Alarm, History, Series
 from dumbbell.nightly.identity import in_words
 from dumbbell.nightly.judge import settled
 from dumbbell.report import html
 from dumbbell.report.curve import Curve, Mark
+from dumbbell.run.directory import time_of
 from dumbbell.run.record import read_json
+from dumbbell.suite import NOT_RUN
 from dumbbell.units import human
 
 NIGHTS = 30  # columns of the matrix
 MARK = {0: "passed", 1: "failed", 2: "invalid"}
+TOLD = ("new", "recovered", "gone", "redefined")  # states of findings that the feed has
 Json = Mapping[str, Any]
 
 
@@ -35,10 +40,25 @@ class Row(NamedTuple):
     notes: list[str]
 
 
+class AlarmRow(NamedTuple):
+    """An open alarm: the change with its interval, since when with what under test, and the evidence."""
+
+    point: str
+    metric: str
+    change: str
+    since: str
+    evidence: str
+
+
+def told_nights(home: Path) -> list[Json]:
+    """What each night below ``home`` that has ended told, the oldest first."""
+    return [told for path in sorted(home.glob("nights/*/night.json")) if (told := read_json(path))]
+
+
 def render(home: Path, history: History) -> Path:
     """Write ``index.html`` of all nights below ``home``; return its path."""
-    nights = [told for path in sorted(home.glob("nights/*/night.json")) if (told := read_json(path))]
-    alarms = history.alarms()
+    nights = told_nights(home)
+    alarms, series = history.alarms(), history.series()
     newest_first = nights[: -NIGHTS - 1 : -1]
     text = html.page(
         "nights.html",
@@ -48,8 +68,10 @@ def render(home: Path, history: History) -> Path:
         state=MARK[nights[-1]["status"]] if nights else "",
         said=_said(nights[-1]) if nights else [],
         nights=[(night["night"], _date(night["night"])) for night in newest_first],
+        alarms=list(_alarms(series, alarms, history)),
+        not_run=_not_run(nights[-1]) if nights else [],
         matrix=_matrix(newest_first),
-        series=[_series(of, alarms, history) for of in _together(history.series(), alarms)],
+        series=[_series(of, alarms, history) for of in _together(series, alarms)],
     )
     target = home / "index.html"
     target.write_text(text)
@@ -80,16 +102,48 @@ def junit(night: Json) -> bytes:
     return bytes(ET.tostring(suite, encoding="utf-8", xml_declaration=True))
 
 
+def atom(nights: Sequence[Json]) -> bytes:
+    """A feed (RFC 4287) of the findings of nights that opened or closed an alarm, the newest night first."""
+    feed = ET.Element("feed", xmlns="http://www.w3.org/2005/Atom")
+
+    def add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET.Element:
+        child = ET.SubElement(parent, name, attributes)
+        child.text = text or None
+        return child
+
+    suite = nights[-1]["suite"]
+    add(feed, "title", f"Nights of {suite}")
+    add(feed, "id", f"urn:dumbbell:nights:{quote(suite)}")
+    add(feed, "updated", time_of(nights[-1]["night"]).isoformat())
+    add(add(feed, "author"), "name", "Dumbbell")
+    for night in nights[: -NIGHTS - 1 : -1]:
+        for found in night["findings"]:
+            if found["state"] in TOLD:
+                entry = add(feed, "entry")
+                key = ":".join(
+                    quote(found[name], safe="") for name in ("point", "metric", "subject", "since")
+                )
+                add(entry, "title", f"{found['state']}: {found['metric']} of {found['scenario']}")
+                add(entry, "id", f"urn:dumbbell:{night['night']}:{key}")
+                add(entry, "updated", time_of(night["night"]).isoformat())
+                add(entry, "link", href="index.html")
+                add(entry, "summary", sentence(found))
+    return bytes(ET.tostring(feed, encoding="utf-8", xml_declaration=True))
+
+
 def sentence(found: Json) -> str:
-    """A finding in words: what has changed, by how much, with what under test, and what confirmed it."""
+    """A finding in words: what has changed, by how much, with what under test, and what confirmed it.
+
+    Findings of older versions have fewer keys.
+    """
     unit = found["unit"]
     change = f"{human(found['before'], unit)} to {human(found['after'], unit)}"
     if found["effect"] is not None:
         change += f", {found['effect']:+.1%}{_interval(found)}"
     what = f"{found['metric']} of {found['subject']}, {found['label']} of {found['scenario']}"
-    with_ = f" with {found['tested']}" if found["tested"] else ""
-    notes = [f"confirmed by {found['evidence']}"] if found["evidence"] else []
-    notes += [f"Dumbbell: {found['instrument']}"] if found["instrument"] else []
+    with_ = f" with {found['tested']}" if found.get("tested") else ""
+    notes = [f"confirmed by {found['evidence']}"] if found.get("evidence") else []
+    notes += [f"Dumbbell: {found['instrument']}"] if found.get("instrument") else []
     notes += filter(None, [found["reason"]])
     return f"{found['state']}: {what}: {change} since {found['since']}{with_}" + "".join(
         f"; {n}" for n in notes
@@ -98,22 +152,58 @@ def sentence(found: Json) -> str:
 
 def _interval(found: Json) -> str:
     """The interval of a change relative to the former value, empty if it is not known."""
-    if found["low"] is None or not found["before"]:
+    if found.get("low") is None or not found["before"]:
         return ""
     low, high = sorted(found[end] / abs(found["before"]) for end in ("low", "high"))
     return f" (95 % CI {low:+.1%}..{high:+.1%})"
 
 
 def _said(night: Json) -> list[str]:
-    """What a night found, in words."""
+    """What a night found, in words; what it did not run is told beside."""
     said = [sentence(found) for found in night["findings"]]
     said += [
         f"{run['state']}: {run['scenario']}: {reason}"
         for run in night["runs"]
         for reason in run["reasons"]
-        if run["state"] != "passed"
+        if run["state"] not in ("passed", NOT_RUN)
     ]
     return said
+
+
+def _not_run(night: Json) -> list[str]:
+    """What a night did not run, and why."""
+    return [
+        f"{' '.join(filter(None, (run['scenario'], run['profile'])))}: {'; '.join(run['reasons'])}"
+        for run in night["runs"]
+        if run["state"] == NOT_RUN
+    ]
+
+
+def _alarms(series: Iterable[Series], alarms: Iterable[Alarm], history: History) -> Iterator[AlarmRow]:
+    """Open alarms, also those of a testbed that is no longer there."""
+    known = {one.key: one for one in series}
+    for alarm in alarms:
+        if alarm.closed is None and (one := known.get(alarm.key)):
+            change = f"{human(alarm.before, one.unit)} to {human(alarm.after, one.unit)}"
+            if alarm.low is not None and alarm.high is not None:
+                change += f" ({human(alarm.low, one.unit)} to {human(alarm.high, one.unit)})"
+            tested = _tested(one, history).get(alarm.since, "")
+            yield AlarmRow(
+                f"{one.scenario}, {one.label}",
+                f"{one.key.metric} of {one.key.subject}",
+                change,
+                _date(alarm.since) + (f", {tested}" if tested else ""),
+                alarm.evidence,
+            )
+
+
+def _tested(series: Series, history: History) -> dict[str, str]:
+    """The nights in which something else was under test than before, and what has changed, in words."""
+    return {
+        night: in_words(changes(history.conditions(old), history.conditions(new)))
+        for night, (old, new) in zip(series.nights[1:], pairwise(series.tested), strict=True)
+        if old != new
+    }
 
 
 def _matrix(nights: Sequence[Json]) -> list[tuple[str, list[tuple[str, Json | None]]]]:
@@ -146,15 +236,18 @@ def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> 
     marks, notes = [], []
     for before, one in zip((None, *of), of, strict=False):
         own = [alarm for alarm in alarms if alarm.key == one.key]
-        edges = {night: "change" for alarm in own for night in (alarm.since, _undone(alarm)) if night}
+        tested = _tested(one, history)
+        edges = dict.fromkeys(tested, "tested")
+        edges |= {night: "change" for alarm in own for night in (alarm.since, _undone(alarm)) if night}
         if before is not None:
             edges[one.nights[0]] = "testbed"
             changed = in_words(history.differ(before.key.fingerprint, one.key.fingerprint, one.key.point))
             notes.append(f"Another testbed since {_date(one.nights[0])}: {changed}.")
         for night, value, run in zip(one.nights, one.medians, one.runs, strict=True):
             href = quote(f"nights/{night}/{Path(run).name}/report.html")
-            said = f"{night}: {human(value, one.unit)}"
+            said = ", ".join(filter(None, (f"{night}: {human(value, one.unit)}", tested.get(night))))
             marks.append(Mark(value, said, href=href, edge=edges.get(night, "")))
+        notes += [f"Since {_date(night)} {told}." for night, told in tested.items()]
         for alarm in own:
             change = f"{human(alarm.before, one.unit)} to {human(alarm.after, one.unit)}"
             end = f", {alarm.how} {_date(alarm.closed)}" if alarm.closed else ", open"

@@ -101,3 +101,45 @@ def test_the_page_shows_a_boundary_between_testbeds(nights: Nights, tmp_path: Pa
     text = page.render(tmp_path, nights.history).read_text()
     assert text.count("<svg") == 1
     assert "Another testbed since 2026-01-04: sender1 machine a to b" in text
+
+
+def test_the_page_shows_kernels_open_alarms_and_what_was_not_run(nights: Nights, tmp_path: Path) -> None:
+    for kernel, level in (("6.12", 100.0), ("7.2", 90.0)):
+        nights.level = level
+        for _ in range(8):
+            nights.passes({"sender1 kernel": kernel})
+    (home := tmp_path / "nights" / night(16)).mkdir(parents=True)
+    (home / "night.json").write_text(json.dumps(TOLD))
+    text = page.render(tmp_path, nights.history).read_text()
+    assert text.count('class="tested"') == 0  # the change of the kernel is a confirmed change of the metric
+    assert "Since 2026-01-09 sender1 kernel 6.12 to 7.2." in text
+    assert "<h2>Open alarms</h2>" in text
+    assert "2026-01-09, sender1 kernel 6.12 to 7.2" in text
+    assert "an A/B in the same night, 8 pairs" in text
+    assert "<li>scenarios/c.yml: no time</li>" in text
+
+
+def test_the_page_marks_a_kernel_that_changed_nothing(nights: Nights, tmp_path: Path) -> None:
+    for kernel in ("6.12", "7.2"):
+        for _ in range(3):
+            nights.passes({"sender1 kernel": kernel})
+    text = page.render(tmp_path, nights.history).read_text()
+    assert text.count('<path class="tested"') == 1
+    assert "<h2>Open alarms</h2>" not in text
+
+
+def test_the_feed_has_what_began_or_ended() -> None:
+    quiet = {**TOLD, "night": night(10), "findings": [{**TOLD["findings"][0], "state": "open"}]}
+    later = ("low", "high", "evidence", "tested", "instrument")
+    older = {name: value for name, value in TOLD["findings"][0].items() if name not in later}
+    former = {**TOLD, "night": night(8), "findings": [{**older, "state": "not confirmed"}]}
+    assert "of on_off_udp: 100 Mbit/s to 90 Mbit/s, -10.0% since" in page.sentence(older)
+    feed = ET.fromstring(page.atom([former, TOLD, quiet]))
+    names = {"a": "http://www.w3.org/2005/Atom"}
+    assert feed.findtext("a:updated", namespaces=names) == "2026-01-10T02:00:00+00:00"
+    (entry,) = feed.findall("a:entry", names)
+    assert entry.findtext("a:title", namespaces=names) == "new: goodput of on_off_udp"
+    assert entry.findtext("a:updated", namespaces=names) == "2026-01-09T02:00:00+00:00"
+    assert entry.findtext("a:summary", namespaces=names) == page.sentence(TOLD["findings"][0])
+    ids = [of.text for of in feed.iter("{http://www.w3.org/2005/Atom}id")]
+    assert len(set(ids)) == len(ids)
