@@ -203,23 +203,17 @@ def test_a_host_that_stays_away(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_host_that_answers_but_does_nothing(lab: Lab, tmp_path: Path) -> None:
-    """Its connections stay, and what is asked over them never comes to an end."""
+def test_a_host_whose_connections_hang(lab: Lab, tmp_path: Path) -> None:
+    """What is asked over them never comes to an end: the run connects anew, and nothing is lost."""
     # All that serves a connection, but for the one over which this is said.
     frozen = "kill -{signal} $(pgrep --full '^sshd: root' | grep --line-regexp --invert-match $PPID)"
     try:
-        met = run_with(
-            tmp_path,
-            lambda: lab.ssh("receiver2", frozen.format(signal="STOP")),
-            *("-e", "run_task_timeout=20"),
-        )
+        met = run_with(tmp_path, lambda: lab.ssh("receiver2", frozen.format(signal="STOP")))
     finally:
         lab.ssh("receiver2", frozen.format(signal="CONT"))
-    assert met.state == "invalid"
-    assert met.blames("receiver2: Task failed: Timed out after 20 second(s)")
+    assert met.state == "passed"
     for host in HOSTS:
-        assert (met.dir / "raw" / host / "measurement" / "status.json").exists() == (host != "receiver2")
-    ansible_playbook("playbooks/resume.yml", "-e", f"run={met.dir}")
+        assert (met.dir / "raw" / host / "measurement" / "status.json").exists()
 
 
 @pytest.mark.long
