@@ -8,6 +8,7 @@ from dumbbell.analysis.connection import PIPE, SAMPLED_FROM, budget, samples, si
 from dumbbell.analysis.cross_traffic import beside, growth_by_period, on_off, periods
 from dumbbell.analysis.fairness import convergence_ns, fairness, jain_index
 from dumbbell.analysis.fetches import Latency, fetch_counters, fetch_summary, fetches, latency
+from dumbbell.analysis.limits import CAUSES, LIMITS, LIMITS_FROM, Shares, limit_shares, limits
 from dumbbell.analysis.paws import Budget, Overtaken, Paws
 from dumbbell.analysis.processor import saturated
 from dumbbell.analysis.rapid import AVAILABLE_FROM, available, pstreams
@@ -58,7 +59,10 @@ from dumbbell.analysis.statistics import (
 
 __all__ = [
     "AVAILABLE_FROM",
+    "CAUSES",
     "COUNTED_FROM",
+    "LIMITS",
+    "LIMITS_FROM",
     "LOSING",
     "MIN_COVER",
     "PIPE",
@@ -70,6 +74,7 @@ __all__ = [
     "Latency",
     "Overtaken",
     "Paws",
+    "Shares",
     "Slope",
     "available",
     "bdp_bytes",
@@ -96,6 +101,8 @@ __all__ = [
     "jain_index",
     "kink",
     "latency",
+    "limit_shares",
+    "limits",
     "mean_goodput",
     "median_interval",
     "medians",

@@ -77,12 +77,22 @@ def until_done(counted: pl.DataFrame, flow: Flow, window_ns: Window) -> Window:
     return start, end
 
 
+def limits(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """:func:`analysis.limits` of the measurement's flows."""
+    cpu_core = tables.get("cpu_core")
+    if cpu_core is not None and not cpu_core.is_empty():
+        cpu_core = cpu_core.filter(IN_MEASUREMENT)
+    return analysis.limits(tables["tcp_info"].filter(IN_MEASUREMENT), cpu_core)
+
+
 def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """A row for each flow of each phase: the planned and the measured values.
 
-    ``goodput_bps`` is over ``window_start_ns`` to ``window_end_ns``: the default window of the flow.
+    ``goodput_bps`` is over ``window_start_ns`` to ``window_end_ns``: the default window of the flow. So
+    are the shares of its time of :data:`analysis.LIMITS` and :data:`analysis.CAUSES`.
     """
     counted = goodput_counters(run, tables)
+    limited = limits(tables)
     rows = []
     for phase, flow in _flows(run.point.phases):
         measuring = phase.phase == "measurement"
@@ -102,9 +112,18 @@ def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
                 "window_end_ns": window and window[1],
                 "goodput_bps": window and mean_goodput(run, counted, flow, window),
             }
+            | _limit_shares(limited, flow, window)
             | found.summary(tables, flow)
         )
-    return _with_losses(pl.DataFrame(rows, infer_schema_length=None), run, tables)
+    flows = pl.DataFrame(rows, infer_schema_length=None)
+    shares = pl.col(*analysis.LIMITS, *analysis.CAUSES).cast(pl.Float64)  # also if none is known
+    return _with_losses(flows.with_columns(shares), run, tables)
+
+
+def _limit_shares(limited: pl.DataFrame, flow: Flow, window_ns: Window | None) -> Mapping[str, float | None]:
+    """Columns of the table of flows: shares of the time that each limit held the flow; None if not known."""
+    shares = analysis.limit_shares(limited.filter(flow=flow.name), window_ns) if window_ns else None
+    return shares or dict.fromkeys((*analysis.LIMITS, *analysis.CAUSES))
 
 
 def _with_losses(flows: pl.DataFrame, run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.metrics.flows import goodput_counters, mean_goodput, over_life, until_done, within_ns
-from dumbbell.metrics.registry import METRICS, Value
+from dumbbell.metrics.flows import goodput_counters, limits, mean_goodput, over_life, until_done, within_ns
+from dumbbell.metrics.registry import METRICS, NOT_COUNTED, NOT_RUNNING, NOT_SAMPLED, Value
 from dumbbell.plan import Expectation, Flow
 from dumbbell.plan.windows import Window, in_words
 from dumbbell.run.content import IN_MEASUREMENT, Run, ping_replies
 
 # What is needed of tcp_info. Of a long run the whole may be larger than memory.
-MEASURED_FROM = (*analysis.COUNTED_FROM, *{name for metric in METRICS.values() for name in metric.columns})
+MEASURED_FROM = (
+    *analysis.COUNTED_FROM,
+    *analysis.LIMITS_FROM,
+    *{name for metric in METRICS.values() for name in metric.columns},
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Measured:
 class Tables:
     """The tables of all phases of a run, queried by flow and time.
 
-    ``tables`` are those of :data:`COUNTED`; ``tcp_info`` with as many of :data:`MEASURED_FROM` as it has.
+    ``tables`` are those of :data:`COUNTED`, and ``cpu_core`` if there is one; ``tcp_info`` with as many of
+    :data:`MEASURED_FROM` as it has.
     """
 
     def __init__(self, run: Run, tables: Mapping[str, pl.DataFrame]) -> None:
@@ -44,6 +49,7 @@ class Tables:
         self.flows = {flow.name: flow for flow in self.phase.flows}
         self.rows = tables["tcp_info"].filter(IN_MEASUREMENT)
         self.counted = goodput_counters(run, tables)
+        self.limits = limits(tables)
         self.fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
 
     def measure(self, bound: Expectation) -> Iterator[Measured]:
@@ -98,6 +104,16 @@ class Tables:
         own = self._sender(flow)
         counted = over_life(self.run, analysis.sender_counter(own, counter), analysis.ended(own))
         return analysis.mean_goodput(counted, *window, within_ns=within_ns(self.run)).get(flow.name)
+
+    def limited(self, flow: Flow, window: Window, by: str) -> Value:
+        """Share of the time in which one of :data:`analysis.LIMITS` held a flow, or why it is not known."""
+        start, end = self.while_running(flow, window)
+        if start >= end:
+            return NOT_RUNNING
+        if self.samples(flow, window) is None:
+            return NOT_SAMPLED
+        shares = analysis.limit_shares(self.limits.filter(flow=flow.name), (start, end))
+        return NOT_COUNTED if shares is None else shares[by]
 
     def fetches(self, flow: Flow, window: Window) -> pl.DataFrame:
         """Completed fetches that begin in the window, as :func:`dumbbell.analysis.fetches` returns them."""

@@ -9,6 +9,7 @@ share the metric; the name of a ping) and the bound. It returns the value, or a 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ Value = float | str  # a sentence says why there is no value
 Share = Annotated[float, Field(ge=0, le=1)]
 
 NOT_SAMPLED = "it was not sampled throughout"
+NOT_COUNTED = "its kernel did not count what limited it, or its counters contradict each other"
 NOT_RUNNING = "it does not run in that time"
 MEDIAN = 50
 PERCENTILES = (MEDIAN, 95, 99)  # that nights keep of metrics that have them
@@ -53,6 +55,7 @@ class Metric:
     needs_path: bool
     sampled: bool  # from samples that are there only while a flow runs
     until_done: bool  # by default its window ends when a flow has transferred all that it was asked for
+    compared: bool  # whether comparisons and nights look at it
     percentile: str | None  # that its bound takes: what it is of; None if it takes none
     columns: tuple[str, ...]  # of tcp_info that it reads, beside those of goodput
 
@@ -99,6 +102,10 @@ def _of_tcp(flow: Flow) -> bool:
     return flow.of_kind.counted_by == "tcp"
 
 
+def _of_followed(flow: Flow) -> bool:
+    return _of_tcp(flow) and flow.of_kind.follows_sockets
+
+
 def _of_any(flow: Flow) -> bool:
     return flow.of_kind.counted_by is not None
 
@@ -119,6 +126,7 @@ def _metric(
     needs_path: bool = False,
     sampled: bool = False,
     until_done: bool = False,
+    compared: bool = True,
     percentile: str | None = None,
     columns: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
@@ -142,6 +150,7 @@ def _metric(
             needs_path=needs_path,
             sampled=sampled,
             until_done=until_done,
+            compared=compared,
             percentile=percentile,
             columns=columns,
         )
@@ -269,3 +278,53 @@ def completion_time(tables: Tables, flow: Flow, bound: Expectation) -> Value:
         return "iperf3 tells when it had written all, not when all had arrived"
     took_ns = tables.fetches(flow, bound.window_ns)["completion_ns"]
     return tables.percentile(took_ns, bound, "no fetch that began in the window was done")
+
+
+# What limited a flow. Comparisons leave them out: they add up to 1, so they are not six numbers of their own.
+_limit = functools.partial(_metric, "share", Ratio, least=0.01, of=_of_followed, sampled=True, compared=False)
+
+
+@_limit(worse="more")
+def app_limited(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """Share of the time in which the application had nothing to send, of each TCP flow.
+
+    Neither the congestion window nor a buffer held it back: everything that it had written was sent.
+    """
+    return tables.limited(flow, bound.window_ns, "app_limited")
+
+
+@_limit(worse="more")
+def sndbuf_limited(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """Share of the time in which the sender's buffer was too small to fill the window, of each TCP flow."""
+    return tables.limited(flow, bound.window_ns, "sndbuf_limited")
+
+
+@_limit(worse="more")
+def rwnd_limited(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """Share of the time in which the receiver's window held the sender back, of each TCP flow."""
+    return tables.limited(flow, bound.window_ns, "rwnd_limited")
+
+
+@_limit(worse="more")
+def pacing_limited(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """Share of the time in which SO_MAX_PACING_RATE held the sender back, of each TCP flow."""
+    return tables.limited(flow, bound.window_ns, "pacing_limited")
+
+
+@_limit(worse="more", title="time limited by a processor")
+def cpu_limited(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """Share of the time in which a host's processor held it back, of each TCP flow.
+
+    A core of the sender's host had less than 1 % left while its application had nothing to send, or one of
+    the receiver's host while its window was full.
+    """
+    return tables.limited(flow, bound.window_ns, "cpu_limited")
+
+
+@_limit(worse="less")
+def cwnd_limited(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """Share of the time in which the congestion control held the sender back, of each TCP flow.
+
+    By its window, or by the rate at which it paces.
+    """
+    return tables.limited(flow, bound.window_ns, "cwnd_limited")

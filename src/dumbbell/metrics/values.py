@@ -36,9 +36,10 @@ def values(run_dir: Path, percentiles: Sequence[int] = (MEDIAN,)) -> pl.DataFram
     ``[run, id, point, repetition, verdict, metric, subject, unit, value]``.
 
     ``id`` is the id of the point in the plan, ``point`` its levels in words, or ``-``. Metrics are those of
-    :data:`dumbbell.metrics.registry.METRICS` over their default windows, after the warm-up: of each flow and
-    ping while it runs, of all flows of one direction while all of them run. Metrics that could not be
-    measured are absent. OSError or ValueError if the directory has no run with results.
+    :data:`dumbbell.metrics.registry.METRICS` that are compared, over their default windows, after the
+    warm-up: of each flow and ping while it runs, of all flows of one direction while all of them run.
+    Metrics that could not be measured are absent. OSError or ValueError if the directory has no run with
+    results.
     """
     rows = [row for run in RunSet.open(run_dir) for row in _of_point(run, percentiles)]
     return pl.DataFrame(rows, schema=VALUES, orient="row")
@@ -107,7 +108,7 @@ def _bounds(run: Run, percentiles: Sequence[int]) -> Iterator[Expectation]:
     lives = {ping.name: ping.life_ns for ping in pings} | {flow.name: flow.life_ns for flow in phase.flows}
     sampled = {name for host in phase.hosts.values() for name in host.sample.tcp}
     commands = {flow.name for flow in phase.flows if flow.kind == "command"} & sampled
-    for metric in METRICS.values():
+    for metric in (metric for metric in METRICS.values() if metric.compared):
         names = metric.known(phase.flows, [ping.name for ping in pings])
         if metric.shared:
             groups = [

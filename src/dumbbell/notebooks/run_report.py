@@ -24,6 +24,12 @@ setup()
 report.header()
 
 # %% [markdown]
+# ## What limited each flow
+
+# %%
+report.limits()
+
+# %% [markdown]
 # ## Asked and measured
 # A run is valid only if everything it asked for was read back and measured.
 

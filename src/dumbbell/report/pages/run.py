@@ -16,6 +16,7 @@ from dumbbell.report.check_rows import CheckRow
 from dumbbell.report.pages.over_time import OverTime
 from dumbbell.report.parts import part
 from dumbbell.run.content import dig
+from dumbbell.studies.limits import what_limited
 from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
@@ -29,6 +30,21 @@ ONE_BY_ONE = (
     *("congestion control", "rate", "rate, arriving", "idle RTT", "idle RTT, waits", "path", "start"),
     "rows stored",
 )
+LIMITS = {
+    "app_limited": "application",
+    "sndbuf_limited": "sender's buffer",
+    "rwnd_limited": "receiver's window",
+    "pacing_limited": "pacing",
+    "cpu_limited": "processor",
+    "limit_unknown": "not known",
+    "cwnd_limited": "congestion window",
+}
+CAUSES = {
+    "cwnd_slow_start": "slow start",
+    "cwnd_loss": "after losses",
+    "cwnd_ecn": "after ECN marks",
+    "cwnd_delay": "by delay or rate",
+}
 REASONS = 8  # most reasons that are listed
 CARDS = 4  # most cards of flows
 CONNECTIONS = 8  # most columns of the table of connections
@@ -122,6 +138,26 @@ class Report(OverTime):
             *("segments again", "share again", "datagrams lost", "share lost"),
         )
         return fill("all_flows", head=head, rows=rows)
+
+    @part
+    def limits(self) -> Markup:
+        """What limited each flow: shares of its time, and a sentence with numbers."""
+        found = what_limited(self)
+        shown = [
+            name for name in LIMITS if name != "cpu_limited" or any((f.shares or {}).get(name) for f in found)
+        ]
+        rows = []
+        for of in found:
+            shares = of.shares or {}
+            causes = [
+                f"{label} {human(share, 'share')}"
+                for name, label in CAUSES.items()
+                if (share := shares.get(name))
+            ]
+            cells = [human(shares.get(name), "share") for name in shown]
+            rows.append([of.flow.name, *cells, causes or "-", of.sentence])
+        head = ("flow", *(LIMITS[name] for name in shown), "of that", "what it means")
+        return fill("limits", head=head, rows=rows)
 
     @part
     def facts(self) -> Markup:

@@ -1,0 +1,198 @@
+"""What limited a flow at each time: its application, a buffer or window, its pacing, its host, or its cwnd.
+
+The kernel counts how long a sender had data (``busy_time_us``), and how long of that the receiver's window
+(``rwnd_limited_us``) or the sender's buffer (``sndbuf_limited_us``) held it back: ``tcp_chrono`` in
+net/ipv4/tcp_output.c. What held it back in the rest of its busy time is read from the samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from dumbbell.analysis.connection import INFINITE_SSTHRESH, KEY, PIPE, RECOVERY, senders
+from dumbbell.analysis.processor import busy_intervals
+from dumbbell.analysis.rates import grown_u32
+
+# Every time of a flow counts to one of these. `limit_unknown` is a time whose counters contradict each other.
+LIMITS = (
+    *("app_limited", "sndbuf_limited", "rwnd_limited", "pacing_limited", "cpu_limited", "cwnd_limited"),
+    "limit_unknown",
+)
+# Why the window was not larger: the last cause that reduced it. Their times add up to cwnd_limited.
+CAUSES = ("cwnd_slow_start", "cwnd_loss", "cwnd_ecn", "cwnd_delay")
+
+COUNTERS = ("busy_time_us", "rwnd_limited_us", "sndbuf_limited_us")
+_STATE = (
+    "ca_state",
+    "snd_mss",
+    "snd_cwnd",
+    "snd_ssthresh",
+    "unacked",
+    "sacked",
+    "lost",
+    "retrans",
+    "snd_wnd",
+)
+_NEEDED = (*COUNTERS, *_STATE, "notsent_bytes", "total_retrans", "delivered_ce")
+_OPTIONAL = (
+    *("pacing_rate_Bps", "max_pacing_rate_Bps", "bbr_bw_Bps", "skmem_wmem_queued_bytes"),
+    "skmem_sndbuf_bytes",
+)
+LIMITS_FROM = (*KEY, "host", "side", "t_ns", *_NEEDED, *_OPTIONAL)
+
+# The kernel counts in jiffies, of 10 ms at the most, and a sample may be stamped later than it was read.
+SLACK_NS = 20_000_000
+_PACED = 0.99  # of the largest pacing rate, from which on it is what paces
+_FULL = 2 / 3  # of the sender's buffer: the kernel wakes a waiting writer below it (sk_stream_is_writeable)
+
+Shares = dict[str, float]
+
+
+def limits(tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None) -> pl.DataFrame:
+    """How long each limit held between two samples of a sender.
+
+    ``[flow, stream, t_ns, dt_ns, *LIMITS, *CAUSES]``, in ns; ``t_ns`` is the second sample. ``tcp_info`` has
+    :data:`LIMITS_FROM`, as far as the kernel has them; ``cpu_core`` tells when a processor was busy: then
+    its host's application is `cpu_limited`, and a receiver's window is, if it is the receiver's host. Empty
+    without the counters. The time without data may be below 0 in an interval, by the kernel's jiffy.
+    """
+    columns = dict.fromkeys(("t_ns", "dt_ns"), pl.Int64) | dict.fromkeys((*LIMITS, *CAUSES), pl.Float64)
+    if not {*_NEEDED, *KEY, "t_ns"} <= {*tcp_info.columns}:
+        return pl.DataFrame(schema=dict.fromkeys(KEY, pl.String) | columns)
+    rows = senders(tcp_info)
+    missing = [pl.lit(None, pl.Int64).alias(name) for name in _OPTIONAL if name not in rows.columns]
+    rows = _with_processors(rows.with_columns(missing), tcp_info, cpu_core)
+    busy, rwnd, sndbuf = (1000 * pl.col(name).cast(pl.Int64).diff().over(KEY) for name in COUNTERS)
+    rows = rows.with_columns(
+        dt_ns=pl.col("t_ns").diff().over(KEY),
+        busy=busy,
+        rwnd=rwnd,
+        sndbuf=sndbuf,
+        state=_state(),
+        cause=_cause(),
+    ).with_columns(
+        # A buffer or window that is full at the sample is in the counters; what the rest of the time was
+        # like is seen at the samples before and after.
+        state=pl.coalesce(
+            pl.col("state").forward_fill().over(KEY),
+            pl.col("state").backward_fill().over(KEY),
+            pl.lit("app"),
+        ),
+        rest=pl.col("busy") - pl.col("rwnd") - pl.col("sndbuf"),
+        idle=pl.col("dt_ns") - pl.col("busy"),
+    )
+    rows = rows.filter(pl.col("dt_ns") > 0)
+    consistent = pl.min_horizontal("rwnd", "sndbuf", "rest", pl.col("idle") + SLACK_NS) >= 0
+    known = consistent & pl.all_horizontal(pl.col("busy", "rwnd", "sndbuf").is_not_null())
+
+    def of(state: str) -> pl.Expr:
+        return pl.when(pl.col("state") == state).then("rest").otherwise(0)
+
+    def while_known(ns: pl.Expr) -> pl.Expr:
+        return pl.when(known).then(ns).otherwise(0).cast(pl.Float64)
+
+    app, window = pl.col("idle") + of("app"), pl.col("rwnd")
+    sender_busy, receiver_busy = pl.col("sender_busy"), pl.col("receiver_busy")
+    found = {
+        "app_limited": pl.when(sender_busy).then(0).otherwise(app),
+        "sndbuf_limited": pl.col("sndbuf"),
+        "rwnd_limited": pl.when(receiver_busy).then(0).otherwise(window),
+        "pacing_limited": of("pacing"),
+        "cpu_limited": pl.when(sender_busy).then(app).otherwise(0)
+        + pl.when(receiver_busy).then(window).otherwise(0),
+        "cwnd_limited": of("cwnd"),
+    }
+    causes = {name: pl.when(pl.col("cause") == name).then(of("cwnd")).otherwise(0) for name in CAUSES}
+    return rows.select(
+        *KEY,
+        "t_ns",
+        "dt_ns",
+        **{name: while_known(ns) for name, ns in found.items()},
+        limit_unknown=pl.when(known).then(0).otherwise("dt_ns").cast(pl.Float64),
+        **{name: while_known(ns) for name, ns in causes.items()},
+    )
+
+
+def limit_shares(limited: pl.DataFrame, window_ns: tuple[int, int]) -> Shares | None:
+    """Shares of the time of a flow in a window, by each of :data:`LIMITS` and :data:`CAUSES`.
+
+    ``limited`` has the rows of :func:`limits` of one flow; its streams count alike. An interval at an edge of
+    the window counts by its part in it. The shares of :data:`LIMITS` add up to 1, those of :data:`CAUSES` to
+    ``cwnd_limited``. None if nothing is known of the window.
+    """
+    start, end = window_ns
+    since = pl.col("t_ns") - pl.col("dt_ns")
+    part = (pl.min_horizontal("t_ns", pl.lit(end)) - pl.max_horizontal(since, pl.lit(start))) / pl.col(
+        "dt_ns"
+    )
+    inside = limited.with_columns(part=part).filter(pl.col("part") > 0)
+    names = [*LIMITS, *CAUSES]
+    sums = inside.select((pl.col(name) * pl.col("part")).sum() for name in names)
+    times: Mapping[str, float] = {name: max(0.0, ns) for name, ns in zip(names, sums.row(0), strict=True)}
+    total = sum(times[name] for name in LIMITS)
+    return {name: ns / total for name, ns in times.items()} if total > times["limit_unknown"] else None
+
+
+def _with_processors(
+    rows: pl.DataFrame, tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None
+) -> pl.DataFrame:
+    """The rows with ``sender_busy`` and ``receiver_busy``: whether a core of that host had no time left."""
+    no = pl.lit(value=False)
+    if cpu_core is None or cpu_core.is_empty() or "host" not in rows.columns:
+        return rows.with_columns(sender_busy=no, receiver_busy=no)
+    receivers = tcp_info.filter(side="receiver").select("flow", peer="host").unique("flow")
+    busy = busy_intervals(cpu_core).select("host", "t_ns", "busy").sort("t_ns")
+    found = rows.join(receivers, on="flow", how="left").sort("t_ns")
+    for end, host in (("sender_busy", "host"), ("receiver_busy", "peer")):
+        of_host = busy.rename({"host": host, "busy": end})
+        found = found.join_asof(of_host, on="t_ns", by=host, strategy="forward", check_sortedness=False)
+    return found.with_columns(pl.col("sender_busy", "receiver_busy").fill_null(value=False)).sort(
+        *KEY, "t_ns"
+    )
+
+
+def _state() -> pl.Expr:
+    """What holds a sender back that has data, at a sample: ``app``, ``pacing`` or ``cwnd``.
+
+    Null while the receiver's window or the sender's buffer is full, which the kernel counts itself.
+    """
+    mss = pl.col("snd_mss")
+    nothing_to_send = pl.col("notsent_bytes") < mss
+    below_cwnd = pl.col("snd_cwnd") > PIPE
+    full_buffer = pl.col("skmem_wmem_queued_bytes") >= _FULL * pl.col("skmem_sndbuf_bytes")
+    full_window = pl.col("snd_wnd") < (pl.col("unacked") + 1) * mss
+    paced = pl.col("pacing_rate_Bps") >= _PACED * pl.col("max_pacing_rate_Bps")
+    return (
+        pl.when(below_cwnd & nothing_to_send & full_buffer.fill_null(value=False))
+        .then(None)
+        .when(below_cwnd & nothing_to_send)
+        .then(pl.lit("app"))
+        .when(below_cwnd & full_window)
+        .then(None)
+        .when(below_cwnd & paced.fill_null(value=False))
+        .then(pl.lit("pacing"))
+        .otherwise(pl.lit("cwnd"))
+    )
+
+
+def _cause() -> pl.Expr:
+    """Why the window is not larger, one of :data:`CAUSES`: what reduced it last.
+
+    Losses reduce it if ssthresh is finite; BBR has none and goes by the rate and the delay that it measures.
+    """
+    ssthresh = pl.col("snd_ssthresh")
+    lost = (grown_u32(pl.col("total_retrans")) > 0).over(KEY) & (ssthresh < INFINITE_SSTHRESH)
+    marked = (grown_u32(pl.col("delivered_ce")) > 0).over(KEY)
+    reduced = (
+        pl.when((pl.col("ca_state") >= RECOVERY) | lost)
+        .then(pl.lit("cwnd_loss"))
+        .when(marked)
+        .then(pl.lit("cwnd_ecn"))
+    )
+    unreduced = (
+        pl.when(pl.col("snd_cwnd") < ssthresh).then(pl.lit("cwnd_slow_start")).otherwise(pl.lit("cwnd_delay"))
+    )
+    by_last = pl.coalesce(reduced.forward_fill().over(KEY), unreduced)
+    return pl.when(pl.col("bbr_bw_Bps").is_not_null()).then(pl.lit("cwnd_delay")).otherwise(by_last)

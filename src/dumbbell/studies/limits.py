@@ -1,0 +1,212 @@
+"""What limited each flow of a point, and what would lift the limit."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import polars as pl
+
+from dumbbell import analysis
+from dumbbell.metrics.flows import limits, mean_goodput, until_done
+from dumbbell.metrics.registry import NOT_COUNTED
+from dumbbell.plan import Flow
+from dumbbell.plan.windows import default_window
+from dumbbell.studies.source import Missing, Source
+from dumbbell.units import human
+
+FULL = 0.9  # of what a path carries of payload: flows together that get more fill it
+PAYLOAD = 1448 / 1514  # of full packets
+_READ = (*analysis.LIMITS_FROM, "phase", "srtt_us", "bytes_sent", "data_segs_out")
+
+
+class Limited(NamedTuple):
+    """A flow with the shares of its time, by limit and cause, None if not known, and a sentence about it."""
+
+    flow: Flow
+    shares: analysis.Shares | None
+    sentence: str
+
+
+class Numbers(NamedTuple):
+    """Medians over the samples at which the limit held; what was not sampled is None."""
+
+    rtt_ns: float | None
+    snd_wnd_bytes: float | None
+    in_flight_bytes: float | None
+    cwnd_bytes: float | None
+    sndbuf_bytes: float | None
+    max_pacing_bps: float | None
+    goodput_bps: float | None
+    retransmits: float | None  # share of all segments
+    path_bps: float | None  # the rate of the path in its direction
+    path_full: bool  # whether all flows of the direction together fill it
+
+
+def what_limited(source: Source) -> list[Limited]:
+    """Each TCP flow that was sampled in the kernel, in the plan's order; Missing if there is none."""
+    flows = [
+        flow for flow in source.planned_flows if flow.of_kind.counted_by and flow.of_kind.follows_sockets
+    ]
+    flows = [flow for flow in flows if "tcp" in flow.protocols]
+    if not flows:
+        raise Missing("No flow of this point has a TCP connection that was followed in the kernel.")
+    tables = {"tcp_info": source.rows("tcp_info", *_READ)}
+    with contextlib.suppress(Missing):  # runs of older versions have none
+        tables["cpu_core"] = source.rows("cpu_core")
+    limited = limits(tables)
+    found = []
+    for flow in flows:
+        window = default_window([flow.life_ns], source.plan.warm_up_ns)
+        window = window and until_done(source.counters, flow, window)
+        own = limited.filter(flow=flow.name)
+        shares = analysis.limit_shares(own, window) if window else None
+        if shares is None or window is None:
+            found.append(Limited(flow, None, f"Not known: {NOT_COUNTED}."))
+            continue
+        leaves = {name: share for name, share in shares.items() if name != "cwnd_limited"}
+        by = max(leaves, key=leaves.__getitem__)
+        samples = tables["tcp_info"].filter(flow=flow.name, side="sender")
+        inside = own.filter(pl.col("t_ns").is_between(*window))
+        held = inside.filter(pl.col(by) > pl.col("dt_ns") / 2)
+        at = (held if held.height else inside).select("stream", "t_ns")
+        numbers = _numbers(source, flow, window, samples.join(at, on=["stream", "t_ns"], how="semi"), samples)
+        found.append(Limited(flow, shares, sentence(by, flow, numbers)))
+    return found
+
+
+def _numbers(
+    source: Source, flow: Flow, window: tuple[int, int], held: pl.DataFrame, samples: pl.DataFrame
+) -> Numbers:
+    def median(value: pl.Expr, *columns: str) -> float | None:
+        if not {*columns} <= {*held.columns}:
+            return None
+        found = held.select(value.median()).item()
+        return None if found is None else float(found)
+
+    mss, path = pl.col("snd_mss"), source.plan.path
+    way = path.way(flow.direction) if path else None
+    path_bps = way.mean_rate_bps(*window) if way else None
+    together = [other for other in source.planned_flows if other.direction == flow.direction]
+    goodputs = [mean_goodput(source.opened, source.counters, other, window) or 0 for other in together]
+    grown = [
+        (samples[name].cast(pl.Int64).max() or 0) - (samples[name].cast(pl.Int64).min() or 0)  # type: ignore[operator]
+        if name in samples.columns
+        else 0
+        for name in ("total_retrans", "data_segs_out")
+    ]
+    return Numbers(
+        rtt_ns=median(1000 * pl.col("srtt_us"), "srtt_us"),
+        snd_wnd_bytes=median(pl.col("snd_wnd")),
+        in_flight_bytes=median(pl.col("unacked") * mss),
+        cwnd_bytes=median(pl.col("snd_cwnd") * mss),
+        sndbuf_bytes=median(pl.col("skmem_sndbuf_bytes"), "skmem_sndbuf_bytes"),
+        max_pacing_bps=median(8 * pl.col("max_pacing_rate_Bps"), "max_pacing_rate_Bps"),
+        goodput_bps=mean_goodput(source.opened, source.counters, flow, window),
+        retransmits=grown[0] / grown[1] if grown[1] else None,
+        path_bps=path_bps,
+        path_full=bool(path_bps) and sum(goodputs) >= FULL * PAYLOAD * (path_bps or 0),
+    )
+
+
+def sentence(by: str, flow: Flow, of: Numbers) -> str:
+    """What one of the limits (or causes of cwnd_limited) did to a flow, with numbers, and what lifts it."""
+    return _SENTENCES[by](flow, of)
+
+
+def _allows(window_bytes: float | None, of: Numbers) -> str:
+    """``32 KiB, which allows 26 Mbit/s at 10 ms``."""
+    if not window_bytes or not of.rtt_ns:
+        return f"{_size(window_bytes)}"
+    rate, rtt = human(8e9 * window_bytes / of.rtt_ns, "bps"), human(of.rtt_ns, "ns")
+    return f"{_size(window_bytes)}, which allows {rate} at {rtt}"
+
+
+def _size(size_bytes: float | None) -> str:
+    return "of a size that is not known" if size_bytes is None else f"{size_bytes / 1024:.4g} KiB"
+
+
+def _raise_buffer(flow: Flow, sysctl: str, host: str) -> str:
+    asked = flow.socket_buffer_bytes
+    return (
+        f"raise its socket_buffer of {_size(asked)}"
+        if asked
+        else f"raise {sysctl} of {host}, or give it a socket_buffer"
+    )
+
+
+def _app(flow: Flow, of: Numbers) -> str:
+    if flow.rate_bps:
+        return (
+            f"Its application was asked to write {human(flow.rate_bps, 'bps')}, and wrote all that the path "
+            "would take: raise its rate, or leave it out."
+        )
+    return (
+        f"Its application wrote {human(of.goodput_bps, 'bps')}, less than TCP would have sent: let it write "
+        "more at once."
+    )
+
+
+def _sndbuf(flow: Flow, of: Numbers) -> str:
+    buffer = f"Its sender's buffer of {_size(of.sndbuf_bytes)}" if of.sndbuf_bytes else "Its sender's buffer"
+    lift = _raise_buffer(flow, "net.ipv4.tcp_wmem", flow.src_host)
+    return f"{buffer} had room for {_allows(of.in_flight_bytes, of)}: {lift}."
+
+
+def _rwnd(flow: Flow, of: Numbers) -> str:
+    lift = _raise_buffer(flow, "net.ipv4.tcp_rmem", flow.dst_host)
+    return f"Its receiver's window was {_allows(of.snd_wnd_bytes, of)}: {lift}."
+
+
+def _pacing(flow: Flow, of: Numbers) -> str:
+    return f"Its pacing allows {human(of.max_pacing_bps, 'bps')} of payload: raise it, or leave it out."
+
+
+def _cpu(flow: Flow, of: Numbers) -> str:
+    return (
+        f"A core of {flow.src_host} or {flow.dst_host} had less than 1 % left: turn offloads on, use "
+        "a larger MTU, or spread flows over hosts."
+    )
+
+
+def _cwnd(why: str, lift: str) -> Callable[[Flow, Numbers], str]:
+    def told(flow: Flow, of: Numbers) -> str:
+        again = (
+            f" {human(of.retransmits, 'share')} of its segments were sent again." if of.retransmits else ""
+        )
+        window = f"Its congestion window was {_allows(of.cwnd_bytes, of)}{why}.{again}"
+        if of.path_full:
+            return (
+                f"{window} The path of {human(of.path_bps, 'bps')} is full: only a faster one carries more."
+            )
+        if of.path_bps is None:
+            return f"{window} To get more, {lift}."
+        rate = human(of.path_bps, "bps")
+        return f"{window} The path of {rate} is not full: {lift}."
+
+    return told
+
+
+_SENTENCES: Mapping[str, Callable[[Flow, Numbers], str]] = {
+    "app_limited": _app,
+    "sndbuf_limited": _sndbuf,
+    "rwnd_limited": _rwnd,
+    "pacing_limited": _pacing,
+    "cpu_limited": _cpu,
+    "limit_unknown": lambda flow, of: (
+        "Its counters went back or are missing for most of its time, so nothing is known."
+    ),
+    "cwnd_loss": _cwnd(
+        ", as losses left it",
+        "give its queue more room, find what else loses packets, or use a control that yields less to losses",
+    ),
+    "cwnd_ecn": _cwnd(", as ECN marks left it", "let the queue mark later"),
+    "cwnd_delay": _cwnd(
+        ", without a loss before",
+        "its control measured a delay or a rate that says so; run it longer, or use another",
+    ),
+    "cwnd_slow_start": _cwnd(
+        ", and still grew in slow start", "run it longer, or leave its start out with warm_up"
+    ),
+}
