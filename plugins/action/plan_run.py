@@ -61,8 +61,8 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(
                 f"{takes}, more than {args['at_most']}. If that is meant, allow it: -e run_at_most={hours}h"
             )
-        for warning in planned.warnings:
-            self._display.warning(warning)
+        for warned in planned.unacknowledged:
+            self._display.warning(str(warned))
         if self._task.check_mode:
             if planned.virtual:
                 self._display.display(in_real_time(planned))

@@ -47,7 +47,8 @@ def test_the_kernel_chooses_ports_of_http_clients() -> None:
 def test_points_in_their_order_and_the_time_they_take() -> None:
     whole = planned("on_off_udp")
     head = describe(whole).partition("\n\npoint ")[0]
-    assert [line.split()[1] for line in head.splitlines()[4:]] == [point.id for point in whole.points]
+    table = head.partition("\n\n")[2].splitlines()[1:]
+    assert [line.split()[1] for line in table] == [point.id for point in whole.points]
     assert "60 runs of 20 points" in head
     took_s = sum(point.duration_ns for point in whole.points) / 1e9
     assert traffic_s(head) == pytest.approx(took_s, abs=0.0501)  # it is rounded to 0.1 s
@@ -62,8 +63,9 @@ def test_what_is_likely_not_meant_is_said_once(tmp_path: Path) -> None:
     text = (SCENARIOS / "random_loss.yml").read_text()
     (tmp_path / "x.yml").write_text(text.replace("  testbed:\n", "  testbed:\n    offloads: {tso: true}\n"))
     said = describe(plan(tmp_path / "x.yml", inventory()), "all")
-    (warning,) = (line for line in said.splitlines() if line.startswith("warning: "))
-    assert "sender1, sender2 are asked to be on: loss, queue.limit_packets of the path" in warning
+    assert said.count("warning: super_packets: ") == 1
+    words = " ".join(said.split())
+    assert "sender1, sender2 are asked to be on: loss, queue.limit_packets of the path" in words
 
 
 def test_what_each_host_does() -> None:

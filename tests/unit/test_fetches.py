@@ -20,6 +20,7 @@ from synthetic import REPOSITORY, write_run, write_spool
 from dumbbell import analysis
 from dumbbell.execution.collect import collect
 from dumbbell.facts.check import Check
+from dumbbell.plan import Plan
 from dumbbell.report.pages.run import Report
 from dumbbell.report.pages.summary import render_summary
 from dumbbell.run.record import read_json
@@ -132,7 +133,8 @@ def test_the_page_of_several_points_compares_them(tmp_path: Path) -> None:
         for size, state, p50 in [*times, ("768B", "invalid", 9e9)]
     ]
     pl.DataFrame(rows, infer_schema_length=None).write_parquet(tmp_path / "flows.parquet")
-    (tmp_path / "plan.json").write_text('{"title": "x", "scenario": "x"}')
+    plan = Plan(schema_version=2, scenario="x", title="x", profile=None, seed=1, points=[])
+    (tmp_path / "plan.json").write_bytes(plan.to_json())
     (tmp_path / "verdict.json").write_text('{"state": "passed", "reasons": [], "points": []}')
     page = render_summary(tmp_path).read_text()
     row = "<td>{}</td><td>web</td><td>{}</td><td>{}</td><td>3</td>".format

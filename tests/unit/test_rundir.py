@@ -183,6 +183,7 @@ def test_settings_that_nothing_explains_are_told_first(run: RunDir) -> None:
         {"host": "sender1", "setting": "net.ipv4.conf.all.rp_filter", "values": values}
     ]
     page = render_summary(run.dir).read_text()
+    assert "few_repetitions: 2 repetitions of each point" in page
     assert page.index("nothing explains it") < page.index("Goodput by point")
     assert "<td>1</td><td>point 3</td>" in page
 

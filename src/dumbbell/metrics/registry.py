@@ -311,7 +311,7 @@ def pacing_limited(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     return tables.limited(flow, bound.window_ns, "pacing_limited")
 
 
-@_limit(worse="more", title="time limited by a processor")
+@_limit(worse="more")
 def cpu_limited(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     """Share of the time in which a host's processor held it back, of each TCP flow.
 

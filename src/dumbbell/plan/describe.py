@@ -22,6 +22,7 @@ from dumbbell.plan.virtual import only_full, real_s
 from dumbbell.units import human
 
 WIDTH = 60  # columns of a time axis
+LINE = 118  # columns of a warning
 TICKS = 6
 MOST_NAMED = 8  # the most flows that are named for a host
 ACTIVE, IDLE = "#", "-"
@@ -54,7 +55,8 @@ def _overview(plan: Plan) -> Iterator[str]:
     yield f"{count}, {clock(plan.duration_ns)} of traffic; preparing the hosts comes on top"
     if plan.virtual:
         yield in_real_time(plan)
-    yield from (f"warning: {warning}" for warning in plan.warnings)
+    for warning in plan.told_warnings:
+        yield from textwrap.wrap(f"warning: {warning}", LINE, subsequent_indent="  ", break_on_hyphens=False)
     yield ""
     rows = [("", "point", "repetition", "takes", "")]
     for i, point in enumerate(plan.points, start=1):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from dumbbell.kinds.asked import KINDS
 from dumbbell.kinds.asked.base import Kind, Transport
 from dumbbell.metrics.registry import MetricName
+from dumbbell.plan import warnings
 from dumbbell.plan.actions import PhaseHost
-from dumbbell.plan.order import ordered_delay_us
 from dumbbell.plan.part import Part, optional
 from dumbbell.plan.path import OwnDelay, PlannedPath
-from dumbbell.scenario.hosts import SUPER_PACKETS
-from dumbbell.units import human
+from dumbbell.plan.warnings import Warned
 
 # Since version 2, all owned settings of a host and those that its agent observes are judged.
 SCHEMA_VERSION: Literal[1, 2] = 2  # written in new plans
@@ -255,41 +254,9 @@ class Point(Part):
         return point_label(self.baseline, self.levels)
 
     @property
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[Warned]:
         """What is allowed but likely not meant."""
-        return [*self._no_data(), *self._put_together(), *self._held_back()]
-
-    def _no_data(self) -> Iterator[str]:
-        if not self.phase("measurement").flows:
-            yield "no flow sends data: pings find an idle path"
-
-    def _held_back(self) -> Iterator[str]:
-        if self.path is None:
-            return
-        for name, way in self.path.ways:
-            for at_ns, state in way.states:
-                if (mean_us := ordered_delay_us(state, self.path.packet_bytes)) is not None:
-                    since = f"path.{name} from {human(at_ns, 'ns')}" if at_ns else f"path.{name}"
-                    yield (
-                        f"{since}: keep_order holds packets back behind those with longer delays: at the "
-                        f"full rate the mean delay is about {human(1000 * mean_us, 'ns')}, asked are "
-                        f"{human(1000 * state.delay_us, 'ns')}, which only packets far apart have, such as "
-                        "those of the calibration"
-                    )
-
-    def _put_together(self) -> Iterator[str]:
-        on: dict[str, list[str]] = {}
-        for host, asked in self.hosts.items():
-            if names := ", ".join(name for name in SUPER_PACKETS if asked.state.offloads.get(name)):
-                on.setdefault(names, []).append(host)
-        states = [state for _, way in self.path.ways for _, state in way.states] if self.path else []
-        hurt = dict.fromkeys(name for state in states for name in state.per_packet)
-        if on and hurt:
-            where = " and ".join(f"{names} of {', '.join(hosts)}" for names, hosts in on.items())
-            yield (
-                f"{where} are asked to be on: {', '.join(hurt)} of the path then count what they put "
-                "together, up to 64 kB, as one packet"
-            )
+        return warnings.of_point(self)
 
 
 class Plan(Part):
@@ -301,6 +268,7 @@ class Plan(Part):
     profile: str | None
     seed: int
     virtual: bool | None = optional()  # whether the hosts run in virtual time
+    acknowledged: dict[str, str] | None = optional()  # the reason why a warning is meant, by its id
     points: list[Point]
 
     @property
@@ -309,9 +277,20 @@ class Plan(Part):
         return sum(point.duration_ns for point in self.points)
 
     @property
-    def warnings(self) -> list[str]:
-        """The warnings of its points, each once."""
-        return list(dict.fromkeys(warning for point in self.points for warning in point.warnings))
+    def warnings(self) -> list[Warned]:
+        """What is allowed but likely not meant, each once, whether or not it is acknowledged."""
+        return warnings.of_plan(self)
+
+    @property
+    def unacknowledged(self) -> list[Warned]:
+        """The warnings that the scenario does not acknowledge."""
+        return [warned for warned in self.warnings if warned.id not in (self.acknowledged or {})]
+
+    @property
+    def told_warnings(self) -> list[str]:
+        """Each warning as it is shown, with the reason if it is acknowledged."""
+        reasons = self.acknowledged or {}
+        return [f"{w} (acknowledged: {reasons[w.id]})" if w.id in reasons else str(w) for w in self.warnings]
 
     @property
     def observed(self) -> bool:

@@ -59,6 +59,7 @@ class _Planner:
             profile=profile,
             seed=self.scenario.seed,
             virtual=self.inventory.virtual or None,
+            acknowledged=self.scenario.acknowledge or None,
             points=points,
         )
 

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from dumbbell.kinds.asked import Flow
 from dumbbell.quantities import Duration, Endpoint, Name, Strict
+from dumbbell.scenario.acknowledge import Reason, WarningId
 from dumbbell.scenario.expect import Expectation, Validity
 from dumbbell.scenario.hosts import HostState
 from dumbbell.scenario.path import NetworkPath
@@ -113,6 +114,10 @@ class Scenario(Strict):
     )
     sampling: Sampling = Sampling()
     validity: Validity = Validity()
+    acknowledge: dict[WarningId, Reason] = Field(
+        default={},
+        description="warnings of the plan that are meant, by their ids, each with the reason (warnings.md)",
+    )
     expect: list[Expectation] = Field(default=[])
     profiles: dict[Name, dict[str, Any]] = Field(
         default={}, description="other values, merged into the scenario when it is planned with this profile"

@@ -139,8 +139,8 @@ def _raise_buffer(flow: Flow, sysctl: str, host: str) -> str:
 def _app(flow: Flow, of: Numbers) -> str:
     if flow.rate_bps:
         return (
-            f"Its application was asked to write {human(flow.rate_bps, 'bps')}, and wrote all that the path "
-            "would take: raise its rate, or leave it out."
+            f"Its application writes {human(flow.rate_bps, 'bps')}, as its rate asks, and TCP could send "
+            "more: raise its rate, or leave it out."
         )
     return (
         f"Its application wrote {human(of.goodput_bps, 'bps')}, less than TCP would have sent: let it write "

@@ -85,6 +85,7 @@ class Report(OverTime):
             checked=len(checks),
             cards=[*self._cards_of_checks(), *self._cards_of_flows()],
             more_flows=self._measured_flows().height - CARDS,
+            warnings=self.run.plan.told_warnings if self.run else [],
         )
 
     def _measured_flows(self) -> pl.DataFrame:

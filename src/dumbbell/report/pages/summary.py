@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.plan import point_label
+from dumbbell.plan import Plan, point_label
 from dumbbell.report import html
 from dumbbell.run.record import read_json
 from dumbbell.units import human
@@ -25,7 +25,8 @@ class Medians(NamedTuple):
 
 def render_summary(run_dir: Path) -> Path:
     """Write ``report.html`` of a run with several points, from verdict.json and flows.parquet."""
-    verdict, plan = read_json(run_dir / "verdict.json"), read_json(run_dir / "plan.json")
+    verdict = read_json(run_dir / "verdict.json")
+    plan = Plan.model_validate_json((run_dir / "plan.json").read_bytes())
     try:
         flows = pl.read_parquet(run_dir / "flows.parquet")
     except OSError:
@@ -33,11 +34,12 @@ def render_summary(run_dir: Path) -> Path:
     has_fetches = "completion_p50_ns" in flows.columns
     text = html.page(
         "summary.html",
-        title=plan["title"],
-        scenario=plan["scenario"],
+        title=plan.title,
+        scenario=plan.scenario,
         run=run_dir.name,
         state=verdict["state"],
         reasons=verdict["reasons"],
+        warnings=plan.told_warnings,
         passed=sum(point["state"] == "passed" for point in verdict["points"]),
         unexplained=[
             (one["host"], one["setting"], value, ", ".join(points))
