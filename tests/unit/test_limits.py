@@ -99,6 +99,19 @@ def test_the_kernel_counts_window_and_buffer() -> None:
     assert found == {"rwnd_limited": 0.5, "sndbuf_limited": 0.2, "app_limited": 0.3}
 
 
+def test_a_full_buffer_that_the_kernel_does_not_count() -> None:
+    full = APP | {"skmem_wmem_queued_bytes": 66_120, "skmem_sndbuf_bytes": 16_384}
+    assert shares(busy(0, **full), busy(100), busy(200, sndbuf_limited_us=30_000)) == {"sndbuf_limited": 1.0}
+    assert shares(busy(0, **full | {"unacked": 10}), busy(100))["cwnd_limited"] == 1
+    room = full | {"skmem_wmem_queued_bytes": 10_000}  # less than two thirds: a writer would have been woken
+    assert shares(busy(0, **room), busy(100)) == {"app_limited": 1.0}
+
+
+def test_what_no_sample_tells_is_not_guessed() -> None:
+    found = shares(busy(0, **WINDOW_FULL), busy(100, rwnd_limited_us=90_000))
+    assert found == {"rwnd_limited": 0.9, "limit_unknown": 0.1}
+
+
 def test_a_segment_that_waits_for_the_rest_of_it_is_nothing_to_send() -> None:
     assert shares(busy(0, unacked=5, notsent_bytes=MSS - 1), busy(100)) == {"app_limited": 1.0}
 
@@ -217,7 +230,7 @@ def test_a_run_tells_it_in_tables_checks_and_report(run_dir: Path) -> None:
     ]
     edit(run_dir / "plan.json", lambda plan: plan["points"][0].update(expect=bounds))
     checks = {check.name: check.measured for check in collect(run_dir, None).checks if check.kind == "expect"}
-    assert sum(float(share) for share in checks.values()) == pytest.approx(1)  # type: ignore[arg-type]
+    assert sum(float(share) for share in checks.values()) == pytest.approx(1)
     flows = pl.read_parquet(run_dir / "flows.parquet").filter(phase="measurement")
     assert flows.select(pl.sum_horizontal(analysis.LIMITS)).to_series().to_list() == pytest.approx([1, 1])
     page = Report(run_dir).limits().data

@@ -15,7 +15,7 @@ from dumbbell.analysis.connection import INFINITE_SSTHRESH, KEY, PIPE, RECOVERY,
 from dumbbell.analysis.processor import busy_intervals
 from dumbbell.analysis.rates import grown_u32
 
-# Every time of a flow counts to one of these. `limit_unknown` is a time whose counters contradict each other.
+# Every time of a flow counts to one of these; `limit_unknown` if counters and samples do not tell.
 LIMITS = (
     *("app_limited", "sndbuf_limited", "rwnd_limited", "pacing_limited", "cpu_limited", "cwnd_limited"),
     "limit_unknown",
@@ -58,9 +58,14 @@ def limits(tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None) -> pl.D
     its host's application is `cpu_limited`, and a receiver's window is, if it is the receiver's host. Empty
     without the counters. The time without data may be below 0 in an interval, by the kernel's jiffy.
     """
-    columns = dict.fromkeys(("t_ns", "dt_ns"), pl.Int64) | dict.fromkeys((*LIMITS, *CAUSES), pl.Float64)
     if not {*_NEEDED, *KEY, "t_ns"} <= {*tcp_info.columns}:
-        return pl.DataFrame(schema=dict.fromkeys(KEY, pl.String) | columns)
+        return pl.DataFrame(
+            schema={
+                **dict.fromkeys(KEY, pl.String),
+                **dict.fromkeys(("t_ns", "dt_ns"), pl.Int64),
+                **dict.fromkeys((*LIMITS, *CAUSES), pl.Float64),
+            }
+        )
     rows = senders(tcp_info)
     missing = [pl.lit(None, pl.Int64).alias(name) for name in _OPTIONAL if name not in rows.columns]
     rows = _with_processors(rows.with_columns(missing), tcp_info, cpu_core)
@@ -73,19 +78,19 @@ def limits(tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None) -> pl.D
         state=_state(),
         cause=_cause(),
     ).with_columns(
-        # A buffer or window that is full at the sample is in the counters; what the rest of the time was
-        # like is seen at the samples before and after.
+        # A window that is full at the sample is in the counter; what the rest of the time was like is seen at
+        # the samples before and after.
         state=pl.coalesce(
-            pl.col("state").forward_fill().over(KEY),
-            pl.col("state").backward_fill().over(KEY),
-            pl.lit("app"),
+            pl.col("state").forward_fill().over(KEY), pl.col("state").backward_fill().over(KEY)
         ),
         rest=pl.col("busy") - pl.col("rwnd") - pl.col("sndbuf"),
         idle=pl.col("dt_ns") - pl.col("busy"),
     )
     rows = rows.filter(pl.col("dt_ns") > 0)
     consistent = pl.min_horizontal("rwnd", "sndbuf", "rest", pl.col("idle") + SLACK_NS) >= 0
-    known = consistent & pl.all_horizontal(pl.col("busy", "rwnd", "sndbuf").is_not_null())
+    known = (consistent & pl.all_horizontal(pl.col("busy", "rwnd", "sndbuf").is_not_null())).fill_null(
+        value=False
+    )
 
     def of(state: str) -> pl.Expr:
         return pl.when(pl.col("state") == state).then("rest").otherwise(0)
@@ -97,7 +102,7 @@ def limits(tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None) -> pl.D
     sender_busy, receiver_busy = pl.col("sender_busy"), pl.col("receiver_busy")
     found = {
         "app_limited": pl.when(sender_busy).then(0).otherwise(app),
-        "sndbuf_limited": pl.col("sndbuf"),
+        "sndbuf_limited": pl.col("sndbuf") + of("sndbuf"),
         "rwnd_limited": pl.when(receiver_busy).then(0).otherwise(window),
         "pacing_limited": of("pacing"),
         "cpu_limited": pl.when(sender_busy).then(app).otherwise(0)
@@ -110,7 +115,12 @@ def limits(tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None) -> pl.D
         "t_ns",
         "dt_ns",
         **{name: while_known(ns) for name, ns in found.items()},
-        limit_unknown=pl.when(known).then(0).otherwise("dt_ns").cast(pl.Float64),
+        limit_unknown=pl.when(~known)
+        .then("dt_ns")
+        .when(pl.col("state").is_null())
+        .then("rest")
+        .otherwise(0)
+        .cast(pl.Float64),
         **{name: while_known(ns) for name, ns in causes.items()},
     )
 
@@ -154,9 +164,10 @@ def _with_processors(
 
 
 def _state() -> pl.Expr:
-    """What holds a sender back that has data, at a sample: ``app``, ``pacing`` or ``cwnd``.
+    """What holds a sender back that has data, at a sample: ``app``, ``sndbuf``, ``pacing`` or ``cwnd``.
 
-    Null while the receiver's window or the sender's buffer is full, which the kernel counts itself.
+    Null while the receiver's window is full, which the kernel counts itself. It also counts a full buffer,
+    but only if it sends while the writer waits: not if a large write had sent all before it found no room.
     """
     mss = pl.col("snd_mss")
     nothing_to_send = pl.col("notsent_bytes") < mss
@@ -166,7 +177,7 @@ def _state() -> pl.Expr:
     paced = pl.col("pacing_rate_Bps") >= _PACED * pl.col("max_pacing_rate_Bps")
     return (
         pl.when(below_cwnd & nothing_to_send & full_buffer.fill_null(value=False))
-        .then(None)
+        .then(pl.lit("sndbuf"))
         .when(below_cwnd & nothing_to_send)
         .then(pl.lit("app"))
         .when(below_cwnd & full_window)

@@ -120,10 +120,11 @@ def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     return _with_losses(flows.with_columns(shares), run, tables)
 
 
-def _limit_shares(limited: pl.DataFrame, flow: Flow, window_ns: Window | None) -> Mapping[str, float | None]:
+def _limit_shares(limited: pl.DataFrame, flow: Flow, window_ns: Window | None) -> dict[str, float | None]:
     """Columns of the table of flows: shares of the time that each limit held the flow; None if not known."""
     shares = analysis.limit_shares(limited.filter(flow=flow.name), window_ns) if window_ns else None
-    return shares or dict.fromkeys((*analysis.LIMITS, *analysis.CAUSES))
+    unknown: dict[str, float | None] = dict.fromkeys((*analysis.LIMITS, *analysis.CAUSES))
+    return unknown | (shares or {})
 
 
 def _with_losses(flows: pl.DataFrame, run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

@@ -59,7 +59,7 @@ class _Planner:
             profile=profile,
             seed=self.scenario.seed,
             virtual=self.inventory.virtual or None,
-            acknowledged=self.scenario.acknowledge or None,
+            acknowledged={str(name): why for name, why in self.scenario.acknowledge.items()} or None,
             points=points,
         )
 

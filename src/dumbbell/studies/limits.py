@@ -18,7 +18,8 @@ from dumbbell.units import human
 
 FULL = 0.9  # of what a path carries of payload: flows together that get more fill it
 PAYLOAD = 1448 / 1514  # of full packets
-_READ = (*analysis.LIMITS_FROM, "phase", "srtt_us", "bytes_sent", "data_segs_out")
+SEGMENTS = ("total_retrans", "data_segs_out")
+_READ = (*analysis.LIMITS_FROM, *SEGMENTS, "phase", "srtt_us")
 
 
 class Limited(NamedTuple):
@@ -90,12 +91,7 @@ def _numbers(
     path_bps = way.mean_rate_bps(*window) if way else None
     together = [other for other in source.planned_flows if other.direction == flow.direction]
     goodputs = [mean_goodput(source.opened, source.counters, other, window) or 0 for other in together]
-    grown = [
-        (samples[name].cast(pl.Int64).max() or 0) - (samples[name].cast(pl.Int64).min() or 0)  # type: ignore[operator]
-        if name in samples.columns
-        else 0
-        for name in ("total_retrans", "data_segs_out")
-    ]
+    again, sent = (analysis.sender_counter(samples, name)["bytes"].max() for name in SEGMENTS)
     return Numbers(
         rtt_ns=median(1000 * pl.col("srtt_us"), "srtt_us"),
         snd_wnd_bytes=median(pl.col("snd_wnd")),
@@ -104,7 +100,7 @@ def _numbers(
         sndbuf_bytes=median(pl.col("skmem_sndbuf_bytes"), "skmem_sndbuf_bytes"),
         max_pacing_bps=median(8 * pl.col("max_pacing_rate_Bps"), "max_pacing_rate_Bps"),
         goodput_bps=mean_goodput(source.opened, source.counters, flow, window),
-        retransmits=grown[0] / grown[1] if grown[1] else None,
+        retransmits=again / sent if isinstance(again, int) and isinstance(sent, int) and sent else None,
         path_bps=path_bps,
         path_full=bool(path_bps) and sum(goodputs) >= FULL * PAYLOAD * (path_bps or 0),
     )

@@ -14,7 +14,7 @@ from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.acknowledge import WarningId
 from plan.plans import SCENARIOS, TCP, WAY, scenario
 
-UDP = {"kind": "udp", "from": "senders[0]", "to": "receivers[0]", "datagram": 1458}
+UDP = {"kind": "udp", "from": "senders[0]", "to": "receivers[0]", "datagram": "1458B"}
 
 
 def planned(tmp_path: Path, flow: Any = TCP, way: Any = WAY, **more: Any) -> Plan:
