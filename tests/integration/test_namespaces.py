@@ -29,7 +29,8 @@ mkdir -p /run/host/left/$1
 cd /run/host/left/$1
 sleep 1000 &
 echo $! >child
-{ id -un; umask; ulimit -n; grep CapAmb /proc/self/status; } >is
+{ id -un; umask; ulimit -n; grep CapAmb /proc/self/status; } >is.part
+mv is.part is
 """
 AFTER = """\
 echo "$EXIT_CODE $EXIT_STATUS" >/run/host/left/$1/ended

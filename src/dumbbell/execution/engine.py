@@ -5,6 +5,7 @@ A module of Ansible is sent, unpacked and compiled for each task, which takes a 
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -54,7 +55,10 @@ def packed() -> tuple[str, bytes]:
     contents["__main__.py"] = b"from ansible.module_utils.dumbbell_point import main\n\nmain()\n"
     digest = hashlib.sha256()
     into = io.BytesIO()
-    with tarfile.open(fileobj=into, mode="w:gz") as archive:
+    with (
+        gzip.GzipFile(fileobj=into, mode="wb", mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w") as archive,
+    ):
         for name, content in contents.items():
             digest.update(f"{name} {len(content)}\n".encode() + content)
             member = tarfile.TarInfo(name)

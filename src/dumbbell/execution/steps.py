@@ -299,6 +299,7 @@ def _begun(on: PointOnHost, phase: str) -> bool:
 def _bring_home(on: PointOnHost, phases: Sequence[str], stopped: str, end_timeout_s: int) -> Answer:
     come_to_end = on.answers().go_on and not stopped
     trouble = ""
+    # Nothing is fetched while a phase goes on: in virtual time the traffic would change its samples.
     for phase in phases:
         if not come_to_end:
             on.stop(phase)
@@ -307,6 +308,7 @@ def _bring_home(on: PointOnHost, phases: Sequence[str], stopped: str, end_timeou
                 on.await_end(phase, end_timeout_s, packed=True)
             except Trouble as ended:
                 trouble = str(ended)
+    for phase in phases:
         folder, home = on.point.folder(phase), on.point.dir / "raw" / on.host / phase
         packed = home.with_suffix(".tgz")
         try:
