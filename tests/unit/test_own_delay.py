@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dumbbell.execution import steps
+from dumbbell.execution.on_host import PointOnHost
 from dumbbell.execution.own_delay import Asked, Trim, attempt
+from dumbbell.execution.point import PlannedPoint
+from dumbbell.execution.reach import Reach
 
 ASKED = Asked(
     rtt_ns=20_000_000, jitters=False, jitter_us=0, tolerance=0.02, max_us=2000, attempts=3
@@ -86,3 +92,29 @@ def test_it_ends_as_soon_as_nothing_changes_and_never_subtracts_more_than_allowe
     assert made == ASKED.attempts or not trim.changed
     if max(noise_us[:made]) == 0 and 0 <= own_us <= 2 * ASKED.max_us:
         assert abs(own_us - 2 * emulated_us) <= WITHIN_US + 2
+
+
+HOSTS = ("router", "sender1", "receiver1")
+
+
+def trimmed(host: str, run_dir: Path, others: Trim | None = None) -> dict[str, Any]:
+    """What a host decides in the first attempt, if the others have already given these answers to it."""
+    path = {"rtt_ns": ASKED.rtt_ns, "jitters": False, "forward": {}, "reverse": {}}
+    plan = {"path": path, "validity": {"rtt_tolerance": ASKED.tolerance}}
+    answers: dict[str, dict[str, Any]] = {
+        "run_stated": {name: {"trims": True} for name in HOSTS},
+        "run_pinged": {"sender1": {"said": ping(20.4)}},
+        "run_trimmed": {name: {"trim": asdict(others)} for name in HOSTS if name != host and others},
+    }
+    point = PlannedPoint({"run_id": "r", "plan": plan})
+    reach = cast(Reach, None)  # nothing is done to the host
+    on = PointOnHost(point, host, HOSTS, reach, lambda name: answers.get(name, {}), print)
+    trim: dict[str, Any] = steps.trim(on, str(run_dir), ASKED.max_us, ASKED.attempts)["trim"]
+    return trim
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_all_hosts_decide_alike_whoever_answers_first(host: str, tmp_path: Path) -> None:
+    first = Trim(own_us=400, trim_us=200, attempts=1, changed=True, again=True)
+    assert trimmed("sender1", tmp_path) == pytest.approx(asdict(first))
+    assert trimmed(host, tmp_path, others=first) == pytest.approx(asdict(first))

@@ -160,7 +160,8 @@ def trim(on: PointOnHost, run: str, max_us: int, attempts: int) -> Answer:
         attempts=attempts,
     )
     pings = [said["said"] for said in on.said("run_pinged").values() if said.get("said")]
-    former = next((said["trim"] for said in on.said("run_trimmed").values() if said.get("trim")), None)
+    # The host's own answer: others may have given theirs to this attempt already.
+    former = on.said("run_trimmed").get(on.host, {}).get("trim")
     try:
         found = own_delay.attempt(own_delay.Trim(**former) if former else None, pings, asked)
     except (IndexError, ZeroDivisionError):
