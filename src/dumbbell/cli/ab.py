@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from dumbbell.cli import tell
 from dumbbell.compare.comparison import Comparison
 from dumbbell.inventory import InventoryError
 from dumbbell.scenario import ScenarioError
@@ -16,12 +16,11 @@ def ab(
     scenario: Path, profiles: tuple[str, str], rounds: int, inventory: Path, accept: Sequence[str]
 ) -> None:
     """Run so many rounds below results/, and print the table; SystemExit where there is none."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     folder = Path("results", f"ab_{scenario.stem}_{profiles[0]}_{profiles[1]}")
     try:
         first, second = in_turn(scenario, profiles, rounds, inventory, folder)
         comparison = Comparison(first, second, profiles, accept)
-        print(comparison.no_verdict() if comparison.unexplained else comparison.mail())
+        tell(comparison.no_verdict() if comparison.unexplained else comparison.mail())
     except (ScenarioError, InventoryError, OSError, ValueError) as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt:
