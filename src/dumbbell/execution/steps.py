@@ -300,7 +300,7 @@ def _begun(on: PointOnHost, phase: str) -> bool:
 def _bring_home(on: PointOnHost, phases: Sequence[str], stopped: str, end_timeout_s: int) -> Answer:
     come_to_end = on.answers().go_on and not stopped
     trouble = ""
-    # Nothing is fetched while a phase goes on: in virtual time the traffic would change its samples.
+    # Nothing is fetched while a phase of the host goes on: in virtual time that would change its samples.
     for phase in phases:
         if not come_to_end:
             on.stop(phase)

@@ -112,7 +112,7 @@ def test_the_mean_delay_where_order_is_kept_is_that_of_a_queue_of_packets(
         keep_order=True,
         queue=Queue(kind="pfifo", limit_packets=100),
     )
-    rng, n = np.random.default_rng(seed), 2_000 * max(100, mbps)  # at least 100 jitters long
+    rng, n = np.random.default_rng(seed), 2_000 * max(100, mbps)  # at least 1 000 jitters long
     unit = rng.normal(size=n).clip(-4, 4) if normal else rng.uniform(-1, 1, n)
     sent = np.arange(n) * 1514 * 8 / mbps
     left = np.maximum.accumulate(sent + 100_000 + jitter_us * unit)
