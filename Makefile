@@ -91,7 +91,8 @@ docs: setup ## write the tables of variables in the roles' READMEs again, and th
 
 .PHONY: lab
 lab: preflight setup ## boot the virtual lab
-	ansible-playbook playbooks/lab_up.yml
+	@sh roles/lab/files/is_up.sh .lab/up playbooks/lab_up.yml roles/lab roles/packages inventory/lab vars || { \
+	    ansible-playbook playbooks/lab_up.yml && grep --with-filename . /run/dumbbell/dumbbell/*.pid >.lab/up; }
 
 .PHONY: lab-down
 lab-down: setup ## power the lab off and remove its processes and network

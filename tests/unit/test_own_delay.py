@@ -42,6 +42,15 @@ def test_an_own_delay_is_subtracted_and_measured_once_more() -> None:
     assert (second.trim_us, second.attempts, second.changed, second.again) == (350, 2, False, False)
 
 
+def test_pings_that_agree_need_no_second_measurement() -> None:
+    agree, busy = ping(20.6, *[20.7] * 9, 24.0), ping(20.6, *[20.7] * 4, *[21.5] * 6)
+    trim = attempt(None, [agree, agree], ASKED)
+    assert trim.own_us == pytest.approx(600)
+    assert (trim.trim_us, trim.attempts, trim.changed, trim.again) == (300, 1, True, False)
+    assert attempt(None, [agree, busy], ASKED).again
+    assert attempt(None, [ping(*[20.6] * 9)], ASKED).again  # too few to tell
+
+
 def test_what_a_busy_host_adds_is_given_back() -> None:
     first = attempt(None, [ping(21.6)], ASKED)
     second = attempt(first, [ping(19.0)], ASKED)  # it is 1 ms too short under a correction of 2 * 0.8

@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from dumbbell.chance import median_error
 from dumbbell.run.record import read_json, write_json
 
 KNOWN = "own_delays.json"  # in the run's directory
+FEWEST = 10  # round trips of a sender that tell whether its host was busy
 _RTT_MS = re.compile(r"time=([0-9.]+)")
 
 
@@ -49,8 +51,9 @@ class Trim:
 def attempt(former: Trim | None, pings: Sequence[str], asked: Asked) -> Trim:
     """The next correction, from the pings over the path with the former correction.
 
-    The smallest result of all attempts counts, because delays of busy hosts are not the path's. A correction
-    that changes the round trip by less than half of its tolerance, or less than jitter may, is not made.
+    The smallest result of all attempts counts, because delays of busy hosts are not the path's. Pings that
+    agree come from hosts that were not busy: then no second attempt is made. A correction that changes the
+    round trip by less than half of its tolerance, or less than jitter may, is not made.
     """
     former = former or Trim(own_us=2 * asked.max_us)
     own_us = min(former.own_us, _excess_us(pings, asked) + 2 * former.trim_us)
@@ -59,14 +62,27 @@ def attempt(former: Trim | None, pings: Sequence[str], asked: Asked) -> Trim:
     least_us = max(asked.tolerance * asked.rtt_ns / 2000, _by_chance_us(pings, asked))
     if abs(trim_us - former.trim_us) * 2 <= least_us:
         return Trim(own_us, former.trim_us, made, changed=False, again=False)
-    return Trim(own_us, trim_us, made, changed=True, again=made < asked.attempts)
+    again = made < asked.attempts and not _agree(pings, least_us)
+    return Trim(own_us, trim_us, made, changed=True, again=again)
+
+
+def _agree(pings: Sequence[str], within_us: float) -> bool:
+    """Whether half of the round trips of each sender are as short as its shortest."""
+    return all(
+        len(rtts_ms := _rtts_ms(said)) >= FEWEST and 1000 * (median(rtts_ms) - min(rtts_ms)) <= within_us
+        for said in pings
+    )
+
+
+def _rtts_ms(said: str) -> list[float]:
+    return [float(rtt) for rtt in _RTT_MS.findall(said)]
 
 
 def _excess_us(pings: Sequence[str], asked: Asked) -> float:
     """Excess of the shortest round trip (with jitter, the median) over the requested; mean over senders."""
     excesses = []
     for said in pings:
-        rtts_ms = sorted(map(float, _RTT_MS.findall(said)))
+        rtts_ms = sorted(_rtts_ms(said))
         rtt_ms = rtts_ms[len(rtts_ms) // 2 if asked.jitters else 0]
         excesses.append(rtt_ms * 1000 - asked.rtt_ns / 1000)
     return sum(excesses) / len(excesses)
@@ -76,7 +92,7 @@ def _by_chance_us(pings: Sequence[str], asked: Asked) -> float:
     """How far jitter may move the mean of the senders' medians."""
     if not asked.jitter_us:
         return 0
-    fewest = min(len(_RTT_MS.findall(said)) for said in pings)
+    fewest = min(len(_rtts_ms(said)) for said in pings)
     return median_error(asked.jitter_us, fewest) / math.sqrt(len(pings))
 
 

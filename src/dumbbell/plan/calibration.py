@@ -12,7 +12,7 @@ from dumbbell.plan.document import SERVER_LEAD_NS, Flow
 from dumbbell.plan.path import UDP_HEADER_BYTES, PlannedPath, Way
 from dumbbell.plan.ports import FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports
 
-PING_COUNT = 51  # the first also waits for ARP and is dropped
+PING_COUNT = 31  # the first also waits for ARP and is dropped
 PING_INTERVAL_NS = 50_000_000
 PING_NS = PING_COUNT * PING_INTERVAL_NS
 PROBE_BYTES = 64  # payload of a datagram that measures a delay

@@ -12,7 +12,7 @@ def test_calibration_pings_one_pair_after_the_other_then_fills_the_path() -> Non
     pings = [a for h in phase.hosts.values() for a in h.actions if isinstance(a, PingAction)]
     pings.sort(key=lambda ping: ping.at_ns)
     assert [ping.name for ping in pings] == ["sender1-receiver1", "sender2-receiver2"]
-    assert all(ping.count == 51 for ping in pings)
+    assert all(ping.count == 31 for ping in pings)
     (load,) = phase.flows
     assert load.model_dump() == {
         "name": "calibration_rate", "kind": "udp", "direction": "forward",
