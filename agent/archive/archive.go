@@ -3,6 +3,7 @@ package archive
 
 import (
 	"archive/tar"
+	"bufio"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -22,10 +23,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wholeBytes is what the length of an archive is a multiple of where time is
-// virtual: it has dates, which are compressed to another length in each run,
-// and all that follows would be at another moment.
-const wholeBytes = 1 << 20
+// blockBytes is how much of an archive is written at once. Where time is
+// virtual, the last block is filled with zeros: dates are compressed to another
+// length in each run, and each byte or write more would shift what follows.
+const blockBytes = 1 << 20
 
 // File is the archive of a run directory, beside it.
 func File(dir string) string { return filepath.Clean(dir) + ".tgz" }
@@ -68,10 +69,7 @@ func pack(dir string) error {
 		return err
 	}
 	defer out.Cleanup()
-	err = writeArchive(&patient{Writer: out}, dir)
-	if err == nil && isVirtual(dir) {
-		err = padToWhole(out.File)
-	}
+	err = writeBlocks(&patient{Writer: out}, dir, isVirtual(dir))
 	if err == nil && os.Geteuid() == 0 {
 		of := owner.Sys().(*syscall.Stat_t)
 		err = out.Chown(int(of.Uid), int(of.Gid))
@@ -101,6 +99,24 @@ func newestFile(dir string) (newest time.Time, err error) {
 		return err
 	})
 	return newest, err
+}
+
+// writeBlocks writes what a directory has in blocks of blockBytes, the last of
+// them filled with zeros if it is to be whole.
+func writeBlocks(to io.Writer, dir string, whole bool) error {
+	blocks := bufio.NewWriterSize(to, blockBytes)
+	if err := writeArchive(blocks, dir); err != nil {
+		return err
+	}
+	if whole {
+		rest := blocks.AvailableBuffer()
+		rest = rest[:cap(rest)]
+		clear(rest) // who reads the archive ignores zeros
+		if _, err := blocks.Write(rest); err != nil {
+			return err
+		}
+	}
+	return blocks.Flush()
 }
 
 // writeArchive writes what a directory has. Its headers are the same whenever
@@ -167,15 +183,6 @@ func isVirtual(dir string) bool {
 	var plan struct{ Virtual bool }
 	b, err := os.ReadFile(filepath.Join(dir, "plan.json"))
 	return err == nil && json.Unmarshal(b, &plan) == nil && plan.Virtual
-}
-
-// padToWhole appends zeros, which who reads it ignores.
-func padToWhole(f *os.File) error {
-	stat, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	return f.Truncate((stat.Size() + wholeBytes - 1) / wholeBytes * wholeBytes)
 }
 
 // patient writes, and lets systemd wait as long as that goes on: a trace of

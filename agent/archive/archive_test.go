@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -150,6 +151,49 @@ func TestVirtualArchive(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(to, "b.txt")); err != nil || string(got) != "second" {
 		t.Errorf("tar finds %q, %v", got, err)
+	}
+}
+
+// counted keeps the lengths of writes.
+type counted struct {
+	bytes.Buffer
+	writes []int
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	c.writes = append(c.writes, len(b))
+	return c.Buffer.Write(b)
+}
+
+// TestVirtualArchiveIsWrittenAlike: what is harder to compress takes no other
+// writes, each of which would let virtual time go on.
+func TestVirtualArchiveIsWrittenAlike(t *testing.T) {
+	dir, random := leftDirectory(t), make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{}).Read(random)
+	for _, size := range []int{0, 1, 100_000, 500_000} {
+		if err := os.WriteFile(filepath.Join(dir, "b.txt"), random[:size], 0o640); err != nil {
+			t.Fatal(err)
+		}
+		var to counted
+		if err := writeBlocks(&to, dir, true); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(to.writes, []int{1 << 20}) {
+			t.Errorf("with %d bytes that cannot be compressed it is written as %v", size, to.writes)
+		}
+		if _, content := unpacked(t, to.Bytes()); content["./b.txt"] != string(random[:size]) {
+			t.Errorf("%d bytes are not as they were", size)
+		}
+	}
+	var to counted
+	if err := os.WriteFile(filepath.Join(dir, "b.txt"), random, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeBlocks(&to, dir, true); err != nil || !slices.Equal(to.writes, []int{1 << 20, 1 << 20}) {
+		t.Errorf("what needs more than a block is written as %v, %v", to.writes, err)
+	}
+	if got := to.Bytes(); got[len(got)-1] != 0 {
+		t.Error("the last block is not filled with zeros")
 	}
 }
 
