@@ -42,7 +42,8 @@ _OPTIONAL = (
 )
 LIMITS_FROM = (*KEY, "host", "side", "t_ns", *_NEEDED, *_OPTIONAL)
 
-# The kernel counts in jiffies, of 10 ms at the most, and a sample may be stamped later than it was read.
+# The kernel counts in jiffies, of 10 ms at the most, and a sample may be stamped later than it was read: by
+# this, or by half an interval. What one interval has too much, the next has too little.
 SLACK_NS = 20_000_000
 _PACED = 0.99  # of the largest pacing rate, from which on it is what paces
 _FULL = 2 / 3  # of the sender's buffer: the kernel wakes a waiting writer below it (sk_stream_is_writeable)
@@ -57,6 +58,8 @@ def limits(tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None) -> pl.D
     :data:`LIMITS_FROM`, as far as the kernel has them; ``cpu_core`` tells when a processor was busy: then
     its host's application is `cpu_limited`, and a receiver's window is, if it is the receiver's host. Empty
     without the counters. The time without data may be below 0 in an interval, by the kernel's jiffy.
+
+    Where ``sndbuf_limited_us`` is null, as in captures, the rest of the busy time is `limit_unknown`.
     """
     if not {*_NEEDED, *KEY, "t_ns"} <= {*tcp_info.columns}:
         return pl.DataFrame(
@@ -75,7 +78,7 @@ def limits(tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None) -> pl.D
         busy=busy,
         rwnd=rwnd,
         sndbuf=sndbuf,
-        state=_state(),
+        state=pl.when(pl.col(COUNTERS[2]).is_not_null()).then(_state()),
         cause=_cause(),
     ).with_columns(
         # A window that is full at the sample is in the counter; what the rest of the time was like is seen at
@@ -83,14 +86,14 @@ def limits(tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None) -> pl.D
         state=pl.coalesce(
             pl.col("state").forward_fill().over(KEY), pl.col("state").backward_fill().over(KEY)
         ),
-        rest=pl.col("busy") - pl.col("rwnd") - pl.col("sndbuf"),
+        sndbuf=pl.col("sndbuf").fill_null(0),
+        rest=pl.col("busy") - pl.col("rwnd") - pl.col("sndbuf").fill_null(0),
         idle=pl.col("dt_ns") - pl.col("busy"),
     )
     rows = rows.filter(pl.col("dt_ns") > 0)
-    consistent = pl.min_horizontal("rwnd", "sndbuf", "rest", pl.col("idle") + SLACK_NS) >= 0
-    known = (consistent & pl.all_horizontal(pl.col("busy", "rwnd", "sndbuf").is_not_null())).fill_null(
-        value=False
-    )
+    slack = pl.max_horizontal(SLACK_NS, pl.col("dt_ns") // 2)
+    consistent = pl.min_horizontal("rwnd", "sndbuf", "rest", pl.col("idle") + slack) >= 0
+    known = (consistent & pl.all_horizontal(pl.col("busy", "rwnd").is_not_null())).fill_null(value=False)
 
     def of(state: str) -> pl.Expr:
         return pl.when(pl.col("state") == state).then("rest").otherwise(0)

@@ -52,9 +52,11 @@ def _counted(tcp_info: pl.DataFrame) -> pl.DataFrame:
     """Rows of the end of each flow that counts it, with ``bytes``."""
     tcp_info = tcp_info.filter(pl.col("stream").is_not_null())
     received = tcp_info.filter(pl.col("side") == "receiver").with_columns(bytes="bytes_received")
+    received = received.filter(pl.col("bytes").is_not_null())  # files of other tools may not tell it
     acked = tcp_info.filter(pl.col("side") == "sender").with_columns(bytes="bytes_acked")
     acked = acked.join(received.select("flow").unique(), on="flow", how="anti")
-    return pl.concat([received, acked], how="diagonal_relaxed")
+    both = pl.concat([received, acked], how="diagonal_relaxed")
+    return both.filter(pl.col("bytes").is_not_null())
 
 
 def ended(tcp_info: pl.DataFrame) -> pl.DataFrame:
@@ -77,8 +79,9 @@ def datagram_counters(udp: pl.DataFrame, header_bytes: int = 0) -> pl.DataFrame:
     """Bytes of datagrams received so far, with headers of this size each: ``[flow, stream, t_ns, bytes]``."""
     received = udp.filter(pl.col("side") == "receiver")
     total = pl.col("received_bytes") + header_bytes * pl.col("received_packets")
-    rows = received.with_columns(bytes=total, stream=pl.lit("0")).select(*COUNTERS)
-    return rows.cast(COUNTERS).sort("flow", "t_ns")  # type: ignore[arg-type]
+    stream = pl.col("stream") if "stream" in udp.columns else pl.lit("0").alias("stream")
+    rows = received.with_columns(stream, bytes=total).select(*COUNTERS).filter(pl.col("bytes").is_not_null())
+    return rows.cast(COUNTERS).sort("flow", "stream", "t_ns")  # type: ignore[arg-type]
 
 
 def interval_counters(
