@@ -46,7 +46,7 @@ test: lab build ## run the tests: those of Go, then end-to-end tests in the lab,
 # The lab waits most of the time; what needs no lab yields to it.
 .PHONY: test-code
 test-code: setup build ## run the Python tests that need no lab
-	nice -n 19 pytest -m 'not e2e and not kernels and not fidelity and not virtual'
+	nice -n 19 pytest -m 'not long and not e2e and not kernels and not fidelity and not virtual'
 
 .PHONY: .test-e2e
 .test-e2e:

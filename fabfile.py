@@ -110,6 +110,23 @@ def nightly(
     raise SystemExit(context.run(shlex.join([sys.executable, "-m", *what]), warn=True).exited)
 
 
+@task(
+    positional=["file"],
+    iterable=["also"],
+    help={
+        "file": "a report of iperf3 --json, a log of ss, a capture, tcp-info of M-Lab, variables of web100",
+        "also": "another file of the same time; once for each",
+        "results": "directory in which the new one is made",
+        "flows": "the most flows in the report: those that moved most",
+    },
+)
+def read(_, file, also, results="results", flows=32):
+    """Make a directory like that of a run from files of other tools, with its report (docs/read.md)."""
+    from dumbbell.cli.read import read as command
+
+    command([Path(each) for each in (file, *also)], Path(results), int(flows))
+
+
 @task(help={"results": "directory of the runs"})
 def index(_, results="results"):
     """Write index.html of all runs again, for example after runs were copied or deleted."""

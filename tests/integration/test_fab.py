@@ -70,3 +70,11 @@ def test_what_is_no_run_is_said(task: str, tmp_path: Path) -> None:
     assert code != 0
     assert f"{tmp_path} is no run directory" in said
     assert "Traceback" not in said
+
+
+def test_all_files_are_read_together(tmp_path: Path) -> None:
+    (empty := tmp_path / "empty.txt").write_bytes(b"")
+    log = "tests/unit/fixtures/read/capture-ss.txt"
+    code, said = fab("read", log, "--also", log, "--also", str(empty), "--results", str(tmp_path))
+    assert code == 1
+    assert said.startswith(f"{empty}, byte 0: the file is empty.")

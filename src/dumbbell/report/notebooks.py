@@ -25,6 +25,7 @@ from dumbbell.studies.source import Source
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 RUN_REPORT = NOTEBOOKS / "run_report.py"
+READ_REPORT = NOTEBOOKS / "read_report.py"  # of a directory that dumbbell.read made
 
 
 class _ThisPython(AsyncKernelManager):
@@ -44,12 +45,12 @@ class _ThisPython(AsyncKernelManager):
 def render(run_dir: Path, notebook: Path = RUN_REPORT) -> Path:
     """Execute a notebook on a run directory and save its output there; returns the file's path.
 
-    The page of ``run_report.py`` is ``report.html``, others have the name of their notebook. A page has no
+    The page of either report is ``report.html``, others have the name of their notebook. A page has no
     code cells, contains plotly.js once, and needs no network.
     """
     run_dir = run_dir.resolve()
     title = Source(run_dir).manifest.get("title") or run_dir.name
-    target = run_dir / ("report.html" if notebook == RUN_REPORT else f"{notebook.stem}.html")
+    target = run_dir / ("report.html" if notebook in (RUN_REPORT, READ_REPORT) else f"{notebook.stem}.html")
     return render_notebook(notebook, {"run_dir": str(run_dir)}, target, title)
 
 

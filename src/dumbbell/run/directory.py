@@ -153,7 +153,7 @@ class Execution:
         return read_json(self.dir / "verdict.json") or {}
 
 
-def _new_dir(results: Path, scenario: str) -> Path:
+def new_dir(results: Path, scenario: str) -> Path:
     """The directory of a new run. Only one run of a scenario can begin in the same second."""
     while True:
         run_dir = results / f"{datetime.now(UTC):{STAMP}}_{scenario}"
@@ -180,7 +180,7 @@ class RunDir:
     @classmethod
     def create(cls, plan: Plan, scenario: Path, results_dir: Path) -> RunDir:
         """Create the directories of a new run, and point the link ``latest`` to it."""
-        run_dir = _new_dir(results_dir.absolute(), plan.scenario)
+        run_dir = new_dir(results_dir.absolute(), plan.scenario)
         run_id = run_dir.name
         run = cls(run_dir, _executions(plan, run_id, run_dir))
         for execution in run.executions:

@@ -10,7 +10,7 @@ from typing import Any
 import pydantic
 
 from dumbbell import units
-from dumbbell.kinds.asked import KINDS
+from dumbbell.kinds.asked import ASKED
 from dumbbell.scenario.document import Matrix, Scenario
 from dumbbell.scenario.expand import Case, all_models, expand, fields_of
 from dumbbell.scenario.problems import Key, KeyPath, Problem, ScenarioError
@@ -141,7 +141,7 @@ def _explain(error: Any, value: Any) -> tuple[KeyPath, str]:
             reason = "missing"
         case "union_tag_not_found":
             key.append(context["discriminator"].strip("'"))
-            kinds = f", give one of {', '.join(KINDS)}" if location[0] == "flows" else ""
+            kinds = f", give one of {', '.join(ASKED)}" if location[0] == "flows" else ""
             reason = f"missing{kinds}"
         case "union_tag_invalid" if context["discriminator"].startswith("'"):
             key.append(context["discriminator"].strip("'"))

@@ -16,11 +16,12 @@ _MODULES = [
     if module.name != "base"
 ]
 KINDS: dict[str, Kind] = {kind.name: kind for module in _MODULES for kind in module.KINDS}
+ASKED = {kind.name: kind.asked for kind in KINDS.values() if kind.asked is not None}
 
 if TYPE_CHECKING:
     Flow = BaseFlow
 else:
     Flow = Annotated[
-        Union[tuple(dict.fromkeys(kind.asked for kind in KINDS.values()))],  # noqa: UP007  it is made here
+        Union[tuple(dict.fromkeys(ASKED.values()))],  # noqa: UP007  it is made here
         Field(discriminator="kind"),
     ]

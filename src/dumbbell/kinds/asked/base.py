@@ -201,7 +201,7 @@ class Kind:
     """Properties of all flows of a kind. Flows that run :class:`Programs` have no actions."""
 
     name: str
-    asked: type[BaseFlow]
+    asked: type[BaseFlow] | None  # None: no scenario can ask for it
     protocols: tuple[Transport, ...]  # protocols that carry the data
     counted_by: Transport | None  # who counts losses: "tcp" the sender, "udp" the receiver, None nobody
     server: str = ""  # the action of the end that waits for requests

@@ -127,7 +127,7 @@ def _section(scenario: str, runs: Sequence[Listed]) -> Section:
 
 
 def _row(run: Listed, metrics: Iterable[Metric]) -> Row:
-    passed = f"{run.point_states.count('passed')} of {len(run.point_states)}"
+    passed = "-" if run.state == "read" else f"{run.point_states.count('passed')} of {len(run.point_states)}"
     ranges = [_range(run.numbers.get(metric, ()), metric[1]) for metric in metrics]
     return Row(run, _when(run), passed, ranges)
 
