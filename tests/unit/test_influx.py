@@ -78,7 +78,7 @@ def test_missing_rows_are_backfilled_once(run_dir: Path, database: Database) -> 
     assert collect(run_dir, database.target, wait_s=0).state == "passed"
     rows = read_json(run_dir / "manifest.json")["rows"]["influxdb"]
     assert rows["tcp_info"] == {"spooled": 1104, "stored": 1104, "backfilled": 1104, "error": ""}
-    assert rows["qdisc"]["stored"] == 2560
+    assert rows["qdisc"]["stored"] == 2440
 
     database.requests.clear()
     assert collect(run_dir, database.target, wait_s=0).state == "passed"

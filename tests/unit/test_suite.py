@@ -80,7 +80,7 @@ def test_what_would_not_end_within_the_budget_is_not_begun(tmp_path: Path) -> No
     short = suite(tmp_path, f"name: x\ntitle: y\nbudget: 1min\nruns: {runs}\n")
     (outcome,) = run_suite(short, REPOSITORY / "inventory" / "lab", tmp_path / "results")
     assert (outcome.state, outcome.run_dir) == (NOT_RUN, None)
-    assert outcome.reasons == ("it takes about 2 min, and 1 min are left of the budget of 1 min",)
+    assert outcome.reasons == ("it takes about 1 min 50 s, and 1 min are left of the budget of 1 min",)
     assert not (tmp_path / "results").exists()
 
 

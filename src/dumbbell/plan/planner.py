@@ -139,8 +139,13 @@ class _Planner:
         return point.model_copy(update={"id": name})
 
     def _hash(self, point: Point) -> str:
-        """The hash of everything that is done; names of values and expectations are not part of it."""
-        done = point.model_dump(include={"baseline", "path", "hosts", "phases"})
+        """The hash of the state of hosts and of the measurement.
+
+        Names of values and expectations are not part of it, nor is the calibration: nights go on in the same
+        series when the path is checked in another way.
+        """
+        done = point.model_dump(include={"baseline", "path", "hosts"})
+        done["phases"] = [point.phase("measurement").model_dump()]
         text = json.dumps([self.scenario.name, done], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

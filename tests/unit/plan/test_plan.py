@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.plan import Plan, plan
+from dumbbell.plan import Plan, calibration, plan
 from plan.plans import SCENARIO, SCENARIOS, only, planned
 
 # What every host of a measurement samples.
@@ -32,6 +32,13 @@ def test_the_point_is_the_configuration(tmp_path: Path) -> None:
     for changed in (text.replace("start: 5s", "start: 6s"), text.replace("1bdp}}", "2bdp}}")):
         assert text != changed
         assert only(tmp_path, changed).id != planned().id
+
+
+def test_how_a_path_is_checked_is_not_part_of_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = planned()
+    monkeypatch.setattr(calibration, "PING_COUNT", 21)
+    assert planned().phase("calibration") != before.phase("calibration")
+    assert planned().id == before.id
 
 
 def test_pings_alone_are_warned_of(tmp_path: Path) -> None:

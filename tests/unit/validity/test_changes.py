@@ -137,7 +137,7 @@ CHANGING_INVALID: dict[str, tuple[Damage, str]] = {
         "far tcp: idle RTT is 20.1 ms, asked 50 ms ± 5 ms",
     ),
     "few answers": (
-        answers("plain", lambda rtts: rtts[:50]),
+        answers("plain", lambda rtts: rtts[:30]),
         "far tcp: idle RTT not known: too few packets of the probes of its delay came through",
     ),
     "no probe of TCP": (removed(TCP_PROBE.format("delayed")), "far tcp: idle RTT not known: too few packets"),

@@ -92,15 +92,15 @@ INVALID: dict[str, tuple[Damage, str]] = {
     ),
     "no ping": (
         removed("raw/sender2/calibration/ping-sender2-receiver2.txt"),
-        "sender2-receiver2: idle RTT not known: 0 of 50 echo replies",
+        "sender2-receiver2: idle RTT not known: 0 of 30 echo replies",
     ),
     "an echo was lost on a path that loses nothing": (
         unanswered(1),
-        "sender1-receiver1: idle RTT not known: 49 of 50 echo replies, of which 50 had to come",
+        "sender1-receiver1: idle RTT not known: 29 of 30 echo replies, of which 30 had to come",
     ),
     "more echoes were lost than the path is asked to": (
         together(lossy(loss=0.02), unanswered(11)),
-        "sender1-receiver1: idle RTT not known: 39 of 50 echo replies, of which 44 had to come",
+        "sender1-receiver1: idle RTT not known: 19 of 30 echo replies, of which 25 had to come",
     ),
     "the rate is off": (narrow, "sender1-receiver1: rate of the bottleneck is 90"),
     "behind the bottleneck it is slower": (
