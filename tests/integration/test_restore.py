@@ -9,11 +9,13 @@ from pathlib import Path
 
 from playbooks import BIN, REPOSITORY
 
-# It fails once, and then does as the real one: it writes the menu.
+# It fails once, and then does as the real one: it writes the menu. How old the menu is, is told by no clock,
+# which may be set meanwhile.
 UPDATE_GRUB = """\
 #!/bin/sh
-rm {dir}/broken 2>/dev/null && {{ echo "no space left" >&2; exit 1; }}
+rm {dir}/broken 2>/dev/null && {{ touch --date=2000-01-01 {dir}/grub.cfg; echo "no space left" >&2; exit 1; }}
 echo made >{dir}/grub.cfg
+touch --date=2100-01-01 {dir}/grub.cfg
 """
 # Where nothing is but what the playbook writes; gone with the process.
 APART = """\

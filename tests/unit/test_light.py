@@ -30,7 +30,7 @@ SETTINGS = {
     "run_lock_timeout": 900,
     "run_trim_max_us": 2000,
     "run_trim_attempts": 3,
-    "run_arm_timeout": 30,
+    "run_arm_timeout": 120,
     "run_calibrate_every": 20,
     "run_start_margin": 2,
     "run_end_timeout": 45,

@@ -14,7 +14,7 @@ from dumbbell.run.directory import RunDir
 from dumbbell.virtual.points import full, light, why_full
 
 ATOU = {"kind": "atou", "from": "senders[0]", "to": "receivers[0]"}
-DESCRIBED = {"variables": {"nic_mtu": 1500}, "settings": {"run_arm_timeout": 30}}
+DESCRIBED = {"variables": {"nic_mtu": 1500}, "settings": {"run_arm_timeout": 120}}
 
 
 def run_of(folder: Path, **more: Any) -> RunDir:
@@ -60,7 +60,7 @@ def test_a_world_sees_its_run_at_the_same_place_wherever_results_are_kept(tmp_pa
     assert str(tmp_path) not in str(world["light"])
     assert world["light"]["point"]["run_dir"] == f"{within}/points/002"
     assert world["light"]["variables"] == {"sender1": {"nic_mtu": 1500}, "router": {"nic_mtu": 1500}}
-    assert world["light"]["settings"] == {"run_arm_timeout": 30}
+    assert world["light"]["settings"] == {"run_arm_timeout": 120}
     (world,) = full(run, [second], ["ansible-playbook"])
     assert world["command"][:2] == ["ansible-playbook", "playbooks/world_point.yml"]
     assert f"point={second.id}" in world["command"]
