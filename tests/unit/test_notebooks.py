@@ -1,4 +1,4 @@
-"""Every notebook, executed on a run as papermill executes it for users."""
+"""Every notebook, executed on a run as Jupyter executes it for users."""
 
 from __future__ import annotations
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jupytext
 import nbconvert
+import nbformat
 from filelock import FileLock
-from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.manager import AsyncKernelManager
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from markupsafe import Markup
-from nbclient import NotebookClient
-from papermill.iorw import load_notebook_node
-from papermill.parameterize import parameterize_notebook
+from traitlets.config import Config
 
 from dumbbell.report import html
 from dumbbell.run.directory import RunDir
@@ -26,20 +26,6 @@ from dumbbell.studies.source import Source
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 RUN_REPORT = NOTEBOOKS / "run_report.py"
 READ_REPORT = NOTEBOOKS / "read_report.py"  # of a directory that dumbbell.read made
-
-
-class _ThisPython(AsyncKernelManager):
-    """Runs the notebook with this interpreter, whichever kernels the user has installed."""
-
-    transport = "ipc"  # TCP would be open to every user of this machine
-
-    @property
-    def kernel_spec(self) -> KernelSpec:
-        """ipykernel of this environment."""
-        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        # Polars' allocator (jemalloc) returns free memory at once: less memory for a little more time.
-        env = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
-        return KernelSpec(argv=argv, env=env, display_name="Python 3", language="python")
 
 
 def render(run_dir: Path, notebook: Path = RUN_REPORT) -> Path:
@@ -61,8 +47,24 @@ def render_points(run: RunDir) -> None:
     """
     with FileLock(run.dir / ".pages.lock"):
         late = [execution.dir for execution in run.executions if _is_late(execution.dir)]
-        with ThreadPoolExecutor(os.cpu_count()) as beside:  # each runs its notebook in a process of its own
-            list(beside.map(render, late))
+        if len(late) == 1:
+            render(late[0])
+        else:
+            _render_beside(late, os.cpu_count() or 1)
+
+
+def _render_beside(points: Sequence[Path], processes: int) -> None:
+    """Share the pages among processes: loading what draws takes one of them longer than a page."""
+    shares = [share for first in range(processes) if (share := points[first::processes])]
+    # Polars' allocator (jemalloc) returns free memory at once: less memory for a little more time.
+    environment = os.environ | {"_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
+    command = [sys.executable, "-m", "dumbbell.report.notebooks", "--point"]
+    running = [subprocess.Popen([*command, *map(str, share)], env=environment) for share in shares]
+    for process in running:
+        process.wait()
+    for process in running:
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, process.args)
 
 
 def _is_late(point_dir: Path) -> bool:
@@ -75,22 +77,42 @@ def _is_late(point_dir: Path) -> bool:
 
 def render_notebook(notebook: Path, parameters: dict[str, Any], target: Path, title: str) -> Path:
     """Execute a notebook with parameters and write its output, without its code, to ``target``."""
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    with tempfile.TemporaryDirectory() as scratch:
-        jupytext.write(jupytext.read(notebook), source := Path(scratch, "in.ipynb"))
-        cells = parameterize_notebook(load_notebook_node(str(source)), parameters)
-        # papermill would write the notebook to disk twice per cell, with all its figures.
-        client = NotebookClient(cells, resources={"metadata": {"path": scratch}})
-        # Jupyter's sockets go there too: their paths in the usual place may be too long.
-        client.km = _ThisPython(connection_file=str(Path(scratch, "kernel.json")))
-        client.execute()
+    made = jupytext.read(notebook)
+    _execute(made.cells, parameters)
     exporter = nbconvert.HTMLExporter(  # type: ignore[no-untyped-call]
         template_name="basic", exclude_input=True, exclude_input_prompt=True, exclude_output_prompt=True
     )
-    body, _ = exporter.from_notebook_node(cells)
+    body, _ = exporter.from_notebook_node(made)
     target.write_text(html.page("notebook.html", title=title, body=Markup(body)))
     return target
 
 
+def _execute(cells: Sequence[nbformat.NotebookNode], parameters: dict[str, Any]) -> None:
+    """Execute cells in this process, as Jupyter does; a kernel of its own would load everything again."""
+    config = Config(HistoryManager={"enabled": False})  # it would write to the user's home
+    shell: Any = InteractiveShell(config=config, user_module=ModuleType("notebook"))  # type: ignore[no-untyped-call]
+    for cell in cells:
+        if cell.cell_type != "code":
+            continue
+        with capture_output():  # it prints results too
+            done = shell.run_cell(cell.source)
+        done.raise_error()
+        if done.result is not None:
+            data, metadata = shell.display_formatter.format(done.result)
+            output = {"output_type": "display_data", "data": data, "metadata": metadata}
+            cell.outputs = [nbformat.from_dict(output)]  # type: ignore[no-untyped-call]
+        if "parameters" in cell.metadata.get("tags", ()):
+            shell.push(parameters)
+
+
+def _main(arguments: Sequence[str]) -> None:
+    """``RUN``: the pages of a run's points; ``--point POINT...``: the page of each of these points."""
+    if arguments[0] == "--point":
+        for point in arguments[1:]:
+            render(Path(point))
+    else:
+        render_points(RunDir.open(Path(arguments[0])))
+
+
 if __name__ == "__main__":
-    render_points(RunDir.open(Path(sys.argv[1])))
+    _main(sys.argv[1:])

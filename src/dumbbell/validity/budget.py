@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
-from scipy import stats
+import scipy  # loads scipy.stats, which takes half a second, where losses are requested
 
 from dumbbell import analysis
 from dumbbell.chance import RARELY
@@ -233,15 +233,17 @@ def loss_bounds(packets: int, state: Conditions) -> tuple[int, int]:
     tail = 1 / (2 * RARELY)
     bursts = state.loss_gemodel
     mean = 1 - (1 - state.loss) * (1 - (bursts.mean if bursts else 0))
+    if not mean:
+        return 0, 0
     if bursts is None or not packets:
-        low, high = stats.binom.ppf([tail, 1 - tail], packets, mean)
+        low, high = scipy.stats.binom.ppf([tail, 1 - tail], packets, mean)
         return max(0, int(low)), int(high)
     bad = bursts.p / (bursts.p + bursts.r) if bursts.p else 0.0
     spread = (bursts.loss_bad - bursts.loss_good) * (1 - state.loss)
     memory = max(0.0, 1 - bursts.p - bursts.r)
     variance = mean * (1 - mean) + 2 * spread**2 * bad * (1 - bad) * memory / max(1 - memory, 1 / packets)
     # Beyond the normal distribution, allow for the few bursts of a short time.
-    away = float(stats.norm.isf(tail)) * math.sqrt(packets * variance) + 3 / max(bursts.r, 1 / packets)
+    away = float(scipy.stats.norm.isf(tail)) * math.sqrt(packets * variance) + 3 / max(bursts.r, 1 / packets)
     return max(0, math.floor(packets * mean - away)), min(packets, math.ceil(packets * mean + away))
 
 
@@ -314,7 +316,7 @@ def _budget(run: Run, tables: Tables, path: PlannedPath, way: Way, flows: list[F
 
 
 def _binomial_most(packets: int, share: float) -> int:
-    return int(stats.binom.ppf(1 - 1 / (2 * RARELY), packets, share)) if share and packets else 0
+    return int(scipy.stats.binom.ppf(1 - 1 / (2 * RARELY), packets, share)) if share and packets else 0
 
 
 def _put_together(run: Run, flow: Flow) -> bool:
