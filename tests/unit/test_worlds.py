@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from dumbbell.virtual.runs import provision
 
+DIGEST = Path(__file__).parents[2] / "roles/lab/files/digest.sh"
 KEEPS = """
     echo once >>$began/began
     while read -r option outside at; do
@@ -40,7 +42,7 @@ def left(folder: Path) -> list[str]:
 
 def test_what_is_added_to_hosts_is_kept_and_nothing_else(tmp_path: Path) -> None:
     assert provision(["true"], asked(tmp_path, KEEPS), print) == (True, "")
-    assert left(tmp_path) == ["provisioned"]
+    assert left(tmp_path) == ["compiled", "provisioned"]
     assert (tmp_path / "begins/provisioned/sender1/file").read_text() == "is\n"
     assert provision(["true"], asked(tmp_path, "exit 3"), print) == (False, "")
 
@@ -70,4 +72,37 @@ def test_a_failure_says_where_to_look_and_the_next_begins_anew(tmp_path: Path) -
     _, console = reason.split("; see ")
     assert Path(console).exists()
     assert provision(["true"], asked(tmp_path, KEEPS), print) == (True, "")
-    assert left(tmp_path) == ["provisioned"]
+    assert left(tmp_path) == ["compiled", "provisioned"]
+
+
+def digest(checkout: Path, values: str) -> str:
+    """The name of what a world of this checkout begins with."""
+    for place in (
+        "inventory/a/hosts.yml",
+        "kernels/a.yml",
+        "playbooks/provision.yml",
+        ".build/bin/dumbbell-agent",
+    ):
+        file = checkout / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    read = re.findall(r"(?:roles|plugins)/\w+|modules|vars", DIGEST.read_text())
+    for folder in read:
+        (checkout / folder).mkdir(parents=True, exist_ok=True)
+    asked = [checkout, checkout / "inventory/a", checkout / "kernels/a.yml", values]
+    return subprocess.check_output(["sh", DIGEST, *asked], text=True).strip()
+
+
+def test_a_world_that_is_made_of_something_else_has_another_name(tmp_path: Path) -> None:
+    named = {digest(tmp_path, "198.18.0.1/24"), digest(tmp_path, "198.18.0.2/24")}
+    for place in (
+        "roles/lab/templates.j2",
+        "roles/agent/main.yml",
+        "inventory/a/hosts.yml",
+        "kernels/fragment",
+    ):
+        (tmp_path / place).write_text(place)
+        named.add(digest(tmp_path, "198.18.0.1/24"))
+    assert len(named) == 6
+    (tmp_path / "roles/lab/README.md").write_text("tells of it")
+    assert digest(tmp_path, "198.18.0.1/24") in named

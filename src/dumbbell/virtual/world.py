@@ -47,8 +47,8 @@ class World:
     """A world, and the command to run in it.
 
     ``dir`` is the world's directory; only this and ``writable`` directories are kept. It gets
-    ``console.log``, and ``time.csv``: real and virtual time, in seconds, and the number of turns that were
-    ended. Keys of ``writable`` and ``readable`` are paths inside the world. ``command`` is run by its
+    ``console.log``, and ``time.csv``: real, virtual and CPU time, in seconds, and the number of turns that
+    were ended. Keys of ``writable`` and ``readable`` are paths inside the world. ``command`` is run by its
     controller, in ``checkout``. No other path is visible inside: a path of another length, for example in
     the list of mounts, would change the steps of programs.
     """
@@ -78,6 +78,7 @@ class Ended:
     real_s: float
     reason: str
     turns_ended: int = 0  # each delayed its task by a millisecond
+    cpu_s: float = 0  # CPU time of its kernel and all its tasks
 
 
 def run(world: World) -> Ended:
@@ -108,7 +109,7 @@ def run(world: World) -> Ended:
             start_new_session=True,
         )
         try:
-            reason, turns_ended = _watch(world, kernel)
+            reason, turns = _watch(world, kernel)
         finally:
             _end(kernel)
             for name in (_UMID, _LINKS):
@@ -123,7 +124,8 @@ def run(world: World) -> Ended:
         virtual_s=virtual_s(world),
         real_s=real_s,
         reason=reason,
-        turns_ended=turns_ended,
+        turns_ended=turns.ended,
+        cpu_s=turns.cpu_s,
     )
 
 
@@ -207,25 +209,25 @@ def _command_line(world: World) -> list[str]:
     ]
 
 
-def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
-    """Wait until the world ends. Returns the reason to kill it, or '', and how many turns were ended."""
+def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, _Turns]:
+    """Wait until the world ends. Returns the reason to kill it, or '', and what its tasks did."""
     console = world.dir / "console.log"
     began = moved = worked = time.monotonic()
     moved_cpu_s, before = 0.0, (0.0, 0)
     turns = _Turns(kernel.pid, world.turn_s)
     times = world.dir / "time.csv"
-    times.write_text("real_s,virtual_s,turns_ended\n")
+    times.write_text("real_s,virtual_s,cpu_s,turns_ended\n")
     while True:
         with suppress(subprocess.TimeoutExpired):
             kernel.wait(_LOOK_S)
-            return "", turns.ended
+            return "", turns
         if turns.look():
             worked = time.monotonic()
         # Much work may take no virtual time; console output is progress too.
         if (now := (virtual_s(world), console.stat().st_size)) != before:
             before, moved, moved_cpu_s = now, time.monotonic(), turns.cpu_s
             with times.open("a") as file:
-                file.write(f"{moved - began:.1f},{now[0]:.2f},{turns.ended}\n")
+                file.write(f"{moved - began:.1f},{now[0]:.2f},{turns.cpu_s:.2f},{turns.ended}\n")
         # On a busy machine it gets little CPU time; in a world that hangs in a wait no task asks for any.
         elif max(turns.cpu_s - moved_cpu_s, time.monotonic() - worked) > world.stall_s:
             # Paths of sockets are limited to 108 bytes; the world's path may be longer.
@@ -233,7 +235,7 @@ def _watch(world: World, kernel: subprocess.Popen[bytes]) -> tuple[str, int]:
             running = _running(console, mconsole) or "nothing known"
             stood_s = time.monotonic() - moved
             reason = f"virtual time stood at {now[0]:.0f} s for {stood_s:.0f} s; what ran: {running}"
-            return reason, turns.ended
+            return reason, turns
 
 
 @dataclass
