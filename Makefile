@@ -37,8 +37,9 @@ virtual: setup build ## run SCENARIO in virtual time, without a lab; the first t
 
 .PHONY: test
 test: lab build ## run the tests: those of Go, then end-to-end tests in the lab, in virtual time, and all others side by side
-	{ command -v iperf3 && command -v nft && command -v tcpdump && command -v strace; } >/dev/null || \
-	    apt-get install --quiet --yes --no-install-recommends iperf3 nftables tcpdump strace
+	{ command -v iperf3 && command -v nft && command -v tcpdump && command -v strace && command -v flent && \
+	    command -v tshark; } >/dev/null || apt-get install --quiet --yes --no-install-recommends \
+	    iperf3 nftables tcpdump strace flent python3-matplotlib tshark
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
 	$(MAKE) --no-print-directory --jobs=3 --output-sync=target .test-e2e .test-worlds test-code

@@ -133,3 +133,56 @@ def index(_, results="results"):
     from dumbbell.cli import index as command
 
     command.index(Path(results))
+
+
+@task(
+    positional=["run", "name"],
+    iterable=["asked"],
+    help={
+        "run": "directory of a run, or several with commas between them",
+        "name": "the figure, or all; without it, the figures are listed",
+        "pdf": "as PDF, the default",
+        "svg": "as SVG",
+        "png": "as PNG, of 384 dpi",
+        "columns": "as wide as 1 column of a paper, or 2",
+        "out": "directory of the files",
+        "asked": "argument=value of the figure, such as metric=rtt; once for each",
+    },
+)
+def figure(_, run, asked, name="", pdf=False, svg=False, png=False, columns=1, out="."):  # noqa: PLR0917
+    """Write a figure of a run for a paper: ``fab figure results/latest goodput --pdf``."""
+    from dumbbell.cli.figure import figure as command
+
+    formats = [kind for kind, wanted in (("pdf", pdf), ("svg", svg), ("png", png)) if wanted] or ["pdf"]
+    command(run, name, formats, int(columns), Path(out), asked)
+
+
+@task(
+    positional=["run"],
+    help={
+        "run": "directory of a run, or several with commas between them",
+        "metrics": "metrics of the scenario reference, with commas between them",
+        "csv": "as CSV, in base units, in place of LaTeX",
+        "out": "the file; by default it is printed",
+    },
+)
+def table(_, run, metrics="goodput,rtt,retransmits", csv=False, out=""):
+    """Print medians by levels and flows with their intervals, as LaTeX for a paper or as CSV."""
+    from dumbbell.cli.table import table as command
+
+    command(run, metrics, csv=csv, out=out)
+
+
+@task(
+    positional=["run", "kind"],
+    help={
+        "run": "directory of a run, or several with commas between them",
+        "kind": "csv, flent, pcapng, or qlog (of atou)",
+        "out": "directory of the files",
+    },
+)
+def export(_, run, kind, out="."):
+    """Write a run for another tool: one long CSV, or for each point a file of Flent, pcapng or qlog."""
+    from dumbbell.cli.export import export as command
+
+    command(run, kind, Path(out))

@@ -9,12 +9,29 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from lab import INFLUXDB_PORT, SECRET, Lab
-from synthetic import REPOSITORY, write_run
+from synthetic import REPOSITORY, write_points, write_run
 
 from dumbbell.execution.collect import collect
+from dumbbell.run.directory import RunDir
+from dumbbell.validity.points import summarise
 from playbooks import ansible_playbook
 
 BUILD_TIMEOUT_S = 3600
+SWEEP = """
+name: sweep
+title: Two flows, of which one varies, over two queues
+duration: 4s
+order: listed
+matrix:
+  beside: [cubic, reno]
+  queue: [0.5bdp, 2bdp]
+baselines: {alone: [first]}
+path:
+  forward: {rate: 20mbit, delay: 10ms, queue: {kind: pfifo, limit: $queue}}
+flows:
+  first: {kind: iperf3_tcp, from: "senders[0]", to: "receivers[0]", congestion_control: cubic}
+  second: {kind: iperf3_tcp, from: "senders[1]", to: "receivers[1]", congestion_control: $beside}
+"""
 
 # An example of a busy machine may take long.
 settings.register_profile("dumbbell", deadline=None)
@@ -68,6 +85,20 @@ def collected(_synthetic: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """The same with all that is made of it, to be read only."""
     run_dir = Path(shutil.copytree(_synthetic, tmp_path_factory.mktemp("collected") / "run"))
     collect(run_dir, None)
+    return run_dir
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run of several points, with all that is made of it."""
+    folder = tmp_path_factory.mktemp("swept")
+    (scenario := folder / "sweep.yml").write_text(SWEEP)
+    run_dir = folder / "results" / "20260101T000000Z_sweep"
+    whole = write_points(run_dir, scenario)
+    (run_dir / "plan.json").write_bytes(whole.to_json())
+    for point in (run_dir / "points").iterdir():
+        collect(point, None)
+    summarise(RunDir.open(run_dir))
     return run_dir
 
 

@@ -124,6 +124,31 @@ def parse_ratio(text: object) -> float:
     return float(number / 100)
 
 
+# Units of quantities, and the name of the unit in which :func:`quantity` gives the value.
+_DIMENSIONS: tuple[tuple[Mapping[str, int], str], ...] = (
+    (RATE_BPS, "bps"),
+    (TIME_NS, "ns"),
+    (SIZE_BYTES, "bytes"),
+    ({"%": 1}, "%"),
+    ({"bdp": 1}, "BDP"),
+    ({"packets": 1}, "packets"),
+)
+
+
+def quantity(text: str) -> tuple[float, str] | None:
+    """Value and base unit of a quantity: ``20ms`` is 2e7 ``ns``, ``2bdp`` 2 ``BDP``, ``4`` 4 without a unit.
+
+    None if the text is none.
+    """
+    if re.fullmatch(NUMBER, text):
+        return float(text), ""
+    if match := _QUANTITY.fullmatch(text):
+        for units, base in _DIMENSIONS:
+            if match[2] in units:
+                return float(Decimal(match[1]) * units[match[2]]), base
+    return None
+
+
 @dataclass(frozen=True)
 class Limit:
     """Length of a queue: a number of packets, of bytes, or of bandwidth-delay products."""

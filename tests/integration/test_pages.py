@@ -20,6 +20,7 @@ from test_notebooks import parameters
 
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
 from dumbbell.report.pages.index import render_index
+from dumbbell.report.pages.summary import render_summary
 from dumbbell.units import human
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -68,17 +69,21 @@ def browse(page: Path, *options: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def pages(collected: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(collected: Path, swept: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every notebook's page and the index, by name."""
     folder = tmp_path_factory.mktemp("pages")
     shutil.copytree(collected, folder / "20260101T000000Z_two_flow_fairness")
     made = {
         notebook.stem: render_notebook(
-            notebook, parameters(notebook, collected), folder / f"{notebook.stem}.html", "A run"
+            notebook,
+            parameters(notebook, swept if notebook.stem == "sweep" else collected),
+            folder / f"{notebook.stem}.html",
+            "A run",
         )
         for notebook in sorted(NOTEBOOKS.glob("*.py"))
     }
-    return made | {"index": render_index(folder)}
+    summary = shutil.copytree(swept, folder / swept.name)
+    return made | {"index": render_index(folder), "summary": render_summary(summary)}
 
 
 def test_pages_can_be_seen_and_printed(pages: dict[str, Path]) -> None:

@@ -37,7 +37,8 @@ def parameters(notebook: Path, collected: Path) -> dict[str, Any]:
 
 
 EXPLORE = NOTEBOOKS / "explore.py"
-OF_RUNS = sorted(set(NOTEBOOKS.glob("*.py")) - {EXPLORE})
+SWEEP = NOTEBOOKS / "sweep.py"
+OF_RUNS = sorted(set(NOTEBOOKS.glob("*.py")) - {EXPLORE, SWEEP})
 
 
 @pytest.mark.usefixtures("simulator")
@@ -47,6 +48,13 @@ def test_a_notebook_runs_and_shows_figures(notebook: Path, collected: Path, tmp_
         notebook, parameters(notebook, collected), tmp_path / "page.html", "A run"
     ).read_text()
     assert "plotly-graph-div" in page
+    assert "Traceback" not in page
+
+
+def test_from_a_sweep_to_its_figures(swept: Path, tmp_path: Path) -> None:
+    page = render_notebook(SWEEP, {"run_dir": str(swept)}, tmp_path / "page.html", "A sweep").read_text()
+    assert page.count("plotly-graph-div") == SWEEP.read_text().count("runs.plot.")
+    assert "6 points" in page
     assert "Traceback" not in page
 
 

@@ -1,68 +1,243 @@
-"""Tables of published results beside those found here."""
+"""What ``dumbbell.open`` gives: tables, figures and displays of runs and of sweeps."""
 
 from __future__ import annotations
 
-import json
+import doctest
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import plotly.graph_objects as go
+import polars as pl
 import pytest
 from synthetic import REPOSITORY
 
-from tools.results import TABLES, Found, measured, renewed
-from tools.results_rows import Source
-
-DOCUMENT, KEPT = REPOSITORY / "docs" / "results.md", REPOSITORY / "docs" / "results.json"
-NOTHING: Found = {name: {} for name in TABLES}
-
-
-def prose(text: str) -> str:
-    """What is written by hand."""
-    return re.sub(r"^(\|.*|No valid run yet\.|)\n", "", text, flags=re.MULTILINE)
+import dumbbell
+from dumbbell.metrics.values import values
+from dumbbell.report import latex, vector
+from dumbbell.report.pages.summary import render_summary
+from dumbbell.report.plots import OF_RUN, OF_SET
+from dumbbell.results import Run, RunSet
+from dumbbell.studies.source import Missing
+from dumbbell.units import quantity
 
 
-def test_every_table_is_in_the_document_once() -> None:
-    assert sorted(re.findall(r"<!-- table (\w+) -->", DOCUMENT.read_text())) == sorted(TABLES)
+def opened(path: Path) -> RunSet:
+    found = dumbbell.open(path)
+    assert isinstance(found, RunSet)
+    return found
 
 
-def test_the_tables_are_those_of_what_was_found() -> None:
-    text = DOCUMENT.read_text()
-    assert renewed(text, json.loads(KEPT.read_text())) == text
+def test_one_run(collected: Path) -> None:
+    run = dumbbell.open(collected)
+    assert isinstance(run, Run)
+    assert run.flows["name"].to_list() == ["flow1", "flow2"]
+    assert run.values.equals(values(collected))
+    rates = run.goodput("1s")
+    assert rates.columns == ["flow", "t_ns", "dt_ns", "goodput_bps"]
+    assert set(rates["dt_ns"]) == {10**9}
+    assert run.samples("srtt_us").columns == ["flow", "host", "side", "stream", "t_ns", "srtt_us"]
+    events = run.events()
+    assert events["unix_ns"].is_sorted()
+    assert "flow_first_data" in events["event"]
 
 
-def test_what_was_found_has_as_many_cells_in_each_row() -> None:
-    for name, parts in json.loads(KEPT.read_text()).items():
-        for where, part in parts.items():
-            beside, head = TABLES[name].beside, TABLES[name].first[0]
-            wanted = len(part[0]) if beside else len(head) - 1
-            assert {len(cells) for cells in part} == {wanted} != {0}, (name, where)
+def test_rtts_of_the_table_of_flows_are_those_of_the_metric(collected: Path) -> None:
+    run = dumbbell.open(collected)
+    assert isinstance(run, Run)
+    for flow in run.flows.iter_rows(named=True):
+        (rtt,) = run.values.filter(metric="rtt", subject=flow["name"])["value"]
+        assert flow["rtt_p50_ns"] == pytest.approx(rtt)
+        assert flow["rtt_p50_ns"] <= flow["rtt_p95_ns"]
 
 
-def test_what_is_said_about_the_tables_stays() -> None:
-    text = DOCUMENT.read_text()
-    without = renewed(text, NOTHING)
-    assert prose(without) == prose(text)
-    assert "| 800 Mbit/s | 655 Mbit/s, -18.1% |\n" in without
-    assert "| shortest | different | together | 442 / 499, 1.00 |\n" in without
+def test_to_pandas(collected: Path, swept: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    for found in (dumbbell.open(collected), dumbbell.open(swept)):
+        for table in ("flows", "values", "goodput", "samples", "events", "qdisc"):
+            made = found.to_pandas(table)
+            assert isinstance(made, pandas.DataFrame)
+            assert len(made)
+    assert list(dumbbell.open(collected).to_pandas()["name"]) == ["flow1", "flow2"]
 
 
-def test_what_was_found_before_stays_where_there_is_no_run(tmp_path: Path) -> None:
-    before = NOTHING | {"udp_loss": {"lab": [["92.4 Mbit/s", "92.4 Mbit/s, +0.00%", "0 %"]]}}
-    assert measured([Source("lab", tmp_path), Source("elsewhere", tmp_path)], before) == before
+def test_a_set(swept: Path) -> None:
+    runs = opened(swept)
+    assert len(runs) == runs.index.height == len(list(runs))
+    assert runs.levels == {"beside": ["cubic", "reno"], "queue": ["0.5bdp", "2bdp"]}
+    assert {*runs.index["baseline"]} == {None, "alone"}
+    short = runs.where(queue="0.5bdp", beside="reno")
+    assert {*short.flows["level_queue"]} == {"0.5bdp"}
+    assert {*short.flows["level_beside"]} == {"reno"}
+    assert isinstance(short[0], Run)
+    with pytest.raises(
+        ValueError, match="colour does not vary between these points; there are beside, queue"
+    ):
+        runs.where(colour="red")
+    (value,) = values(short.dirs[0]).filter(metric="goodput", subject="first")["value"]
+    place = short.index["place"][0]
+    assert short.values.filter(metric="goodput", subject="first", place=place)["value"].to_list() == [value]
 
 
-def test_each_kind_of_testbed_has_columns_or_rows() -> None:
-    found = NOTHING | {
-        "two_flows": {"lab": [["lab"], ["48 / 47, 1.00"]], "rack": [["rack"], ["-"], ["470 / 480, 1.00"]]},
-        "udp_loss": {"lab": [["92.4 Mbit/s", "92.4 Mbit/s, +0.00%", "0 %"]]},
-    }
-    text = renewed(DOCUMENT.read_text(), found)
-    assert "| RTT | pairs | start | original | lab | rack |\n" in text
-    assert "| shortest | different | together | 442 / 499, 1.00 | 48 / 47, 1.00 | - |\n" in text
-    assert "| shortest | same | together | - | - | 470 / 480, 1.00 |\n" in text
-    assert "| lab | 92.4 Mbit/s | 92.4 Mbit/s, +0.00% | 0 % |\n" in text
+def test_samples_of_a_set_are_read_late(swept: Path) -> None:
+    samples = opened(swept).samples("srtt_us")
+    assert isinstance(samples, pl.LazyFrame)
+    found = samples.group_by("place").agg(pl.len()).collect()
+    assert found.height == len(opened(swept))
 
 
-def test_a_table_that_nobody_makes_is_named() -> None:
-    with pytest.raises(KeyError, match="nonsense"):
-        renewed("<!-- table nonsense -->\n<!-- end -->\n", NOTHING)
+def test_several_runs_and_a_directory_of_runs(swept: Path, collected: Path) -> None:
+    both = dumbbell.open(swept, collected)
+    assert isinstance(both, RunSet)
+    assert len(both) == len(opened(swept)) + 1
+    assert len(opened(swept.parent)) == len(opened(swept))
+    with pytest.raises(FileNotFoundError, match="is no directory of a run, and has none"):
+        dumbbell.open(swept / "points" / "001" / "raw")
+
+
+@pytest.mark.parametrize("name", OF_SET)
+def test_every_figure_of_a_set(name: str, swept: Path) -> None:
+    drawn = opened(swept).plot[name]()
+    assert isinstance(drawn, go.Figure)
+    assert drawn.data
+
+
+@pytest.mark.parametrize("name", OF_RUN)
+def test_every_figure_of_a_run_or_what_it_lacks(name: str, collected: Path) -> None:
+    run = dumbbell.open(collected)
+    if name in ("time_sequence", "available", "pstreams"):
+        with pytest.raises(Missing, match=r"sampling.trace|No sender of Rapid"):
+            run.plot[name]()
+    else:
+        assert run.plot[name]().data
+
+
+def test_figures_show_what_the_values_are(swept: Path) -> None:
+    runs = opened(swept)
+    goodput = runs.of_metric("goodput").filter(pl.col("baseline").is_null())
+    heat = runs.plot.heatmap("goodput", x="beside", y="queue").data[0]
+    for column, beside in enumerate(heat.x):
+        for row, queue in enumerate(heat.y):
+            own = goodput.filter(level_beside=beside, level_queue=queue)["value"].median()
+            assert heat.z[row][column] == pytest.approx(own / 1e6)  # type: ignore[operator]
+    curve = runs.plot.curve("rtt", x="queue", by=["beside", "flow"])
+    assert [trace.name for trace in curve.data] == [
+        f"{beside}, {flow}" for beside in ("cubic", "reno") for flow in ("first", "second")
+    ]
+    assert list(curve.data[0].x) == [0.5, 2]
+    shares = runs.plot.shares().data[0]
+    reno = dict(zip(shares.x, shares.z[list(shares.y).index("reno")], strict=True))["cubic"]
+    cubic = dict(zip(shares.x, shares.z[list(shares.y).index("cubic")], strict=True))["reno"]
+    assert reno + cubic == pytest.approx(1)
+    harm = runs.plot.harm().data[0]
+    assert 0.3 < harm.z[list(harm.y).index("cubic")][list(harm.x).index("reno")] < 0.7  # of two equal flows
+
+
+def test_a_figure_without_its_axis_says_so(collected: Path, swept: Path) -> None:
+    with pytest.raises(Missing, match="colour does not vary between these points; there vary beside, queue"):
+        opened(swept).plot.curve(x="colour")
+    with pytest.raises(Missing, match="has the metric speed; they have utilisation"):
+        opened(swept).plot.curve("speed")
+    alone = RunSet.open(collected)
+    with pytest.raises(Missing, match="No quantity varies between these points"):
+        alone.plot.curve()
+    with pytest.raises(Missing, match="Harm needs points with one flow alone"):
+        alone.plot.harm()
+    with pytest.raises(AttributeError, match="there is no figure pie of it; there are curve"):
+        _ = alone.plot.pie
+
+
+def test_displays(collected: Path, swept: Path, tmp_path: Path) -> None:
+    shown = dumbbell.open(collected)._repr_html_()
+    assert "PASSED" in shown
+    assert shown.count("<polyline") == 2
+    assert "<script" not in shown
+    shown = opened(swept)._repr_html_()
+    assert f"{len(opened(swept))} points" in shown
+    assert "<b>queue</b>: 0.5bdp, 2bdp" in shown
+    (tmp_path / "plan.json").write_text("{}")
+    assert "no readable plan.json" in dumbbell.open(tmp_path)._repr_html_()
+
+
+def test_the_summary_has_figures_of_rtt_and_retransmits(swept: Path) -> None:
+    page = render_summary(swept).read_text()
+    for title in ("Goodput by queue", "RTT by queue", "Retransmits by queue", "Goodput against delay"):
+        assert f"<h2>{title}</h2>" in page
+    assert page.count("plotly-graph-div") == 4
+    assert len(re.findall(r"plotly\.js v\d", page)) == 1
+    for title in ("Goodput by point", "Median RTT by point", "Segments sent again by point"):
+        assert f"<h2>{title}</h2>" in page
+
+
+def test_quantities_of_levels() -> None:
+    assert [quantity(text) for text in ("20ms", "2bdp", "1%", "4", "100mbit", "short", "20parsec")] == [
+        (2e7, "ns"),
+        (2, "BDP"),
+        (1, "%"),
+        (4, ""),
+        (1e8, "bps"),
+        None,
+        None,
+    ]
+
+
+def test_the_documentation_is_true(
+    swept: Path, collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results").mkdir()
+    for name, folder in (("SWEEP", swept), ("RUN", collected)):
+        shutil.copytree(folder, tmp_path / "results" / name)
+    monkeypatch.chdir(tmp_path)
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    found = doctest.testfile(
+        str(REPOSITORY / "docs/notebooks.md"), module_relative=False, optionflags=flags, encoding="utf-8"
+    )
+    assert found.attempted > 10
+    assert found.failed == 0
+
+
+def test_to_import_dumbbell_loads_no_table_or_plot() -> None:
+    loaded = (
+        "import sys, dumbbell; print(sorted({'polars', 'plotly', 'numpy', 'scipy'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_medians_and_their_tables(swept: Path) -> None:
+    runs = opened(swept)
+    medians = runs.medians(["goodput", "rtt"])
+    assert medians.height == 2 * 2 * 2 + 2  # levels and flows, and the baseline over both queues
+    assert medians["goodput_bps_low"].null_count() == medians.height  # each was run once
+    row = medians.filter(level_beside="reno", level_queue="2bdp", flow="second").row(0, named=True)
+    (goodput,) = runs.where(beside="reno", queue="2bdp").values.filter(metric="goodput", subject="second")[
+        "value"
+    ]
+    assert row["goodput_bps"] == goodput
+    assert row["congestion_control"] == "reno"
+    text = latex.table(medians.with_columns(flow=pl.lit("a_b & 50%")), "Two flows_")
+    assert r"\caption{Two flows\_}" in text
+    assert (
+        r"beside & queue & baseline & flow & congestion control & repetitions & "
+        r"goodput (Mbit/s) & rtt (ms) \\" in text
+    )
+    assert rf"reno & 2bdp & -- & a\_b \& 50\% & reno & 1 & {goodput / 1e6:.4g} &" in text
+
+
+def test_figures_are_files_for_papers(
+    collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = vector.for_paper(dumbbell.open(collected).plot.goodput())
+    assert drawn.layout.width == 336  # 3.5 inches
+    with pytest.raises(ValueError, match="figures are written as pdf, svg, png"):
+        vector.write({tmp_path / "x.eps": drawn})
+    if any(map(shutil.which, vector.BROWSERS)):
+        vector.write({tmp_path / f"x.{kind}": drawn for kind in vector.FORMATS})
+        assert (tmp_path / "x.pdf").read_bytes().startswith(b"%PDF-")
+        assert b"/Image" not in (tmp_path / "x.pdf").read_bytes()  # vectors
+        assert "<text" in (tmp_path / "x.svg").read_text()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RuntimeError, match="apt install chromium"):
+        vector.write({tmp_path / "x.pdf": drawn})

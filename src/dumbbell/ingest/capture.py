@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
@@ -41,6 +41,7 @@ _ETHERNET_LINK, _ETHERNET, _VLAN, _TAG = 1, 14, 0x8100, 4  # the tag of IEEE 802
 _IPV4, _IPV6, _TCP, _TCP_HEADER = 0x0800, 0x86DD, 6, 20
 _MAPPED = 0xFFFF << 32  # an IPv4 address in one of IPv6, RFC 4291
 _TIMESTAMPS, _TIMESTAMPS_BYTES = 8, 10  # the option, RFC 7323
+_WINDOW_SCALE = 3  # RFC 7323
 _SACK, _SACK_ONE, _SACK_TWO = 5, 10, 18  # the option with one block or two, RFC 2018
 _PADDING = bytes(64)  # after a block's last packet: read, but not used
 
@@ -157,6 +158,26 @@ class Capture:
             parts.append(frame.cast(SEGMENTS))  # type: ignore[arg-type]
         return pl.concat(parts).sort("at")
 
+    def packets(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, int, bytes]]:
+        """Time (unix ns), size on the wire, and what was kept of each packet; ValueError as for segments."""
+        header = struct.Struct(f"{self.order}4I").unpack_from
+        with self.path.open("rb") as file:
+            file.seek(_HEADER)
+            for _, block, records in self._blocks(file, block_bytes):
+                for at in records.tolist():
+                    seconds, fraction, kept, size = header(block, at)
+                    data = block[at + _RECORD : at + _RECORD + kept]
+                    yield seconds * 10**9 + fraction * self.tick_ns, size, data
+
+    def told(self, offsets: Iterable[int]) -> Iterator[Told]:
+        """What the headers at these offsets, of segments, say beside what :meth:`segments` has of them."""
+        with self.path.open("rb") as file:
+            for at in offsets:
+                file.seek(at + 8)
+                (kept,) = struct.unpack(f"{self.order}I", file.read(4))
+                file.seek(4, 1)
+                yield _told_by(file.read(kept))
+
     def text(self, at: int) -> str:
         """The segment at an offset, in the format of ``tcpdump -tt -n -S``."""
         with self.path.open("rb") as file:
@@ -186,6 +207,33 @@ class Capture:
         src, dst = (f"{ip_address(end)}.{port}" for end, port in zip(ends, (src_port, dst_port), strict=True))
         when = f"{seconds}.{fraction:0{9 if self.tick_ns == 1 else 6}}"
         return f"{when} {'IP' if v4 else 'IP6'} {src} > {dst}: {', '.join(words)}, length {payload}"
+
+
+class Told(NamedTuple):
+    """The window in the header, by how many bits it is shifted (in a SYN), and the blocks of SACK."""
+
+    window: int
+    shift: int | None
+    sacked: list[tuple[int, int]]
+
+
+def _told_by(packet: bytes) -> Told:
+    ethernet = _ETHERNET + _TAG * (int.from_bytes(packet[12:14], "big") == _VLAN)
+    v4 = int.from_bytes(packet[ethernet - 2 : ethernet], "big") == _IPV4
+    tcp = packet[ethernet + (4 * (packet[ethernet] & 0xF) if v4 else 40) :]
+    options, shift, sacked = tcp[_TCP_HEADER : 4 * (tcp[12] >> 4)], None, []
+    while options and options[0]:
+        size = 1 if options[0] == 1 else options[1] if len(options) > 1 else 0
+        if not 0 < size <= len(options):
+            break
+        body = options[2:size]
+        if options[0] == _WINDOW_SCALE and body:
+            shift = body[0]
+        elif options[0] == _SACK:
+            edges = [int.from_bytes(body[at : at + 4], "big") for at in range(0, len(body) - 3, 4)]
+            sacked = list(zip(edges[::2], edges[1::2], strict=False))
+        options = options[size:]
+    return Told(int.from_bytes(tcp[14:16], "big"), shift, sacked)
 
 
 def _addresses(high: np.ndarray[Any, Any], low: np.ndarray[Any, Any]) -> pl.Series:

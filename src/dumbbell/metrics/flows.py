@@ -19,6 +19,7 @@ COUNTED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
 }
 # Samples cover a window if they leave out at most so many sampling intervals of it.
 WITHIN_SAMPLES = 2
+RTT_PERCENTS = (50, 95)  # that the table of flows has
 
 
 def goodput_counters(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
@@ -89,7 +90,7 @@ def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """A row for each flow of each phase: the planned and the measured values.
 
     ``goodput_bps`` is over ``window_start_ns`` to ``window_end_ns``: the default window of the flow. So
-    are the shares of its time of :data:`analysis.LIMITS` and :data:`analysis.CAUSES`.
+    are the shares of its time of :data:`analysis.LIMITS` and :data:`analysis.CAUSES`, and its RTTs.
     """
     counted = goodput_counters(run, tables)
     limited = limits(tables)
@@ -112,12 +113,25 @@ def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
                 "window_end_ns": window and window[1],
                 "goodput_bps": window and mean_goodput(run, counted, flow, window),
             }
+            | _rtts(tables["tcp_info"], flow, window)
             | _limit_shares(limited, flow, window)
             | found.summary(tables, flow)
         )
     flows = pl.DataFrame(rows, infer_schema_length=None)
-    shares = pl.col(*analysis.LIMITS, *analysis.CAUSES).cast(pl.Float64)  # also if none is known
+    numbers = (*analysis.LIMITS, *analysis.CAUSES, *(f"rtt_p{percent}_ns" for percent in RTT_PERCENTS))
+    shares = pl.col(*numbers).cast(pl.Float64)  # also if none is known
     return _with_losses(flows.with_columns(shares), run, tables)
+
+
+def _rtts(tcp_info: pl.DataFrame, flow: Flow, window_ns: Window | None) -> dict[str, float | None]:
+    """Columns of the table of flows: percentiles of the sender's smoothed RTT in the window."""
+    found: dict[str, float | None] = {f"rtt_p{percent}_ns": None for percent in RTT_PERCENTS}
+    if window_ns and "srtt_us" in tcp_info.columns:
+        own = tcp_info.filter(IN_MEASUREMENT).filter(flow=flow.name, side="sender")
+        rtts = 1000.0 * own.filter(pl.col("t_ns").is_between(*window_ns))["srtt_us"]
+        for percent in RTT_PERCENTS:
+            found[f"rtt_p{percent}_ns"] = analysis.percentile(rtts, percent)
+    return found
 
 
 def _limit_shares(limited: pl.DataFrame, flow: Flow, window_ns: Window | None) -> dict[str, float | None]:

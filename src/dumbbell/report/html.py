@@ -32,7 +32,7 @@ def save_figures_as(*words: str) -> None:
     _saved_as.set(re.sub(r"[^\w.-]+", "_", "_".join(words)))
 
 
-def _plot(figure: go.Figure) -> Markup:
+def plot(figure: go.Figure) -> Markup:
     """A figure as HTML that needs plotly.js on its page."""
     return Markup(
         figure.to_html(
@@ -58,4 +58,4 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.filters.update(human=human, plot=_plot)
+_templates.filters.update(human=human, plot=plot)

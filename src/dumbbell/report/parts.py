@@ -6,8 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import plotly.graph_objects as go
 from IPython.display import HTML
 from markupsafe import Markup
+from plotly.io import renderers
+from plotly.io.base_renderers import MimetypeRenderer
 from plotly.offline import get_plotlyjs
 
 from dumbbell.report import html
@@ -31,6 +34,17 @@ def part(make: Callable[..., Markup]) -> Callable[..., HTML]:
     return made
 
 
+class _OnPage(MimetypeRenderer):  # type: ignore[misc]
+    """Shows a figure that is the value of a cell as pages do."""
+
+    def to_mimebundle(self, figure: dict[str, Any]) -> dict[str, str]:
+        """HTML that needs plotly.js on its page."""
+        html.save_figures_as("figure")
+        return {"text/html": html.plot(go.Figure(figure))}
+
+
 def setup() -> HTML:
-    """Style sheet, script and plotly.js; needed once per page."""
+    """Style sheet, script and plotly.js; needed once per page. Figures of Plotly are then shown by them."""
+    renderers["dumbbell"] = _OnPage()
+    renderers.default = "dumbbell"
     return HTML(html.part("parts.html", "setup", plotly=Markup(get_plotlyjs())))  # type: ignore[no-untyped-call]

@@ -8,23 +8,42 @@ from dumbbell.report.figures.run import (
     cwnd,
     fairness,
     goodput,
+    label,
     per_flow,
     queue,
     srtt,
+)
+from dumbbell.report.figures.sequence import time_sequence
+from dumbbell.report.figures.sets import (
+    Axis,
+    bands,
+    boxes,
+    curves,
+    distributions,
+    heat_map,
+    stacks,
+    tradeoff,
 )
 from dumbbell.report.figures.shapes import bars, histogram, intervals, lines, scatter
 
 __all__ = [
     "MAX_POINTS",
+    "Axis",
     "Steps",
     "around",
     "available",
+    "bands",
     "bars",
+    "boxes",
+    "curves",
     "cwnd",
+    "distributions",
     "fairness",
     "goodput",
+    "heat_map",
     "histogram",
     "intervals",
+    "label",
     "lines",
     "of_runs",
     "per_flow",
@@ -33,5 +52,8 @@ __all__ = [
     "queue",
     "scatter",
     "srtt",
+    "stacks",
     "thin",
+    "time_sequence",
+    "tradeoff",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -46,16 +47,29 @@ def axes(x_max_s: float, y_title: str, *, rows: int = 1, height: int = 330) -> g
     return figure
 
 
+def chart(x_title: str, y_title: str, *, height: int = 330) -> go.Figure:
+    """An empty figure of anything but time."""
+    figure = axes(1, y_title, height=height)
+    figure.update_xaxes(title_text=x_title, range=None)
+    figure.update_layout(hovermode="closest")
+    return figure
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Colour, width and dashes of the index-th line."""
+    dash = DASHES[index // len(COLOURS) % len(DASHES)]
+    return {"color": COLOURS[index % len(COLOURS)], "width": 1.7, "dash": dash}
+
+
 def add_line(figure: go.Figure, rows: pl.DataFrame, y: str, *, name: str, index: int, unit: str) -> None:
     """A column ``y`` of a table with ``t_ns``, in the index-th colour."""
-    colour = COLOURS[index % len(COLOURS)]
     figure.add_trace(
         go.Scatter(
             x=(rows["t_ns"] / 1e9).round(4).to_list(),
             y=rows[y].to_list(),
             name=name,
             mode="lines",
-            line={"color": colour, "width": 1.7, "dash": DASHES[index // len(COLOURS) % len(DASHES)]},
+            line=line_style(index),
             hovertemplate=f"%{{y:.4~g}} {unit}",
         ),
         row=1,

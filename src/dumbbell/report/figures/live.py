@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from dumbbell.report.figures.base import COLOURS, DASHES, FONT
+from dumbbell.report.figures.base import FONT, line_style
 
 
 def of_runs(runs: Mapping[str, pl.DataFrame]) -> go.Figure:
@@ -29,11 +29,6 @@ def of_runs(runs: Mapping[str, pl.DataFrame]) -> go.Figure:
                 shown = own.drop_nulls(column)
                 if shown.is_empty():
                     continue
-                line = {
-                    "color": COLOURS[i % len(COLOURS)],
-                    "width": 1.7,
-                    "dash": DASHES[i // len(COLOURS) % len(DASHES)],
-                }
                 trace = go.Scatter(
                     x=shown["before_s"].round(3).to_list(),
                     y=(shown[column] / scale).to_list(),
@@ -41,7 +36,7 @@ def of_runs(runs: Mapping[str, pl.DataFrame]) -> go.Figure:
                     legendgroup=str(flow),
                     showlegend=row == 1,
                     visible=number == 0,
-                    line=line,
+                    line=line_style(i),
                     mode="lines",
                 )
                 figure.add_trace(trace, row=row, col=1)

@@ -10,7 +10,16 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dumbbell.plan import Conditions, Flow, PlannedPath
-from dumbbell.report.figures.base import COLOURS, Steps, add_level, add_line, add_steps, axes, thin
+from dumbbell.report.figures.base import (
+    COLOURS,
+    MAX_POINTS,
+    Steps,
+    add_level,
+    add_line,
+    add_steps,
+    axes,
+    thin,
+)
 from dumbbell.units import human
 
 RATE = "rate of the bottleneck, headers included"
@@ -55,8 +64,13 @@ def per_flow(
     unit: str,
     levels: Sequence[tuple[Steps, str]],
 ) -> go.Figure:
-    """One line for each connection of ``[flow, stream, t_ns, y]``, already in ``unit``."""
+    """One line for each connection of ``[flow, stream, t_ns, y]``, already in ``unit``.
+
+    ``layout.meta`` says whether samples were left out (``thinned``).
+    """
     figure = axes(x_max_s, title)
+    most = samples.group_by("flow", "stream").len()["len"].max()
+    figure.update_layout(meta={"thinned": isinstance(most, int) and most > MAX_POINTS})
     for i, flow in enumerate(flows):
         own = samples.filter(pl.col("flow") == flow.name)
         for (stream,), rows in own.group_by("stream", maintain_order=True):

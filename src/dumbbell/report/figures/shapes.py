@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 
-from dumbbell.report.figures.base import COLOURS, MAX_POINTS, Steps, add_level, add_line, axes, thin
+from dumbbell.report.figures.base import COLOURS, MAX_POINTS, Steps, add_level, add_line, axes, chart, thin
 
 
 def lines(
@@ -41,9 +41,8 @@ def scatter(
     lines: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({}),
 ) -> go.Figure:
     """Points of tables ``[x, y]``, at most :data:`MAX_POINTS` of each, and lines through given points."""
-    figure = axes(1, y_title)
-    figure.update_xaxes(title_text=x_title, range=None, rangemode="tozero")
-    figure.update_layout(hovermode="closest")
+    figure = chart(x_title, y_title)
+    figure.update_xaxes(rangemode="tozero")
     for i, (name, rows) in enumerate(sets.items()):
         shown = rows.drop_nulls(["x", "y"])
         shown = shown.sample(min(MAX_POINTS, shown.height), seed=1)  # the same each time
@@ -74,10 +73,9 @@ def scatter(
 
 def histogram(values: pl.Series, *, title: str, bins: int = 60) -> go.Figure:
     """How many values fall into each bin; the bins have equal widths."""
-    figure = axes(1, "samples")
+    figure = chart(title, "samples")
     counted, edges = np.histogram(values.drop_nulls().to_numpy(), bins=bins)
-    figure.update_xaxes(title_text=title, range=None)
-    figure.update_layout(showlegend=False, bargap=0, hovermode="closest")
+    figure.update_layout(showlegend=False, bargap=0)
     figure.add_trace(
         go.Bar(
             x=((edges[1:] + edges[:-1]) / 2).tolist(),
@@ -92,9 +90,8 @@ def histogram(values: pl.Series, *, title: str, bins: int = 60) -> go.Figure:
 
 def intervals(names: Sequence[str], rows: pl.DataFrame, *, title: str) -> go.Figure:
     """A point with its interval for each name, from a table ``[ratio, low, high]``; 1 means no difference."""
-    figure = axes(1, "", height=90 + 24 * len(names))
-    figure.update_layout(showlegend=False, hovermode="closest", margin={"l": 10})
-    figure.update_xaxes(title_text=title, range=None)
+    figure = chart(title, "", height=90 + 24 * len(names))
+    figure.update_layout(showlegend=False, margin={"l": 10})
     figure.update_yaxes(automargin=True, autorange="reversed", tickformat="")
     ratio = rows["ratio"]
     figure.add_trace(
@@ -120,10 +117,10 @@ def bars(
     names: Sequence[str], sets: Mapping[str, Sequence[pl.Series]], *, title: str, scale: float
 ) -> go.Figure:
     """For each name one bar per set: the mean over ``scale``, with the standard deviation up and down."""
-    figure = axes(1, title, height=380)
-    figure.update_xaxes(title_text=None, range=None, type="category")
+    figure = chart("", title, height=380)
+    figure.update_xaxes(type="category")
     figure.update_yaxes(rangemode="nonnegative")
-    figure.update_layout(barmode="group", hovermode="closest")
+    figure.update_layout(barmode="group")
     for i, (label_, values) in enumerate(sets.items()):
         arrays = [own.to_numpy() / scale for own in values]
         means = [float(own.mean()) if own.size else None for own in arrays]

@@ -15,6 +15,7 @@ from dumbbell.report import check_rows, html
 from dumbbell.report.check_rows import CheckRow
 from dumbbell.report.pages.over_time import OverTime
 from dumbbell.report.parts import part
+from dumbbell.report.plots.of_run import LIMITS
 from dumbbell.run.content import dig
 from dumbbell.studies.limits import what_limited
 from dumbbell.studies.source import Missing
@@ -30,15 +31,6 @@ ONE_BY_ONE = (
     *("congestion control", "rate", "rate, arriving", "idle RTT", "idle RTT, waits", "path", "start"),
     "rows stored",
 )
-LIMITS = {
-    "app_limited": "application",
-    "sndbuf_limited": "sender's buffer",
-    "rwnd_limited": "receiver's window",
-    "pacing_limited": "pacing",
-    "cpu_limited": "processor",
-    "limit_unknown": "not known",
-    "cwnd_limited": "congestion window",
-}
 CAUSES = {
     "cwnd_slow_start": "slow start",
     "cwnd_loss": "after losses",

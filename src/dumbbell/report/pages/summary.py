@@ -6,14 +6,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
 
 from dumbbell import analysis
 from dumbbell.plan import Plan, point_label
 from dumbbell.report import html
+from dumbbell.report.plots import of_set
 from dumbbell.run.record import read_json
+from dumbbell.studies.points import Points
+from dumbbell.studies.source import Missing
 from dumbbell.units import human
 
-FETCH_TIMES = {"Median": "completion_p50_ns", "95th percentile": "completion_p95_ns"}
+MEDIANS = {  # each table of medians: its title, its column of the table of flows, and its unit
+    "Goodput by point": ("goodput_bps", "bps"),
+    "Median RTT by point": ("rtt_p50_ns", "ns"),
+    "Segments sent again by point": ("retransmits", "share"),
+    "Median of fetch times by point": ("completion_p50_ns", "ns"),
+    "95th percentile of fetch times by point": ("completion_p95_ns", "ns"),
+}
 
 
 class Medians(NamedTuple):
@@ -31,7 +42,6 @@ def render_summary(run_dir: Path) -> Path:
         flows = pl.read_parquet(run_dir / "flows.parquet")
     except OSError:
         flows = pl.DataFrame()
-    has_fetches = "completion_p50_ns" in flows.columns
     text = html.page(
         "summary.html",
         title=plan.title,
@@ -46,22 +56,33 @@ def render_summary(run_dir: Path) -> Path:
             for one in verdict.get("unexplained") or []
             for value, points in one["values"].items()
         ],
-        goodput=_medians(flows, "goodput_bps", "bps"),
-        fetches={
-            title: _medians(flows.filter(pl.col("kind") == "http"), column, "ns")
-            for title, column in FETCH_TIMES.items()
-            if has_fetches
+        medians={
+            title: _medians(flows, column, unit)
+            for title, (column, unit) in MEDIANS.items()
+            if column == "goodput_bps" or (column in flows.columns and flows[column].count())
         },
+        figures=_figures(run_dir),
+        plotly=Markup(get_plotlyjs()),
         points=_points(verdict["points"], flows),
     )
     (path := run_dir / "report.html").write_text(text)
     return path
 
 
+def _figures(run_dir: Path) -> list[of_set.Shown]:
+    """The figures over all points; none if their numbers cannot be read, which their pages say."""
+    html.save_figures_as(run_dir.name)
+    try:
+        return list(of_set.overview(Points.open(run_dir)))
+    except Missing:
+        return []
+
+
 def _medians(flows: pl.DataFrame, column: str, unit: str) -> Medians | str:
     """Median and range of a column over the valid repetitions, or why there are none."""
     if flows.is_empty():
         return "No point has flows to compare."
+    flows = flows.filter(pl.col(column).is_not_null())
     levels = [name for name in flows.columns if name.startswith("level_")]
     keys = ["baseline", *levels]
     rows = analysis.medians(flows.filter(pl.col("verdict").is_in(analysis.VALID)), [*keys, "name"], column)

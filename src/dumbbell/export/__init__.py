@@ -1,0 +1,1 @@
+"""Runs in the formats of other tools. Each module has ``write``, from one point to a file."""

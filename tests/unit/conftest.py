@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import captures
+import dpkt
+import pytest
+from synthetic import REPOSITORY, T0_UNIX_NS, write_run
+
+from dumbbell.execution.collect import collect
+
+MSS = 1000  # of the captured connection
+FIRST = 2**32 - 2 * MSS - 1  # its number before the first byte: numbers wrap after two segments
+RECEIVER = 7000  # that of the receiver
+T0 = T0_UNIX_NS["measurement"]
+SYN, ACK = dpkt.tcp.TH_SYN, dpkt.tcp.TH_ACK
+
+
+@pytest.fixture(scope="session")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a capture at a sender: of five segments the second is lost, and sent again after SACKs."""
+    folder = tmp_path_factory.mktemp("captured")
+    text = (REPOSITORY / "scenarios/two_flow_fairness.yml").read_text()
+    text = text.replace("duration: 30s", "duration: 6s").replace("start: 5s", "start: 1s")
+    (scenario := folder / "captured.yml").write_text(text + "\nsampling: {capture: true, trace: true}\n")
+    whole = write_run(folder / "run", scenario)
+    collect(folder / "run", None)
+    flow = whole.points[0].phase("measurement").flows[0]
+    there = (flow.src, flow.client_port or 40000, flow.dst, flow.server_port)
+    back = (*there[2:], *there[:2])
+
+    def sack(*blocks: tuple[int, int]) -> bytes:
+        edges = [(FIRST + 1 + edge) % 2**32 for block in blocks for edge in block]
+        body = b"".join(edge.to_bytes(4, "big") for edge in edges)
+        return b"\x01\x01\x05" + bytes([2 + len(body)]) + body if blocks else b""
+
+    def sent(ms: int, number: int) -> captures.Segment:
+        seq = FIRST + 1 + number * MSS
+        return captures.Segment(T0 + ms * 10**6, *there, seq=seq, ack=RECEIVER + 1, payload=MSS)
+
+    def acked(ms: int, number: int, *blocks: tuple[int, int]) -> captures.Segment:
+        ack = FIRST + 1 + number * MSS
+        return captures.Segment(T0 + ms * 10**6, *back, RECEIVER + 1, ack, window=100, options=sack(*blocks))
+
+    scale = b"\x01\x03\x03\x07"
+    segments = [
+        captures.Segment(T0 + 10**6, *there, FIRST, 0, flags=SYN, window=65535, options=scale),
+        captures.Segment(T0 + 2 * 10**6, *back, RECEIVER, FIRST + 1, flags=SYN | ACK, options=scale),
+        *(sent(10 + number, number) for number in range(5)),
+        acked(20, 1),
+        acked(21, 1, (2 * MSS, 3 * MSS)),
+        acked(22, 1, (4 * MSS, 5 * MSS), (2 * MSS, 3 * MSS)),
+        sent(30, 1),
+        acked(40, 5),
+    ]
+    files = (folder / "run" / f"raw/{flow.src_host}/measurement").glob("capture-*.pcap")
+    captures.write(next(files), [(segment.unix_ns, captures.frame(segment)) for segment in segments])
+    return folder / "run"
