@@ -86,9 +86,10 @@ lint: setup .build/bin/staticcheck ## check style and types of all code
 	go vet ./... && staticcheck ./...
 
 .PHONY: docs
-docs: setup ## write the tables of variables in the roles' READMEs again, and that of events in docs/data-model.md
+docs: setup ## write the tables in the roles' READMEs and docs/data-model.md again, and the dashboards
 	python -m tools.role_docs roles
 	python -m tools.event_docs
+	python -m tools.dashboards
 
 .PHONY: lab
 lab: preflight setup ## boot the virtual lab

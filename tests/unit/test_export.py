@@ -99,7 +99,7 @@ def test_qlog_of_atou(collected_atou: Path, collected: Path, tmp_path: Path) -> 
         (10**6, "xmt", 1, None, None, None),
         (20 * 10**6, "ack", 2, 20 * 10**6, 4, 10),
     ]
-    names = ("t_ns", "kind", "segment", "rtt_ns", "snd_cwnd", "snd_ssthresh")
+    names = ["t_ns", "kind", "segment", "rtt_ns", "snd_cwnd", "snd_ssthresh"]
     trace = pl.DataFrame(rows, names, orient="row").with_columns(
         flow=pl.lit(flow.name), phase=pl.lit("measurement")
     )

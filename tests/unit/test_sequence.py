@@ -87,7 +87,7 @@ def test_of_a_trace(captured: Path, tmp_path: Path) -> None:
     event = (
         rows.head(1)
         .select("phase", "flow", "side", "stream")
-        .with_columns(event=pl.lit("retransmit"), t_ns=35 * 10**6)
+        .with_columns(event=pl.lit("retransmit"), t_ns=pl.lit(35 * 10**6, pl.Int64))
     )
     event.write_parquet(run_dir / "tcp_event.parquet")
     found = sequence.time_sequence(opened(run_dir), "flow1", 0, 10**9)
@@ -103,15 +103,13 @@ def test_of_a_trace(captured: Path, tmp_path: Path) -> None:
     assert opened(run_dir).plot.time_sequence().data
 
 
-def test_of_atou(collected_atou: Path) -> None:
-    run = opened(collected_atou)
-    flow = run.planned_flows[0]
-    if not (run.dir / "atou_trace.parquet").exists():
-        trace = {
-            "run": ["x"] * 5, "phase": ["measurement"] * 5, "flow": [flow.name] * 5,
-            "t_ns": [1, 2, 3, 4, 5], "kind": ["xmt", "xmt", "ack", "xmt", "ack"], "segment": [0, 1, 0, 0, 2],
-        }  # fmt: skip
-        pl.DataFrame(trace).write_parquet(run.dir / "atou_trace.parquet")
+def test_of_atou(collected_atou: Path, tmp_path: Path) -> None:
+    run = opened(Path(shutil.copytree(collected_atou, tmp_path / "run")))
+    (flow,) = run.planned_flows
+    sent = [(1, "xmt", 0), (2, "xmt", 1), (3, "ack", 0), (4, "xmt", 0), (5, "ack", 2)]
+    trace = pl.DataFrame(sent, ["t_ns", "kind", "segment"], orient="row")
+    trace = trace.with_columns(flow=pl.lit(flow.name), phase=pl.lit("measurement"))
+    trace.write_parquet(run.dir / "atou_trace.parquet")
     found = sequence.time_sequence(run, flow.name, 0, 100)
     assert found.unit == "segments"
     assert found.sent.select("begin", "again").rows() == [(0, False), (1, False), (0, True)]

@@ -48,14 +48,8 @@ def write(run: Source, path: Path) -> None:
                 options = {_IF_NAME: name.encode(), _IF_TSRESOL: b"\x09"}  # times in ns
                 file.write(_block(_INTERFACE, struct.pack("<HHI", 1, 0, _WHOLE), options))
             file.write(_block(_NAMES, _records(names), {}))
-            packets = [capture.packets() for _, capture in found]
-            ordered = heapq.merge(
-                *(
-                    (_Packet(unix_ns, number, size, data) for unix_ns, size, data in of)
-                    for number, of in enumerate(packets)
-                )
-            )
-            for packet in ordered:
+            packets = [_of_interface(number, capture) for number, (_, capture) in enumerate(found)]
+            for packet in heapq.merge(*packets):
                 head = struct.pack(
                     "<5I",
                     packet.interface,
@@ -80,6 +74,11 @@ def _captures(run: Source) -> Iterator[tuple[str, Capture]]:
                     yield f"{host} {action.name}", Capture.open(file)
                 except (OSError, ValueError):
                     continue  # the verdict tells of it
+
+
+def _of_interface(number: int, capture: Capture) -> Iterator[_Packet]:
+    for unix_ns, size, data in capture.packets():
+        yield _Packet(unix_ns, number, size, data)
 
 
 def _flows(run: Source) -> tuple[dict[Ends, str], dict[bytes, str]]:

@@ -120,7 +120,7 @@ def _of_capture(  # noqa: PLR0917
     # Of a SYN the window is not scaled, and its number is not of data.
     opened = came.filter((pl.col("flags") & SYN) > 0)["at"]
     shift = next(((told.shift or 0) for told in capture.told(opened.head(1))), 0)
-    acks = came.filter(inside, (pl.col("flags") & SYN) == 0).with_columns(y=ack)
+    acks = came.filter((pl.col("flags") & SYN) == 0).with_columns(y=ack).filter(inside)
     told = list(capture.told(acks["at"])) if acks.height <= MOST else []
     sacked, edges = [], []
     for t_ns, y, header in zip(acks["t_ns"], acks["y"], told, strict=False):
