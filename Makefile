@@ -159,6 +159,10 @@ bench-vtime: build ## measure how fast virtual time passes, into bench/vtime.jso
 bench-regress: setup ## simulate histories of nights: false alarms, detected changes and their delay, into bench/regress.json
 	python bench/regress.py
 
+.PHONY: bench-ab
+bench-ab: setup ## simulate A/B experiments: false alarms, and how often intervals have the true ratio, into bench/ab.json
+	python bench/ab.py
+
 .PHONY: bench-lab
 bench-lab: lab build ## measure in the lab how much collectors slow a flow, and how fast rows are stored
 	$(MAKE) --no-print-directory .lab/provisioned

@@ -68,25 +68,56 @@ def compare(_, a, b):
 
 
 @task(
+    positional=["scenario", "a", "b"],
+    iterable=["also"],
     help={
         "scenario": "file of the scenario",
-        "a": "first profile, for example a kernel's",
+        "a": "first profile: the others are compared with it",
         "b": "second profile",
-        "rounds": "valid runs of each, in turn; invalid runs are repeated, as often as there are rounds",
+        "also": "a further profile; once for each",
+        "metric": "metric that decides, by default the scenario's `primary`",
+        "of": "flow or ping that the metric is of",
+        "least": "smallest difference that matters, by default 2%",
+        "rounds": "how many rounds are run; by default a pilot decides it",
+        "most": "how many rounds are run at most if a pilot decides it, by default 30",
+        "seed": "of the orders and of the runs, by default the scenario's",
         "inventory": "Ansible's, by default the lab's",
         "accept": "settings that may differ without a reason: names or globs, with commas between them",
-    }
+        "name": "directory below results, by default ab_SCENARIO_PROFILES",
+    },
 )
-def ab(_, scenario, a, b, rounds=5, inventory="inventory/lab", accept=""):  # noqa: PLR0917
-    """Run two profiles of a scenario in turn, below results, and print a table for a mail.
+def ab(  # noqa: PLR0917
+    _,
+    scenario,
+    a,
+    b,
+    also,
+    metric=None,
+    of=None,
+    least=None,
+    rounds=None,
+    most=None,
+    seed=None,
+    inventory="inventory/lab",
+    accept="",
+    name=None,
+):
+    """Run profiles of a scenario in turn until it is known by how much they differ (docs/comparing.md).
 
-    Exits with 2 if there is nothing to compare, and with 3, without a table, if settings of hosts differ
-    without an explanation by the profiles or kernels.
+    Prints the answer and a table for a mail. The same command goes on with an interrupted A/B. Exits with 2
+    if nothing can be said, and with 3, without an answer, if settings of hosts differ without an explanation
+    by the profiles or kernels.
     """
     from dumbbell.cli import ab as command
 
-    accepted = list(filter(None, accept.split(",")))
-    command.ab(Path(scenario), (a, b), int(rounds), Path(inventory), accepted)
+    command.ab(
+        Path(scenario),
+        [a, b, *also],
+        Path(inventory),
+        command.Options(metric, of, least, rounds, most, seed),
+        accept=list(filter(None, accept.split(","))),
+        name=name,
+    )
 
 
 @task(

@@ -10,6 +10,9 @@ from typing import Any
 
 import polars as pl
 
+from dumbbell.compare.design import Design, rounds
+from dumbbell.experiment import digest, run
+from dumbbell.plan import Inventory, plan
 from dumbbell.run.record import read_jsonl
 from playbooks import ansible_playbook
 
@@ -82,3 +85,22 @@ def run_in_time(scenario: Path, folder: Path) -> Finished:
         if done.state != "invalid":
             break
     return done
+
+
+def in_turn(
+    scenario: Path, sides: tuple[str, ...], number: int, inventory: Path, folder: Path
+) -> list[list[Path]]:
+    """Runs of each side, of fewer rounds than an A/B has. Those that are there are not run again."""
+    read = Inventory.read(inventory)
+    design = Design(
+        scenario=str(scenario),
+        inventory=str(inventory),
+        sides={side: digest(plan(scenario, read, side)) for side in sides},
+        metric="goodput",
+        of=plan(scenario, read, sides[0]).points[0].phase("measurement").flows[0].name,
+        least=0.02,
+        pilot=0,
+        rounds=rounds(sides, number, 1),
+        chosen=number,
+    )
+    return [*run(folder, design, print)[1].values()]

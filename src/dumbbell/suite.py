@@ -31,7 +31,7 @@ NOT_RUN = "not run"
 POINT_NS = 75 * 10**9  # that preparing, fetching and judging a point take in the virtual lab
 STATUS = {"passed": 0, "failed": 1}  # of valid runs: what else became of one is no statement about TCP
 NO_STATEMENT = 2
-UNEXPLAINED = 3  # settings of hosts differ between what is compared, and nothing explains it
+UNEXPLAINED = 3  # of fab ab: settings of hosts differ between what is compared, and nothing explains it
 INTERRUPTED = 130  # as shells say it of a program that SIGINT has ended
 
 
@@ -145,42 +145,6 @@ def told_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def in_turn(
-    scenario: Path, profiles: tuple[str, str], rounds: int, inventory_path: Path, results: Path
-) -> tuple[list[Path], list[Path]]:
-    """Run each of two profiles until it has so many valid runs: first the one, then the other, then the
-    other way round.
-
-    A run that is not valid is run again at once, of each profile as often as there are rounds. Valid runs of
-    the same plan that are there already count. Returns the runs of each that have a verdict, valid or not,
-    below ``results``. ScenarioError or InventoryError before anything is run.
-    """
-    inventory = Inventory.read(inventory_path)
-    entries = [Entry(scenario=str(scenario), profile=profile) for profile in profiles]
-    plans = planned(Suite(name="ab", title="", runs=entries), inventory)
-    spare = [rounds, rounds]
-
-    def judged(side: int) -> list[RunDir]:
-        found = find_runs(results / profiles[side], plans[side])
-        return [run for run in found if (run.dir / "verdict.json").exists()]
-
-    def valid(side: int) -> int:
-        return sum(_verdict(run).get("state") in STATUS for run in judged(side))
-
-    def run(side: int) -> bool:
-        before = valid(side)
-        run_entry(entries[side], inventory_path, results / profiles[side], virtual=inventory.virtual)
-        return valid(side) > before
-
-    for i in range(rounds):
-        for side in (0, 1) if i % 2 == 0 else (1, 0):
-            if valid(side) <= i:
-                while not run(side) and spare[side]:
-                    spare[side] -= 1
-    first, second = ([results / profiles[side] / run.dir.name for run in judged(side)] for side in (0, 1))
-    return first, second
-
-
 def about(ns: float) -> str:
     """A time for people, in steps of 10 s."""
     return clock(10**10 * round(ns / 1e10))
@@ -217,6 +181,7 @@ def run_entry(
     virtual: bool,
     begun: RunDir | None = None,
     point: str | None = None,
+    seed: int | None = None,
 ) -> None:
     """Begin a run, of all of its points or of one, or go on with the one that was begun."""
     asked: dict[str, object]
@@ -225,6 +190,7 @@ def run_entry(
     else:
         name = "run"
         asked = {"scenario": entry.scenario, "profile": entry.profile, "point": point}
+        asked["run_seed"] = seed
         asked["results_dir"] = results.absolute()
     if virtual:
         name = "virtual"

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from lab import Lab
-from runs import Kept
+from runs import Kept, in_turn
 from waiting import run_until_measuring
 
 from dumbbell.compare.comparison import Comparison
-from dumbbell.suite import in_turn
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
@@ -41,7 +40,7 @@ HANDS = {
 
 @pytest.fixture(scope="module")
 def turns(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], list[Path], Path]:
-    """Runs of a, b, b, a."""
+    """Two runs of each, in turn."""
     results = tmp_path_factory.mktemp("leak")
     first, second = in_turn(SCENARIO, PROFILES, 2, INVENTORY, results)
     return first, second, results

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from lab import LAB, Lab
+from runs import in_turn
 
 from dumbbell.compare.comparison import Comparison
 from dumbbell.nightly.history import History
 from dumbbell.run.record import read_json
-from dumbbell.suite import in_turn
 from playbooks import REPOSITORY, ansible_playbook
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
@@ -127,6 +127,6 @@ def test_two_kernels_in_turn_make_a_table(own_kernel: Lab, tmp_path: Path) -> No
     scenario = tmp_path / "night.yml"
     scenario.write_text(f"{(REPOSITORY / SCENARIO).read_text()}\nprofiles:\n{profiles}")
     former, own = in_turn(scenario, ("former", "own"), 1, REPOSITORY / "inventory" / "lab", tmp_path)
-    said = Comparison(former, own, ("former", "own")).mail()
-    assert any(line.split()[:2] == ["goodput", "flow"] for line in said.splitlines()), said
+    said = Comparison(former, own, ("former", "own")).text()
+    assert any(line.split()[1:3] == ["goodput", "flow"] for line in said.splitlines()), said
     assert all(of in said for of in kernels.values()), said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -12,16 +11,14 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from stand_in import Playbook
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.plan import Inventory, plan
+from dumbbell.plan import plan
 from dumbbell.run.directory import RunDir
 from dumbbell.scenario import ScenarioError
-from dumbbell.suite import INTERRUPTED, NOT_RUN, Suite, find_run, in_turn, load, planned, run_suite
+from dumbbell.suite import INTERRUPTED, NOT_RUN, Suite, find_run, load, planned, run_suite
 
 SCENARIOS = REPOSITORY / "scenarios"
-INVENTORY = REPOSITORY / "inventory" / "lab"
 SUITES = sorted(REPOSITORY.glob("suites/*.yml"))
 
 
@@ -82,97 +79,6 @@ def test_what_would_not_end_within_the_budget_is_not_begun(tmp_path: Path) -> No
     assert (outcome.state, outcome.run_dir) == (NOT_RUN, None)
     assert outcome.reasons == ("it takes about 1 min 50 s, and 1 min are left of the budget of 1 min",)
     assert not (tmp_path / "results").exists()
-
-
-TWO_PROFILES = """\
-name: x
-title: y
-duration: 20s
-flows: {tcp: {kind: iperf3_tcp, from: "senders[0]", to: "receivers[0]"}}
-profiles:
-  a: {flows: {tcp: {congestion_control: cubic}}}
-  b: {flows: {tcp: {congestion_control: reno}}}
-"""
-
-
-class Rounds:
-    """Rounds of two profiles, and what is to become of them."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.results, self.scenario = folder / "results", folder / "x.yml"
-        self.scenario.write_text(TWO_PROFILES)
-        self.playbook = Playbook.install(folder / "bin", monkeypatch)
-        lab = Inventory.read(INVENTORY)
-        self.plans = {name: plan(self.scenario, lab, name).to_json().decode() for name in "ab"}
-
-    def will(self, *runs: tuple[str, str]) -> None:
-        """Profile and state of each run, in the order in which they are asked for."""
-        for profile, state in runs:
-            files = {"plan.json": self.plans[profile], "verdict.json": verdict(state)}
-            if state == "no directory":
-                self.playbook.leaves_nothing()
-            else:
-                self.playbook.leaves("x", files)
-
-    def there(self, profile: str, name: str, state: str, plan_text: str | None = None) -> Path:
-        """A run of an earlier call."""
-        (run := self.results / profile / name).mkdir(parents=True)
-        (run / "plan.json").write_text(plan_text or self.plans[profile])
-        (run / "verdict.json").write_text(verdict(state))
-        return run
-
-    def in_turn(self, rounds: int) -> tuple[list[str], list[str]]:
-        """States of the runs of each profile."""
-        found = in_turn(self.scenario, ("a", "b"), rounds, INVENTORY, self.results)
-        assert self.playbook.left == 0
-        first, second = (
-            [json.loads((run / "verdict.json").read_text())["state"] for run in of] for of in found
-        )
-        return first, second
-
-    @property
-    def order(self) -> str:
-        return "".join(asked["profile"] for asked in self.playbook.asked)
-
-
-def verdict(state: str) -> str:
-    return json.dumps({"state": state, "reasons": ["why"], "checks": []})
-
-
-@pytest.fixture
-def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rounds:
-    return Rounds(tmp_path, monkeypatch)
-
-
-def test_profiles_are_run_in_turn(rounds: Rounds) -> None:
-    rounds.will(("a", "passed"), ("b", "failed"), ("b", "passed"), ("a", "passed"))
-    assert rounds.in_turn(2) == (["passed", "passed"], ["failed", "passed"])
-    assert rounds.order == "abba"
-    assert rounds.in_turn(2) == (["passed", "passed"], ["failed", "passed"])
-    assert rounds.order == "abba"
-
-
-def test_rounds_that_are_not_valid_are_replaced_at_once(rounds: Rounds) -> None:
-    rounds.will(("a", "invalid"), ("a", "passed"), ("b", "passed"), ("b", "aborted"), ("b", "no directory"))
-    rounds.will(("b", "passed"), ("a", "passed"))
-    assert rounds.in_turn(2) == (["invalid", "passed", "passed"], ["passed", "aborted", "passed"])
-    assert rounds.order == "aabbbba"
-
-
-def test_no_profile_is_run_more_than_twice_as_often_as_asked(rounds: Rounds) -> None:
-    rounds.will(*[("a", "invalid")] * 3, ("b", "passed"), ("b", "passed"), ("a", "passed"))
-    assert rounds.in_turn(2) == (["invalid"] * 3 + ["passed"], ["passed", "passed"])
-    assert rounds.order == "aaabba"
-
-
-def test_only_valid_runs_of_the_same_plan_count_as_rounds(rounds: Rounds) -> None:
-    earlier = rounds.plans["a"].replace("cubic", "vegas")
-    rounds.there("a", "20250101T000000Z_x", "passed", earlier)
-    rounds.there("a", "20250102T000000Z_x", "invalid")
-    rounds.there("a", "20250103T000000Z_x_attempt1", "passed")
-    rounds.there("b", "20250103T000000Z_x", "passed")
-    rounds.will(("a", "passed"))
-    assert rounds.in_turn(1) == (["invalid", "passed"], ["passed"])
 
 
 PLAYBOOK = """#!/bin/sh

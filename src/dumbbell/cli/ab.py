@@ -1,31 +1,87 @@
-"""``fab ab``: run two profiles of a scenario in turn, and compare them."""
+"""``fab ab``: run profiles of a scenario in turn, and say by how much they differ."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from dumbbell.cli import tell
-from dumbbell.compare.comparison import Comparison
+from dumbbell.compare.answer import Answer
+from dumbbell.experiment import AbError, Asked, announced, begun, replaced, run
 from dumbbell.inventory import InventoryError
+from dumbbell.report.pages.ab import render
 from dumbbell.scenario import ScenarioError
-from dumbbell.suite import NO_STATEMENT, UNEXPLAINED, in_turn, interrupted
+from dumbbell.suite import NO_STATEMENT, UNEXPLAINED, interrupted
+from dumbbell.units import parse_ratio
+
+
+class Options(NamedTuple):
+    """Options as they were typed; None if they were not."""
+
+    metric: str | None = None
+    of: str | None = None
+    least: str | None = None
+    rounds: str | None = None
+    most: str | None = None
+    seed: str | None = None
 
 
 def ab(
-    scenario: Path, profiles: tuple[str, str], rounds: int, inventory: Path, accept: Sequence[str]
+    scenario: Path,
+    sides: Sequence[str],
+    inventory: Path,
+    options: Options,
+    *,
+    accept: Sequence[str] = (),
+    name: str | None = None,
 ) -> None:
-    """Run so many rounds below results/, and print the table; SystemExit where there is none."""
-    folder = Path("results", f"ab_{scenario.stem}_{profiles[0]}_{profiles[1]}")
+    """Run the rounds below results/, write ab.html, and print the answer; SystemExit if there is none."""
+    folder = Path("results", name or "_".join(["ab", scenario.stem, *sides]))
     try:
-        first, second = in_turn(scenario, profiles, rounds, inventory, folder)
-        comparison = Comparison(first, second, profiles, accept)
-        tell(comparison.no_verdict() if comparison.unexplained else comparison.mail())
-    except (ScenarioError, InventoryError, OSError, ValueError) as error:
+        asked = Asked(
+            scenario=scenario,
+            sides=sides,
+            inventory=inventory,
+            metric=options.metric,
+            of=options.of,
+            least=_least(options.least),
+            rounds=_number("--rounds", options.rounds),
+            most=_number("--most", options.most),
+            seed=_number("--seed", options.seed, least=0),
+        )
+        design = begun(folder, asked)
+        tell(announced(design))
+        design, runs = run(folder, design, tell)
+        answer = Answer(design, runs, accept)
+        notes = replaced(folder)
+        tell("\n" + "\n".join([answer.mail(), *notes]))
+        tell(f"\n{render(folder, answer, notes)}")
+    except (AbError, ScenarioError, InventoryError, OSError, ValueError) as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt:
         raise SystemExit(interrupted()) from None
-    if comparison.unexplained:
+    if answer.unexplained:
         raise SystemExit(UNEXPLAINED)
-    if comparison.rows.is_empty():
+    if all(row.effect.low is None for row in answer.primary):
         raise SystemExit(NO_STATEMENT)
+
+
+def _number(option: str, text: str | None, least: int = 1) -> int | None:
+    if text is None:
+        return None
+    if not str(text).isdecimal() or int(text) < least:
+        raise AbError(f"{option} {text}: write a whole number from {least}")
+    return int(text)
+
+
+def _least(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        found = parse_ratio(text)
+    except ValueError as error:
+        raise AbError(f"--least: {error}") from None
+    if not found:
+        raise AbError("--least 0%: no number of rounds shows that; write what matters, such as 2%")
+    return found

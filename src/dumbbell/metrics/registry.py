@@ -73,6 +73,16 @@ def with_percentile(name: str, percentile: int) -> str:
     return name if percentile == MEDIAN else f"{name} p{percentile}"
 
 
+def compared_names() -> list[str]:
+    """The names of all metrics that are compared, and of their percentiles."""
+    return [
+        with_percentile(metric.name, percentile)
+        for metric in METRICS.values()
+        if metric.compared
+        for percentile in (PERCENTILES if metric.percentile is not None else (MEDIAN,))
+    ]
+
+
 def of_name(name: str) -> Metric | None:
     """The metric that a name, also one of :func:`with_percentile`, is of; None if there is none any more."""
     return METRICS.get(name.partition(" p")[0])
@@ -85,8 +95,10 @@ def worse(name: str, *, more: bool) -> bool:
 
 
 def title(name: str) -> str:
-    """The metric's name in a sentence."""
-    return METRICS[name].title if name in METRICS else name.replace("_", " ")
+    """The metric's name in a sentence; names of percentiles keep theirs."""
+    metric, percentile, rank = name.partition(" p")
+    words = METRICS[metric].title if metric in METRICS else metric.replace("_", " ")
+    return words + percentile + rank
 
 
 def _known(name: str) -> str:

@@ -10,8 +10,8 @@ import polars as pl
 
 from dumbbell.metrics.flows import COUNTED
 from dumbbell.metrics.measure import MEASURED_FROM, Tables
-from dumbbell.metrics.registry import MEDIAN, METRICS, with_percentile
-from dumbbell.plan import Expectation, windows
+from dumbbell.metrics.registry import MEDIAN, METRICS, PERCENTILES, with_percentile
+from dumbbell.plan import Expectation, PingAction, Point, windows
 from dumbbell.run.content import Run, RunSet, dig
 from dumbbell.run.directory import point_folders
 from dumbbell.run.record import read_json
@@ -43,6 +43,19 @@ def values(run_dir: Path, percentiles: Sequence[int] = (MEDIAN,)) -> pl.DataFram
     """
     rows = [row for run in RunSet.open(run_dir) for row in _of_point(run, percentiles)]
     return pl.DataFrame(rows, schema=VALUES, orient="row")
+
+
+def measurable(point: Point) -> dict[str, list[str]]:
+    """The metrics that a point can have, by their names in :func:`values`, and the subjects of each."""
+    found: dict[str, list[str]] = {}
+    flows = {flow.name: flow for flow in point.phase("measurement").flows}
+    for bound in _bounds(point, PERCENTILES):
+        name = with_percentile(bound.metric, int(bound.percentile or MEDIAN))
+        subjects = bound.flows
+        if METRICS[bound.metric].shared:
+            subjects = [windows.in_words([flows[flow] for flow in subjects], [*flows.values()])]
+        found.setdefault(name, []).extend(subjects)
+    return found
 
 
 def digests(run_dir: Path) -> dict[tuple[str, int], dict[str, str]]:
@@ -87,7 +100,7 @@ def _of_point(run: Run, percentiles: Sequence[int]) -> Iterator[tuple[Any, ...]]
         raise ValueError(f"{run.dir} has no {', '.join(sorted(lost))}.parquet")
     point = run.point
     measured = Tables(run, tables)
-    for bound in _bounds(run, percentiles):
+    for bound in _bounds(point, percentiles):
         name = with_percentile(bound.metric, int(bound.percentile or MEDIAN))
         for found in measured.measure(bound):
             if found.value is not None:
@@ -101,10 +114,11 @@ def _read(name: str, path: Path) -> pl.DataFrame:
     return table.select([c for c in there if name != "tcp_info" or c in MEASURED_FROM]).collect()
 
 
-def _bounds(run: Run, percentiles: Sequence[int]) -> Iterator[Expectation]:
+def _bounds(point: Point, percentiles: Sequence[int]) -> Iterator[Expectation]:
     """Each metric over its default window: of all flows of a direction together, or of each flow alone."""
-    phase, warm_up_ns = run.point.phase("measurement"), run.point.warm_up_ns
-    pings = [ping for _, ping in run.pings("measurement")]
+    phase, warm_up_ns = point.phase("measurement"), point.warm_up_ns
+    actions = (action for host in phase.hosts.values() for action in host.actions)
+    pings = [action for action in actions if isinstance(action, PingAction)]
     lives = {ping.name: ping.life_ns for ping in pings} | {flow.name: flow.life_ns for flow in phase.flows}
     sampled = {name for host in phase.hosts.values() for name in host.sample.tcp}
     commands = {flow.name for flow in phase.flows if flow.kind == "command"} & sampled

@@ -20,6 +20,7 @@ from dumbbell.plan.document import Flow, Phase, Plan, Point
 from dumbbell.plan.path import Conditions
 from dumbbell.plan.virtual import only_full, real_s
 from dumbbell.units import human
+from dumbbell.words import columns
 
 WIDTH = 60  # columns of a time axis
 LINE = 118  # columns of a warning
@@ -61,7 +62,7 @@ def _overview(plan: Plan) -> Iterator[str]:
     rows = [("", "point", "repetition", "takes", "")]
     for i, point in enumerate(plan.points, start=1):
         rows.append((str(i), point.id, str(point.repetition), clock(point.duration_ns), point.label))
-    yield from _columns(rows)
+    yield from columns(rows)
 
 
 def _detail(point: Point) -> Iterator[str]:
@@ -147,7 +148,7 @@ def _gantt(phase: Phase) -> Iterator[str]:
                 rows.append((f"    {ping.name}", "ping", f"{host} > {ping.dst}", f"|{bar}|"))
     if not rows:
         return
-    lines = list(_columns(rows))
+    lines = columns(rows)
     yield from lines
     indent = lines[0].index("|") + 1
     ticks = [round(i * WIDTH / TICKS) for i in range(TICKS + 1)]
@@ -194,12 +195,6 @@ def _row(total_ns: int, spans: Sequence[tuple[int, int, str]]) -> str:
             filled[mark] = filled.get(mark, 0) + max(0, min(stop, end) - max(start, begin))
         row.append(max(filled, key=lambda mark: filled[mark]))
     return "".join(row)
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def clock(ns: int) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dumbbell.inventory import Inventory
@@ -17,9 +17,19 @@ from dumbbell.scenario.hosts import READ_GAPS
 from dumbbell.scenario.load import among
 
 
-def plan(scenario_path: Path, inventory: Inventory, profile: str | None = None) -> Plan:
-    """Resolve a scenario on an inventory; :class:`ScenarioError` lists every line that cannot be met."""
-    return _Planner(load(scenario_path, profile), inventory).plan(profile)
+def plan(
+    scenario_path: Path, inventory: Inventory, profile: str | None = None, seed: int | None = None
+) -> Plan:
+    """Resolve a scenario on an inventory; :class:`ScenarioError` lists every line that cannot be met.
+
+    ``seed`` is used in place of the scenario's.
+    """
+    file = load(scenario_path, profile)
+    if seed is not None:
+        seeded = [case.scenario.model_copy(update={"seed": seed}) for case in file.cases]
+        cases = [replace(case, scenario=of) for case, of in zip(file.cases, seeded, strict=True)]
+        file = replace(file, cases=cases)
+    return _Planner(file, inventory).plan(profile)
 
 
 @dataclass(frozen=True)

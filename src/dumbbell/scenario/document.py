@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 from dumbbell.kinds.asked import Flow
 from dumbbell.quantities import Duration, Endpoint, Name, Strict
 from dumbbell.scenario.acknowledge import Reason, WarningId
-from dumbbell.scenario.expect import Expectation, Validity
+from dumbbell.scenario.expect import Expectation, Primary, Validity
 from dumbbell.scenario.hosts import HostState
 from dumbbell.scenario.path import NetworkPath
 
@@ -119,6 +119,7 @@ class Scenario(Strict):
         description="warnings of the plan that are meant, by their ids, each with the reason (warnings.md)",
     )
     expect: list[Expectation] = Field(default=[])
+    primary: Primary | None = Field(default=None, description="the metric that decides an A/B (comparing.md)")
     profiles: dict[Name, dict[str, Any]] = Field(
         default={}, description="other values, merged into the scenario when it is planned with this profile"
     )

@@ -33,6 +33,7 @@ FIXED = (
     "roles",
     "baselines",
     "expect",
+    "primary",
     "profiles",
 )
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, Union
 
 from pydantic import Field, create_model, model_validator
 
-from dumbbell.metrics.registry import METRICS, Metric
+from dumbbell.metrics.registry import METRICS, Metric, compared_names
 from dumbbell.quantities import Duration, Name, Period, Ratio, Strict
 
 
@@ -102,3 +102,17 @@ def _of(metric: Metric) -> type[BaseExpectation]:
 
 MODELS = [_of(metric) for metric in METRICS.values()]
 Expectation: Any = Annotated[Union[*MODELS], Field(discriminator="metric")]
+
+
+class Primary(Strict):
+    """The metric that decides an A/B of this scenario's profiles (`fab ab`); all others are exploratory."""
+
+    metric: Literal[*compared_names()] = Field(description="of those that comparisons have")
+    of: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="a flow, a ping, or `all flows`; default: what the metric is of, if it is one"
+    )
+    least: Ratio = Field(
+        default=0.02,
+        description="the smallest difference that matters",
+        json_schema_extra={"default": "2%"},
+    )

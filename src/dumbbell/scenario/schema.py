@@ -20,7 +20,7 @@ from dumbbell.scenario.expect import BaseExpectation
 Json = dict[str, Any]
 
 # Models whose values cannot vary, because they concern the points or all of them.
-_NO_SWEEPS = ("Matrix",)
+_NO_SWEEPS = ("Matrix", "Primary")
 _REFERENCE: Json = {
     "type": "string",
     "pattern": r"^([0-9]+(\.[0-9]+)? ?\* ?)?\$[A-Za-z_][A-Za-z0-9_]*$",

@@ -105,24 +105,6 @@ def test_few_repetitions_show_nothing_however_far_apart() -> None:
     assert analysis.compare(table(*many[0]), table(*many[1]))["differ"].to_list() == [None] * 10
 
 
-def test_a_table_for_a_mail_is_no_wider_than_one(collected: Path) -> None:
-    text = Comparison([collected], [collected], ("linux-6.12", "linux-6.18")).mail()
-    assert "1 of 1 runs of linux-6.12 and 1 of 1 runs of linux-6.18" in " ".join(text.split())
-    assert max(map(len, text.splitlines())) <= 78
-
-
-def test_a_mail_tells_too_few_from_no_difference(collected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = Comparison([collected], [collected], ("a", "b"))
-    text = both.mail()
-    assert all("?" in line for line in text.splitlines() if " flow1 " in line)
-    assert "? too few repetitions" in " ".join(text.split())
-    many = pl.concat([values(collected).with_columns(run=pl.lit(f"run{i}")) for i in range(20)])
-    both = Comparison([collected], [collected], ("a", "b"))
-    both.rows = analysis.compare(many, many)
-    assert "?" not in both.mail()
-    assert "others are not shown to differ" in " ".join(both.mail().split())
-
-
 def test_only_valid_runs_count() -> None:
     assert analysis.compare(table([1, 2], verdict="invalid"), table([1, 2])).is_empty()
 
@@ -198,10 +180,9 @@ def test_the_side_that_lacks_valid_runs_is_named_with_the_reason(collected: Path
     none = Comparison([invalid], [collected], ("old", "new"))
     why = f"0 of 1 runs of old are valid: {invalid} is invalid: {reasons[0]}"
     assert none.notes() == [why]
-    assert why in " ".join(none.mail().split())
+    assert why in none.text()
     some = Comparison([invalid, collected], [collected], ("old", "new"))
     assert some.notes() == [f"1 of 2 runs of old are valid: {invalid} is invalid: {reasons[0]}"]
-    assert "1 of 2 runs of old and 1 of 1 runs of new" in " ".join(some.mail().split())
     assert Comparison([], [collected], ("old", "new")).notes() == ["no run of old came to a verdict"]
 
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import io
 import json
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stand_in import Playbook
-from synthetic import REPOSITORY
 
-from dumbbell.plan import Inventory, plan
 from dumbbell.report.pages.comparison import Comparison
-from dumbbell.suite import UNEXPLAINED
 
 
 def test_other_kernels_are_said(collected: Path, tmp_path: Path) -> None:
@@ -112,8 +105,6 @@ def test_what_a_profile_left_behind_is_told_first(collected: Path, tmp_path: Pat
     )
     assert text.index("rp_filter") < text.index("goodput")
     assert "rp_filter" in both.table().data
-    assert "--accept" in both.no_verdict()
-    assert "goodput" not in both.no_verdict()
 
 
 def test_what_is_accepted_is_told_among_the_notes(collected: Path, tmp_path: Path) -> None:
@@ -125,7 +116,7 @@ def test_what_is_accepted_is_told_among_the_notes(collected: Path, tmp_path: Pat
     assert some.notes() == ["accepted: router nftables: none in a; 5f2c in b"]
     all_of_it = Comparison([collected], [other], ("a", "b"), ["nftables", "service *"])
     assert all_of_it.unexplained == []
-    assert not all_of_it.mail().startswith("Settings of hosts")
+    assert not all_of_it.text().startswith("Settings of hosts")
 
 
 def test_settings_that_come_with_a_kernel_stand_apart(collected: Path, tmp_path: Path) -> None:
@@ -158,68 +149,3 @@ def test_runs_that_kept_no_settings_are_counted(collected: Path, tmp_path: Path)
     assert Comparison([older], [collected], ("a", "b")).notes() == [
         "1 of 1 valid runs of a kept no settings of hosts"
     ]
-
-
-AB = """\
-profiles:
-  a: {hosts: {testbed: {sysctls: {net.ipv4.tcp_sack: 0}}}}
-  b: {}
-"""
-
-
-def load_fabfile() -> Any:
-    spec = importlib.util.spec_from_file_location("fabfile", REPOSITORY / "fabfile.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def leaking(
-    collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str]]:
-    """``fab ab`` of two profiles, of which b meets settings that are not those of a; status and output."""
-    monkeypatch.chdir(tmp_path)
-    text = (REPOSITORY / "scenarios/two_flow_fairness.yml").read_text()
-    (tmp_path / "leak.yml").write_text(text.partition("profiles:")[0] + AB)
-    playbook = Playbook.install(tmp_path / "bin", monkeypatch)
-    lab = REPOSITORY / "inventory" / "lab"
-
-    def run(settings: Mapping[str, str], *, accept: str = "") -> tuple[int, str]:
-        for profile in "ab":
-            own = Path(shutil.copytree(collected, tmp_path / f"left_{profile}", dirs_exist_ok=True))
-            for name, value in settings.items() if profile == "b" else [("net.ipv4.tcp_sack", "0")]:
-                setting(own, "sender1", name, value)
-            planned = plan(tmp_path / "leak.yml", Inventory.read(lab), profile)
-            playbook.leaves(planned.scenario, {"plan.json": planned.to_json().decode()}, own)
-        said = io.StringIO()
-        with redirect_stdout(said):
-            try:
-                load_fabfile().ab.body(None, "leak.yml", "a", "b", 1, str(lab), accept)
-            except SystemExit as end:
-                return int(end.code or 0), said.getvalue()
-        return 0, said.getvalue()
-
-    return run
-
-
-def test_ab_of_what_the_profiles_ask_for(leaking: Callable[..., tuple[int, str]]) -> None:
-    status, said = leaking({})
-    assert (status, "goodput" in said) == (0, True)
-    assert "sysctls net.ipv4.tcp_sack of" in said
-
-
-def test_ab_gives_no_verdict_on_what_nobody_asked_for(leaking: Callable[..., tuple[int, str]]) -> None:
-    settings = {"net.ipv4.conf.all.rp_filter": "1", "nftables": "5f2c"}
-    status, said = leaking(settings)
-    assert status == UNEXPLAINED
-    assert "- sender1 net.ipv4.conf.all.rp_filter: 0 in a; 1 in b\n" in said
-    assert "- sender1 nftables: none in a; 5f2c in b\n" in said
-    assert "goodput" not in said
-    # The runs are there and count.
-    assert leaking(settings, accept="nftables")[0] == UNEXPLAINED
-    status, said = leaking(settings, accept="nftables,net.ipv4.conf.*")
-    assert (status, "goodput" in said) == (0, True)
-    assert "accepted: sender1 nftables: none in a; 5f2c in b" in said

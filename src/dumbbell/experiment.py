@@ -1,0 +1,334 @@
+"""An A/B: its design is written before the first run, and its rounds are run until all of them are valid."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from dumbbell.compare.answer import Chosen, chosen, primary
+from dumbbell.compare.design import MOST_ROUNDS, PILOT, Design, Round, least_rounds, rounds
+from dumbbell.metrics.values import measurable
+from dumbbell.plan import Inventory, Plan, plan
+from dumbbell.run.record import read_json
+from dumbbell.scenario import load
+from dumbbell.suite import STATUS, Entry, about, find_runs, real_ns, run_entry
+from dumbbell.units import human
+from dumbbell.words import known_are, listed
+
+DESIGN = "ab.json"
+ATTEMPTS = 3  # of a round
+LEAST, MOST = 0.02, 30  # by default: the smallest difference that matters, and rounds
+FEWEST_SIDES = 2
+
+
+class AbError(Exception):
+    """An A/B cannot begin or go on; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user asks of an A/B; None where the scenario or a default decides."""
+
+    scenario: Path
+    sides: Sequence[str]
+    inventory: Path
+    metric: str | None = None
+    of: str | None = None
+    least: float | None = None
+    rounds: int | None = None
+    most: int | None = None
+    seed: int | None = None
+
+
+def design(asked: Asked) -> Design:
+    """Decide everything before the first run. AbError, ScenarioError or InventoryError if it is not possible."""
+    if len(asked.sides) < FEWEST_SIDES or len({*asked.sides}) < len(asked.sides):
+        raise AbError(f"name at least two sides, each once: {', '.join(asked.sides)} was asked")
+    inventory = Inventory.read(asked.inventory)
+    plans = {side: plan(asked.scenario, inventory, side) for side in asked.sides}
+    declared = load(asked.scenario, asked.sides[0]).scenario.primary
+    if declared is not None:
+        asked = replace(
+            asked,
+            metric=asked.metric or declared.metric,
+            of=asked.of or (declared.of if asked.metric in {None, declared.metric} else None),
+            least=declared.least if asked.least is None else asked.least,
+        )
+    metric, of = _primary(asked, plans)
+    pilot = 0 if asked.rounds else PILOT
+    number = asked.rounds or asked.most or MOST
+    if asked.rounds and asked.most:
+        raise AbError("--rounds sets how many rounds are run, and --most how many at most: give one of them")
+    fewest = least_rounds(len(plans), pilot) + bool(pilot)
+    if number < fewest:
+        option = "--most" if pilot else "--rounds"
+        raise AbError(
+            f"{number} rounds of {len(plans)} sides cannot show a difference at 5 %, however large it is: ask "
+            f"for at least {option} {fewest}"
+        )
+    if number > MOST_ROUNDS:
+        raise AbError(f"{number} rounds were asked for; at most {MOST_ROUNDS} can be run")
+    seed = next(iter(plans.values())).seed if asked.seed is None else asked.seed
+    return Design(
+        scenario=str(asked.scenario),
+        inventory=str(asked.inventory),
+        sides={side: digest(planned) for side, planned in plans.items()},
+        metric=metric,
+        of=of,
+        least=LEAST if asked.least is None else asked.least,
+        pilot=pilot,
+        rounds=rounds(asked.sides, number, seed),
+        chosen=asked.rounds,
+    )
+
+
+def _primary(asked: Asked, plans: Mapping[str, Plan]) -> tuple[str, str]:
+    """The primary metric, and what it is of."""
+    known: dict[str, list[str]] = {}
+    for point in next(iter(plans.values())).points:
+        for name, subjects in measurable(point).items():
+            known[name] = list(dict.fromkeys([*known.get(name, ()), *subjects]))
+    all_of_them = "; ".join(f"{name} of {', '.join(subjects)}" for name, subjects in known.items())
+    if asked.metric is None:
+        raise AbError(
+            "say before the first run which metric decides: --metric METRIC --of FLOW, or `primary` in the "
+            f"scenario. It has {all_of_them}"
+        )
+    if asked.metric not in known:
+        raise AbError(f"this scenario has no metric {asked.metric}{known_are(asked.metric, known)}")
+    subjects = known[asked.metric]
+    if asked.of is None and len(subjects) > 1:
+        raise AbError(f"{asked.metric} is known of {listed(subjects)}: choose one with --of")
+    of = asked.of or subjects[0]
+    for side, planned in plans.items():
+        if not any(of in measurable(point).get(asked.metric, ()) for point in planned.points):
+            raise AbError(f"{asked.metric} of {of} is not measured in {side}{known_are(of, subjects)}")
+    return asked.metric, of
+
+
+def digest(planned: Plan) -> str:
+    """A digest of all that a plan asks for."""
+    return hashlib.sha256(planned.to_json()).hexdigest()[:16]
+
+
+def begun(folder: Path, asked: Asked) -> Design:
+    """The design of an A/B in a directory; a new one is written there.
+
+    AbError if it was begun with other options, or if its scenario is another now.
+    """
+    path = folder / DESIGN
+    try:
+        found = Design.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        found = design(asked)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder, found)
+        return found
+    except ValidationError as error:
+        raise AbError(f"{path} cannot be read: {error.errors()[0]['msg']}. Choose another --name") from None
+    _refuse_others(folder, found, asked)
+    _refuse_changed(folder, found)
+    return found
+
+
+def _write(folder: Path, of: Design) -> None:
+    part = folder / f"{DESIGN}.part"
+    part.write_text(of.model_dump_json(indent=1) + "\n")
+    part.replace(folder / DESIGN)
+
+
+def _refuse_others(folder: Path, of: Design, asked: Asked) -> None:
+    """A resumed A/B goes on as it was designed, whatever it has found so far."""
+    was = {
+        "sides": list(of.sides),
+        "scenario": of.scenario,
+        "--inventory": of.inventory,
+        "--metric": of.metric,
+        "--of": of.of,
+        "--least": of.least,
+        "--rounds": None if of.pilot else of.chosen,
+        "--most": len(of.rounds) if of.pilot else None,
+        "--seed": of.rounds[0].seed,
+    }
+    now = (
+        [*asked.sides],
+        *map(str, (asked.scenario, asked.inventory)),
+        *(asked.metric, asked.of, asked.least, asked.rounds, asked.most, asked.seed),
+    )
+    other = [
+        f"{name} {_shown(value) if value is not None else 'not given'}, now {_shown(given)}"
+        for (name, value), given in zip(was.items(), now, strict=True)
+        if given is not None and given != value
+    ]
+    if other:
+        raise AbError(
+            f"{folder} is an A/B that was begun with other options: {'; '.join(other)}. Leave them out to go "
+            "on with it, or begin another: --name NAME"
+        )
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _refuse_changed(folder: Path, of: Design) -> Inventory:
+    inventory = Inventory.read(Path(of.inventory))
+    for side, digest in of.sides.items():
+        if digest(plan(Path(of.scenario), inventory, side)) != digest:
+            raise AbError(
+                f"the plan of {side} is no longer what {folder} was begun with: {of.scenario}, the inventory or "
+                "Dumbbell has changed. Undo that to go on, or begin another: --name NAME"
+            )
+    return inventory
+
+
+def announced(of: Design) -> str:
+    """What will be run, and about how long that takes."""
+    inventory = Inventory.read(Path(of.inventory))
+    plans = [plan(Path(of.scenario), inventory, side) for side in of.sides]
+    round_ns = sum(map(real_ns, plans)) / _at_once(virtual=inventory.virtual)
+    runs = f"{len(plans)} runs each, about {about(round_ns)}"
+    if of.chosen:
+        how = f"{of.chosen} rounds of {runs}: about {about(of.chosen * round_ns)}."
+    else:
+        how = (
+            f"First a pilot: {of.pilot} rounds of {runs}. It decides how many rounds there are, at most "
+            f"{len(of.rounds)}: about {about(len(of.rounds) * round_ns)}."
+        )
+    return (
+        f"Does {of.metric} of {of.of} differ between {', '.join(of.sides)}? Differences below "
+        f"{human(of.least, 'share')} do not matter.\n{how}"
+    )
+
+
+def run(folder: Path, of: Design, say: Callable[[str], None]) -> tuple[Design, dict[str, list[Path]]]:
+    """Run all rounds that have no result. Returns the design, and the runs of each side in order of rounds.
+
+    AbError if a round cannot be had, or if the scenario changes meanwhile.
+    """
+    rounds_ = _Rounds(folder, of)
+    if of.chosen is None:
+        pilot = rounds_.run(of.rounds[: of.pilot])
+        numbers = [[rounds_.primary(run_dir) for run_dir in runs.values()] for runs in pilot]
+        found: Chosen = chosen(of, numbers)
+        say(found.told)
+        of = of.model_copy(update={"chosen": found.number})
+        _write(folder, of)
+    each = rounds_.run(of.rounds[: of.number])
+    return of, {side: [runs[side] for runs in each] for side in of.sides}
+
+
+class _Rounds:
+    """Runs rounds one after the other; in virtual time as many side by side as there are cores."""
+
+    def __init__(self, folder: Path, of: Design) -> None:
+        self._folder, self._design = folder, of
+        self._inventory = Inventory.read(Path(of.inventory))
+        self._stopped = threading.Event()
+        self._failed: BaseException | None = None  # the first error of a round
+
+    def run(self, asked: Sequence[Round]) -> list[dict[str, Path]]:
+        """The run directory of each side, for each round."""
+        # The first alone: in virtual time it makes what the worlds of all others begin with.
+        done = [self._round(asked[0])] if asked else []
+        with ThreadPoolExecutor(_at_once(virtual=self._inventory.virtual)) as at_once:
+            try:
+                done += at_once.map(self._round, asked[1:])
+            except BaseException as error:
+                self._stopped.set()
+                raise self._failed or error from None
+        return done
+
+    def _round(self, asked: Round) -> dict[str, Path]:
+        """Run a round; an error stops all others."""
+        try:
+            return self._valid(asked)
+        except BaseException as error:
+            self._failed = self._failed or error
+            self._stopped.set()
+            raise
+
+    def primary(self, run_dir: Path) -> list[float]:
+        """The values of a run that :meth:`run` has returned."""
+        found = primary(run_dir, self._design)
+        if found is None:
+            raise AbError(f"{run_dir} has no {self._design.metric} of {self._design.of} any more")
+        return found
+
+    def _valid(self, first: Round) -> dict[str, Path]:
+        """Run a round until all of its runs are valid. One that is not is kept, and replaced as a whole."""
+        place = self._folder / "rounds" / f"{first.number:03d}"
+        why = ""
+        while (attempt := 1 + len([*place.parent.glob(f"{place.name}_attempt*")])) <= ATTEMPTS:
+            one = first.again(attempt)
+            found: dict[str, Path] = {}
+            for side in one.sides:
+                found[side], why = self._side(one, side, place / side)
+                if why:
+                    break
+            else:
+                return found
+            if self._stopped.is_set():
+                raise AbError("it was stopped")
+            place.rename(place.with_name(f"{place.name}_attempt{attempt}"))
+        raise AbError(
+            f"round {first.number} was not valid in {ATTEMPTS} attempts, the last because of {why or 'them'}. "
+            f"Their runs are in {place}_attempt*: put right what they say, remove these directories, and give "
+            "the same command again"
+        )
+
+    def _side(self, one: Round, side: str, results: Path) -> tuple[Path, str]:
+        """The run of a side, and why it is not valid; empty if it is."""
+        of = self._design
+        wanted = plan(Path(of.scenario), self._inventory, side, one.seed)
+        found = next(reversed(find_runs(results, wanted)), None)
+        if found is None or not all(execution.finished for execution in found.executions):
+            if self._stopped.is_set():
+                raise AbError("it was stopped")
+            _refuse_changed(self._folder, of)
+            run_entry(
+                Entry(scenario=of.scenario, profile=side),
+                Path(of.inventory),
+                results,
+                virtual=self._inventory.virtual,
+                begun=found,
+                seed=one.seed,
+            )
+            found = next(reversed(find_runs(results, wanted)), None)
+        results.mkdir(parents=True, exist_ok=True)
+        if found is None:
+            return results, f"{side}: its run did not begin"
+        run_dir = results / found.dir.name
+        verdict = read_json(run_dir / "verdict.json") or {"state": "aborted", "reasons": ["it has no verdict"]}
+        if verdict["state"] not in STATUS:
+            return run_dir, f"{side}: {verdict['state']}: {'; '.join(verdict['reasons'][:1])}"
+        try:
+            lacks = primary(run_dir, of) is None
+        except (OSError, ValueError) as error:
+            return run_dir, f"{side}: {error}"
+        return run_dir, f"{side}: it has no {of.metric} of {of.of}" if lacks else ""
+
+
+def replaced(folder: Path) -> list[str]:
+    """Rounds that were not valid and were replaced, with the reason of each, in words."""
+    told = []
+    for place in sorted((folder / "rounds").glob("*_attempt*")):
+        verdicts = [(path, read_json(path) or {}) for path in sorted(place.glob("*/[0-9]*/verdict.json"))]
+        bad = [(path, of) for path, of in verdicts if of.get("state") not in STATUS]
+        why = "it lacked a run or a number"
+        if bad:
+            path, of = bad[0]
+            why = f"{path.parent.parent.name} {of.get('state')}: {'; '.join(of.get('reasons', [])[:1])}"
+        told.append(f"round {int(place.name[:3])} was replaced: {why}")
+    return told
+
+
+def _at_once(*, virtual: bool) -> int:
+    return len(os.sched_getaffinity(0)) if virtual else 1
