@@ -10,13 +10,18 @@ import polars as pl
 import pytest
 from runs import MS, Finished
 
+from dumbbell.compare.answer import Answer
 from dumbbell.compare.comparison import Comparison
+from dumbbell.experiment import Asked, begun
+from dumbbell.experiment import run as run_ab
+from dumbbell.run.content import Run
 from playbooks import ansible_playbook, unfolded
 
 pytestmark = [pytest.mark.virtual, pytest.mark.long]
 
 SCENARIO = Path(__file__).with_name("virtual.yml")
 SPINS = Path(__file__).with_name("spins.yml")
+AB = Path(__file__).with_name("ab.yml")
 WAITS = Path(__file__).with_name("waits.yml")
 TIMEOUT_S = 2400  # the first time a kernel is built
 INVENTORY = ("-i", "inventory/vtime")
@@ -172,6 +177,22 @@ def test_another_kernel_parameter_gives_other_samples(repeated: Repeated, tmp_pa
     assert both.rows.filter(metric="goodput")["differ"].to_list() == [True, True]
     (note,) = [note for note in both.notes() if "samples that differ" in note]
     assert "tcp_info" in note
+
+
+def test_an_ab_of_two_controls_has_a_seed_for_each_round_and_an_answer(tmp_path: Path) -> None:
+    asked = Asked(scenario=AB, sides=("cubic", "reno"), inventory=Path("inventory/vtime"), rounds=6)
+    design, runs = run_ab(tmp_path, begun(tmp_path, asked), print)
+    for i, both in enumerate(zip(*runs.values(), strict=True)):
+        plans = [Run.open(run_dir).plan for run_dir in both]
+        assert {of.seed for of in plans} == {design.rounds[i].seed}
+    answer = Answer(design, runs)
+    assert answer.unexplained == []
+    (row,) = answer.primary
+    assert row.effect.n == 6
+    assert row.effect.low is not None
+    assert len(set(answer.differences["reno"])) == 6, "each seed is another experiment"
+    (sentence,) = answer.sentences()
+    assert "goodput of flow is" in sentence
 
 
 def test_the_machine_itself_is_refused_as_a_testbed() -> None:
