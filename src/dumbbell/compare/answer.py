@@ -140,10 +140,6 @@ class Answer(Sides):
         super().__init__(runs, accept)
         self.design = design
 
-    @property
-    def _others(self) -> list[str]:
-        return list(self.design.sides)[1:]
-
     @cached_property
     def _values(self) -> list[pl.DataFrame]:
         """The values of each side, with the ``round`` of each."""

@@ -103,11 +103,13 @@ def _of(metric: Metric) -> type[BaseExpectation]:
 MODELS = [_of(metric) for metric in METRICS.values()]
 Expectation: Any = Annotated[Union[*MODELS], Field(discriminator="metric")]
 
+ComparedName: Any = Literal[*compared_names()]
+
 
 class Primary(Strict):
     """The metric that decides an A/B of this scenario's profiles (`fab ab`); all others are exploratory."""
 
-    metric: Literal[*compared_names()] = Field(description="of those that comparisons have")
+    metric: ComparedName = Field(description="of those that comparisons have")
     of: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="a flow, a ping, or `all flows`; default: what the metric is of, if it is one"
     )

@@ -93,6 +93,7 @@ def _rounds(folder: Path, answer: Answer) -> list[tuple[int, str, list[tuple[str
         changes = [
             units[side].change(math.log1p(values[i]) if units[side].ratio else values[i])
             for side, values in answer.differences.items()
+            if not answer.unexplained
         ]
         shown.append((of.number, ", ".join(of.sides), links, changes))
     return shown
