@@ -48,8 +48,10 @@ func checkTCP(f *plan.Flow, require plan.Require) {
 
 // tcpKeys are what a flow has in `own`, and what its schedule has beside them.
 type tcpKeys struct {
-	schedule tcp.Schedule
-	noDelay  bool
+	schedule      tcp.Schedule
+	noDelay       bool
+	sendBuffer    int64 // of the sender, 0 if it is not asked apart
+	receiveBuffer int64 // of the receiver
 }
 
 // tcpOwn reads the keys strictly.
@@ -63,18 +65,22 @@ func tcpOwn(f *plan.Flow) (keys tcpKeys, err error) {
 		switch key {
 		case "no_delay":
 			keys.noDelay, err = strconv.ParseBool(text)
-		case "burst_bytes", "every_ns":
+		case "burst_bytes", "every_ns", "send_buffer_bytes", "receive_buffer_bytes":
 			if n, err = strconv.ParseInt(text, 10, 64); err == nil && n <= 0 {
 				err = fmt.Errorf("%s must be positive, is %d", key, n)
 			}
 		default:
-			err = fmt.Errorf("%q is none of burst_bytes, every_ns, no_delay", key)
+			err = fmt.Errorf("%q is none of burst_bytes, every_ns, no_delay, receive_buffer_bytes, send_buffer_bytes", key)
 		}
 		switch key {
 		case "burst_bytes":
 			keys.schedule.Burst = n
 		case "every_ns":
 			keys.schedule.Every = time.Duration(n)
+		case "send_buffer_bytes":
+			keys.sendBuffer = n
+		case "receive_buffer_bytes":
+			keys.receiveBuffer = n
 		}
 		if err != nil {
 			return keys, err
@@ -96,7 +102,11 @@ func newTCPSender(p *plan.Plan, f *plan.Flow) (*End, error) {
 	if err != nil {
 		return nil, err
 	}
-	sender, err := tcp.NewSender(tcp.SenderConfig{Config: tcpConfig(p, f, own), Schedule: own.schedule, Drain: tcpDrain + afterDrain})
+	config := tcpConfig(p, f, own)
+	if own.sendBuffer > 0 {
+		config.SendBuffer = own.sendBuffer
+	}
+	sender, err := tcp.NewSender(tcp.SenderConfig{Config: config, Schedule: own.schedule, Drain: tcpDrain + afterDrain})
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +123,11 @@ func newTCPReceiver(p *plan.Plan, f *plan.Flow) (*End, error) {
 	if err != nil {
 		return nil, err
 	}
-	receiver, err := tcp.NewReceiver(tcpConfig(p, f, own))
+	config := tcpConfig(p, f, own)
+	if own.receiveBuffer > 0 {
+		config.ReceiveBuffer = own.receiveBuffer
+	}
+	receiver, err := tcp.NewReceiver(config)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +154,7 @@ func tcpConfig(p *plan.Plan, f *plan.Flow, own tcpKeys) tcp.Config {
 		c.PacingBps = *f.PacingBps
 	}
 	if f.SocketBuffer != nil {
-		c.Buffer = *f.SocketBuffer
+		c.SendBuffer, c.ReceiveBuffer = *f.SocketBuffer, *f.SocketBuffer
 	}
 	return c
 }

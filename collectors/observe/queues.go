@@ -264,7 +264,7 @@ var (
 		"gact": {1, 2, general}, "mirred": {1, 2, general}, "skbedit": {1, 2, general}, "vlan": {1, 2, general}, "pedit": {1, 2, general},
 		"tunnel_key": {1, 2, general}, "sample": {1, 2, general}, "bpf": {1, 2, general}, "skbmod": {1, 2, general}, "mpls": {1, 2, general},
 		"csum": {2, 1, general}, "nat": {2, 1, general}, "connmark": {2, 1, general}, "ct": {2, 1, general},
-		"police": {8, 1, police},
+		"police": {6, 1, police},
 	}
 )
 

@@ -1,6 +1,6 @@
-// Package qdisc reads the statistics of queueing disciplines and their classes
-// over rtnetlink, as "tc -s qdisc" and "tc -s class" do, and what those of an
-// emulated path were asked to be.
+// Package qdisc reads the statistics of queueing disciplines, their classes and
+// policers over rtnetlink, as "tc -s qdisc", "tc -s class" and "tc -s filter" do,
+// and what those of an emulated path were asked to be.
 package qdisc
 
 import (
@@ -39,6 +39,7 @@ const (
 
 // Stats are the counters of one qdisc or class. All but QueueLength and
 // Backlog only grow.
+// A policer counts in Bytes and Packets all that came, also what it dropped.
 type Stats struct {
 	Device         string
 	Kind           string
@@ -84,7 +85,10 @@ type Conn struct {
 	netlink  *netlink.Conn
 	devices  kernel.Devices
 	stats    []Stats
-	classful []uint32 // devices with classes
+	classful []uint32  // devices with classes
+	hooked   []uint32  // devices with an egress hook
+	policed  []uint32  // of these, those with a policer
+	looked   time.Time // for policers
 }
 
 // Dial opens a connection to the kernel.
@@ -99,13 +103,14 @@ func Dial() (*Conn, error) {
 // Close releases the connection.
 func (c *Conn) Close() error { return c.netlink.Close() }
 
-// List returns all qdiscs that hold packets of their own, and the classes of
-// those of kind htb, hfsc, drr and ets. Left out are "noqueue", "ingress" and
+// List returns all qdiscs that hold packets of their own, the classes of those
+// of kind htb, hfsc, drr and ets, and policers of egress hooks, of which a new
+// one is found within a second. Left out are "noqueue", "ingress" and
 // "clsact", which have no queue, and the unnamed leaves that mq makes for each
 // transmit queue of a device: mq's row is their sum. The result is valid until
 // the next call.
 func (c *Conn) List() ([]Stats, error) {
-	c.stats, c.classful = c.stats[:0], c.classful[:0]
+	c.stats, c.classful, c.hooked = c.stats[:0], c.classful[:0], c.hooked[:0]
 	if err := c.dump(getQdisc, 0); err != nil {
 		return nil, fmt.Errorf("listing qdiscs: %w", err)
 	}
@@ -113,6 +118,9 @@ func (c *Conn) List() ([]Stats, error) {
 		if err := c.dump(getClass, device); err != nil && !errors.Is(err, unix.ENODEV) {
 			return nil, fmt.Errorf("listing classes: %w", err)
 		}
+	}
+	if err := c.listPolicers(); err != nil {
+		return nil, fmt.Errorf("listing policers: %w", err)
 	}
 	return c.stats, nil
 }
@@ -132,6 +140,9 @@ func (c *Conn) dump(kind netlink.HeaderType, device uint32) error {
 			return err
 		}
 		q.Class = kind == getClass
+		if q.Kind == "clsact" {
+			c.hooked = append(c.hooked, q.device)
+		}
 		switch classful := slices.Contains(withClasses, q.Kind); {
 		case q.Kind == "noqueue", q.Kind == "ingress", q.Kind == "clsact":
 			continue

@@ -54,6 +54,12 @@ func run(t *testing.T, command string) []byte {
 	return out
 }
 
+// tryRun reports whether the kernel can do a command.
+func tryRun(command string) bool {
+	args := strings.Fields(command)
+	return exec.Command(args[0], args[1:]...).Run() == nil
+}
+
 func list(t *testing.T) []Stats {
 	t.Helper()
 	c, err := Dial()
@@ -244,8 +250,8 @@ func TestSettings(t *testing.T) {
 		"pie limit 1000 target 15ms noecn":                                               {"limit_packets": 1000, "target_us": 15000, "ecn": 0},
 		"red limit 250000 min 20834 max 62500 avpkt 1000 burst 35 bandwidth 100mbit ecn": {"limit_bytes": 250000, "ecn": 1},
 		"cake memlimit 250000":                                                           {"limit_bytes": 250000},
-		"htb rate 12345678bit":                                                           {"rate_bps": 12345672}, // whole bytes
-		"htb rate 40gbit":                                                                {"rate_bps": 40e9},
+		"htb rate 12345678bit":                                                           {"rate_bps": 12345672, "burst_ns": 12.96e6}, // whole bytes
+		"htb rate 40gbit":                                                                {"rate_bps": 40e9, "burst_ns": 3968},
 	}
 	for line := range strings.Lines(string(kept)) {
 		asked, encoded, _ := strings.Cut(strings.TrimSpace(line), " | ")

@@ -30,12 +30,14 @@ const (
 	probability             // 32 bits, of which 1 is the largest
 	complement              // of such a probability to 1
 	flag                    // the lowest of 8 bits
+	ticks                   // 32 bits of psched ticks of 64 ns, which are reported in ns
 )
 
 // settings are those that an emulated path is made of. Of two of one name the
 // later counts, where the kernel has it: for what needs 64 bits.
 var settings = map[string][]setting{
 	"htb": { // of a class
+		{"burst_ns", []uint16{1}, 24, ticks},
 		{"rate_bps", []uint16{1}, 8, rate},
 		{"rate_bps", []uint16{6}, 0, wideRate},
 	},
@@ -78,7 +80,19 @@ var settings = map[string][]setting{
 		{"ecn", []uint16{1}, 15, flag},
 	},
 	"cake": {{"limit_bytes", []uint16{10}, 0, count}},
+	"police": {
+		{"burst_ns", []uint16{policeParameters}, 12, ticks},
+		{"rate_bps", []uint16{policeParameters}, policeRate + 8, rate},
+		{"rate_bps", []uint16{8}, 0, wideRate}, // TCA_POLICE_RATE64
+	},
 }
+
+// Of include/uapi/linux/pkt_cls.h: struct tc_police is an attribute, with a
+// struct tc_ratespec in it.
+const (
+	policeParameters = 1
+	policeRate       = 20
+)
 
 // headers are lengths of the structures that stand before the attributes of
 // the options, where there are both.
@@ -97,7 +111,7 @@ func addSettings(rows *row.Rows, kind string, options []byte) {
 }
 
 // sizes of units in bytes.
-var sizes = map[unit]int{count: 4, wide: 8, rate: 4, wideRate: 8, probability: 4, complement: 4, flag: 1}
+var sizes = map[unit]int{count: 4, wide: 8, rate: 4, wideRate: 8, probability: 4, complement: 4, flag: 1, ticks: 4}
 
 func (s *setting) add(rows *row.Rows, b []byte) {
 	switch s.unit {
@@ -115,6 +129,8 @@ func (s *setting) add(rows *row.Rows, b []byte) {
 		rows.Float(s.name, 1-float64(binary.NativeEndian.Uint32(b))/math.MaxUint32)
 	case flag:
 		rows.Int(s.name, int64(b[0]&1))
+	case ticks:
+		rows.Int(s.name, 64*int64(binary.NativeEndian.Uint32(b)))
 	}
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ansible.module_utils import dumbbell_ethtool as ethtool
@@ -31,6 +31,14 @@ def options() -> dict[str, Any]:
     state = tc.arguments("netem") | {
         "rate_bps": {"type": "int"},
         "burst_us": {"type": "int"},
+        "burst_bytes": {"type": "int"},
+        "policer": {
+            "type": "dict",
+            "options": {
+                "rate_bps": {"type": "int", "required": True},
+                "burst_bytes": {"type": "int", "required": True},
+            },
+        },
         "queue": {"type": "dict", "options": queue},
         "keep_order": {"type": "bool"},
         "distribution": {"type": "str", "choices": [name for name in tc.DISTRIBUTIONS if name]},
@@ -49,11 +57,20 @@ def params(given: tc.Json, way: tc.Json) -> dict[str, Any]:
 
 def read_classes(links: Sequence[tc.Json], devices: tc.Devices) -> bytes:
     """The classes of a direction's ifb, read over netlink; none without that device."""
-    ifindex = next((link["ifindex"] for link in links if link["ifname"] == devices.ifb), None)
+    return _dumped(links, devices.ifb, tc.class_request)
+
+
+def read_egress_filters(links: Sequence[tc.Json], devices: tc.Devices) -> bytes:
+    """The filters of the egress hook, where the policer is, likewise; none without that hook."""
+    return _dumped(links, devices.egress, tc.filter_request)
+
+
+def _dumped(links: Sequence[tc.Json], device: str, request: Callable[[int], bytes]) -> bytes:
+    ifindex = next((link["ifindex"] for link in links if link["ifname"] == device), None)
     if ifindex is None:
         return b""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
-        netlink.send(tc.class_request(ifindex))
+        netlink.send(request(ifindex))
         dump = b""
         while True:
             part = netlink.recv(1 << 16)
@@ -97,6 +114,13 @@ def offloads_on(module: Any, *devices: str) -> dict[str, list[str]]:
     return found
 
 
-def batch(devices: tc.Devices, state: tc.Direction, roots: tuple[str, str]) -> list[list[str]]:
-    """Commands that change a direction to a state, as words after `tc`."""
-    return [words for _, *words in tc.render_change(devices, state, roots)]
+def batches(
+    devices: tc.Devices, states: Sequence[tc.Direction], roots: tuple[str, str]
+) -> tuple[list[list[list[str]]], list[list[str]]]:
+    """Commands that change a direction to each state after the first, and those that undo all, after `tc`."""
+
+    def words(state: tc.Direction, before: tc.Direction | None) -> list[list[str]]:
+        return [said for _, *said in tc.render_change(devices, state, roots, before)]
+
+    first, *later = states
+    return [words(*pair) for pair in zip(later, states)], words(first, None) if later else []  # noqa: B905  Python 3.9

@@ -10,11 +10,11 @@ module: tc_path
 short_description: Emulate one direction of a path on a router
 description:
   - Traffic that enters O(ingress) is redirected to an ifb device that the module creates, where an htb over
-    the queue forms the bottleneck, and leaves by O(egress), where netem delays, loses, duplicates, corrupts
-    and reorders it.
-  - Owns the ingress filters of O(ingress) and the root qdisc of O(egress), so that the two directions of a
-    path can share two devices. The module fails if others have filters on that hook, or if an interface
-    carries the SSH session.
+    the queue forms the bottleneck, and leaves by O(egress), where a filter polices it if asked, and netem
+    delays, loses, duplicates, corrupts and reorders it.
+  - Owns the ingress filters of O(ingress), and the egress filters and the root qdisc of O(egress), so that
+    the two directions of a path can share two devices. The module fails if others have filters on that
+    hook, or if an interface carries the SSH session.
   - A stage that differs is replaced by a new one, which loses its queued packets; a stage with the requested
     settings is not changed. Without delay, loss or anything else to emulate there is no netem. The netem's
     limit is computed so that it never drops.
@@ -44,6 +44,24 @@ options:
       - After an idle period, the bottleneck passes a burst of this length at once.
     type: int
     default: 1000
+  burst_bytes:
+    description: That burst in bytes, in place of O(burst_us); at least a packet of 1514 bytes.
+    type: int
+  policer:
+    description:
+      - Drops what leaves the bottleneck faster than a token bucket allows; behind the bottleneck's queue,
+        before the delay line.
+      - It passes O(policer.burst_bytes) at once and O(policer.rate_bps) in the long run.
+    type: dict
+    suboptions:
+      rate_bps:
+        description: Rate at which the bucket fills.
+        type: int
+        required: true
+      burst_bytes:
+        description: Size of the bucket.
+        type: int
+        required: true
   queue:
     description: The queue before the bottleneck. Defaults are the kernel's unless said otherwise.
     type: dict
@@ -250,9 +268,9 @@ options:
     description:
       - Later states of the direction within a run, each with C(at_ns) and the options that differ from the
         state before. The module does not apply them; it returns the commands that do, in place and without
-        losing a packet, as RV(changes).
-      - The kind of queue, the distribution and the flows cannot change. When a delay gets shorter, packets
-        overtake those in flight, unless O(keep_order) is set.
+        losing a packet, as RV(changes). A change of the policer fills its bucket.
+      - The kind of queue, the distribution, the flows and whether there is a policer cannot change. When a
+        delay gets shorter, packets overtake those in flight, unless O(keep_order) is set.
     type: list
     elements: dict
   state:
@@ -363,10 +381,11 @@ devices:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dumbbell_host import converge, read_json, require_devices
 from ansible.module_utils.dumbbell_path import (
-    batch,
+    batches,
     offloads_on,
     options,
     read_classes,
+    read_egress_filters,
     refuse_what_the_host_lacks,
 )
 from ansible.module_utils.dumbbell_tc import (
@@ -391,7 +410,8 @@ def read(module, devices):
     filters = read_json(module, ["tc", "-j", "filter", "show", "dev", devices.ingress, "ingress"])
     flow_filters = read_json(module, ["tc", "-j", "filter", "show", "dev", devices.egress])
     try:
-        return parse(devices, links, qdiscs, filters, read_classes(links, devices), flow_filters)
+        classes, policers = read_classes(links, devices), read_egress_filters(links, devices)
+        return parse(devices, links, qdiscs, filters, classes, flow_filters, policers)
     except ValueError as error:
         module.fail_json(msg=str(error))
 
@@ -432,15 +452,20 @@ def main():
         report=lambda found: report(devices, found),
         predict=lambda found: measured(asked),
         preflight=lambda found, commands: refuse_what_the_host_lacks(module, asked, found),
-        also=lambda found: {
-            "changes": [
-                {"at_ns": change["at_ns"], "commands": batch(devices, state, handles(asked, found))}
-                for change, state in zip(params["changes"], later)  # noqa: B905  Python 3.9
-            ],
-            "restore": batch(devices, asked, handles(asked, found)) if later else [],
-            "devices": {"bottleneck": devices.ifb, "delay_line": devices.egress},
-        },
+        also=lambda found: commands_of(params["changes"], devices, [asked, *later], handles(asked, found)),
     )
+
+
+def commands_of(changes, devices, states, roots):
+    commands, restore = batches(devices, states, roots)
+    return {
+        "changes": [
+            {"at_ns": change["at_ns"], "commands": of}
+            for change, of in zip(changes, commands)  # noqa: B905  Python 3.9
+        ],
+        "restore": restore,
+        "devices": {"bottleneck": devices.ifb, "delay_line": devices.egress},
+    }
 
 
 if __name__ == "__main__":

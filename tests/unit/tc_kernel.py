@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from conftest_modules import tc
-from dumbbell_tc import htb
+from dumbbell_tc import htb, netlink, police
 
 DEVICES = {
     "forward": tc.Devices("left", "right", "ifb_fwd"),
@@ -132,11 +132,12 @@ class Kernel:
         self.classes: dict[str, bytes] = {}
         self.redirects: dict[str, str] = {}
         self.filters: dict[str, list[dict[str, Any]]] = {}
+        self.policers: dict[str, tuple[int, bytes]] = {}  # index and filter, by device
 
     def add_link(self, name: str, kind: str) -> None:
         self.links[name] = {"ifname": name, "flags": [], "linkinfo": {"info_kind": kind}}
 
-    def execute(self, command: list[str]) -> None:  # noqa: PLR0912
+    def execute(self, command: list[str]) -> None:  # noqa: PLR0912, PLR0915
         match command:
             case ["ip", "link", "add", "name", name, "type", "ifb"]:
                 self.add_link(name, "ifb")
@@ -169,6 +170,28 @@ class Kernel:
                 self.classes[device] = self.htb(dict(zip(shape[::2], shape[1::2], strict=True)))
             case ["tc", "filter", "del", "dev", device, "ingress"]:
                 del self.redirects[device]
+            case ["tc", "filter", "del", "dev", device, "egress"]:
+                del self.policers[device]
+            case [
+                "tc",
+                "filter",
+                "add",
+                "dev",
+                device,
+                "egress",
+                "pref",
+                "1",
+                "matchall",
+                "action",
+                "police",
+                *of,
+            ]:
+                assert device not in self.policers
+                assert any(q["kind"] == "clsact" and q["dev"] == device for q in self.qdiscs)
+                self.policers[device] = int(of[1]), self.police(of)
+            case ["tc", "actions", "change", "action", "police", *of]:
+                (device,) = (device for device, (index, _) in self.policers.items() if index == int(of[1]))
+                self.policers[device] = int(of[1]), self.police(of)
             case [
                 *_,
                 "dev",
@@ -242,16 +265,39 @@ class Kernel:
     def htb(shape: dict[str, str]) -> bytes:
         rate = int(shape["rate"].removesuffix("bit")) // 8
         ticks = int(int(int(shape["burst"]) / rate * 1e6) * 15.625)
-        spec = htb.RATESPEC.pack(0, 1, 0, 0, 0, min(rate, 2**32 - 1))
+        spec = netlink.RATESPEC.pack(0, 1, 0, 0, 0, min(rate, 2**32 - 1))
         parms = htb.HTB_OPT.pack(spec, spec, ticks, ticks, 1514, 0, 0)
         options = attribute(htb.TCA_HTB_PARMS, parms)
         if rate >= 2**32:
             options += attribute(htb.TCA_HTB_RATE64, struct.pack("=Q", rate))
             options += attribute(htb.TCA_HTB_CEIL64, struct.pack("=Q", rate))
-        body = htb.TCMSG.pack(0, 7, 0x10001, 0xFFFFFFFF, 0)
-        body += attribute(htb.TCA_KIND, b"htb\0") + attribute(htb.TCA_OPTIONS, options)
-        done = htb.NLMSGHDR.pack(htb.NLMSGHDR.size + 4, htb.NLMSG_DONE, 2, 1, 0) + bytes(4)
-        return htb.NLMSGHDR.pack(htb.NLMSGHDR.size + len(body), htb.RTM_NEWTCLASS, 2, 1, 0) + body + done
+        body = netlink.TCMSG.pack(0, 7, 0x10001, 0xFFFFFFFF, 0)
+        body += attribute(netlink.TCA_KIND, b"htb\0") + attribute(netlink.TCA_OPTIONS, options)
+        done = netlink.NLMSGHDR.pack(netlink.NLMSGHDR.size + 4, netlink.NLMSG_DONE, 2, 1, 0) + bytes(4)
+        return (
+            netlink.NLMSGHDR.pack(netlink.NLMSGHDR.size + len(body), htb.RTM_NEWTCLASS, 2, 1, 0) + body + done
+        )
+
+    @staticmethod
+    def police(words: list[str]) -> bytes:
+        shape = dict(zip(words[::2], words[1::2], strict=True))
+        assert shape["conform-exceed"] == "drop/ok"
+        rate = int(shape["rate"].removesuffix("bit")) // 8
+        ticks = int(int(int(shape["burst"]) / rate * 1e6) * 15.625)
+        spec = netlink.RATESPEC.pack(3, 1, 0, 0, 0, min(rate, 2**32 - 1))
+        parms = police.POLICE.pack(
+            int(shape["index"]), 2, 0, ticks, int(shape["mtu"]), spec, bytes(12), 1, 1, 0
+        )
+        own = attribute(police.TCA_POLICE_TBF, parms)
+        own += attribute(police.TCA_POLICE_RATE64, struct.pack("=Q", rate)) if rate >= 2**32 else b""
+        action = attribute(police.TCA_ACT_KIND, b"police\0") + attribute(0x8000 | police.TCA_ACT_OPTIONS, own)
+        options = attribute(police.TCA_MATCHALL_ACT, attribute(1, action))
+        head = netlink.TCMSG.pack(0, 7, 0, police.EGRESS_HOOK, 0) + attribute(netlink.TCA_KIND, b"matchall\0")
+        bodies = (head, head + attribute(netlink.TCA_OPTIONS, options))
+        return b"".join(
+            netlink.NLMSGHDR.pack(netlink.NLMSGHDR.size + len(body), police.RTM_NEWTFILTER, 2, 1, 0) + body
+            for body in bodies
+        )
 
     def found(self, devices: Any) -> Any:
         target = self.redirects.get(devices.ingress)
@@ -260,7 +306,8 @@ class Kernel:
         filters = [entry] if target else []
         classes = self.classes.get(devices.ifb, b"")
         own = self.filters.get(devices.egress, [])
-        return tc.parse(devices, list(self.links.values()), self.qdiscs, filters, classes, own)
+        _, policers = self.policers.get(devices.egress, (0, b""))
+        return tc.parse(devices, list(self.links.values()), self.qdiscs, filters, classes, own, policers)
 
     def converge(self, devices: Any, asked: Any) -> None:
         for command in tc.plan(devices, asked, self.found(devices)):
@@ -268,4 +315,4 @@ class Kernel:
 
 
 def attribute(kind: int, data: bytes) -> bytes:
-    return htb.RTATTR.pack(htb.RTATTR.size + len(data), kind) + data + bytes(-len(data) % 4)
+    return netlink.RTATTR.pack(netlink.RTATTR.size + len(data), kind) + data + bytes(-len(data) % 4)

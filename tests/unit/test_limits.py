@@ -10,10 +10,13 @@ import pytest
 from damage import edit
 from hypothesis import given
 from hypothesis import strategies as st
+from plan.plans import planned
 
 from dumbbell import analysis
 from dumbbell.execution.collect import collect
+from dumbbell.plan.path import Policer
 from dumbbell.report.pages.run import Report
+from dumbbell.studies.limits import Numbers, sentence
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -220,6 +223,52 @@ def test_shares_add_up_whatever_the_counters_say(
     assert min(found.values()) >= 0
     assert sum(found[name] for name in analysis.LIMITS) == pytest.approx(1)
     assert sum(found[name] for name in analysis.CAUSES) == pytest.approx(found["cwnd_limited"])
+
+
+def policer_drops(*counts: tuple[int, int]) -> pl.DataFrame:
+    """What a policer and the other stages have dropped at each sample."""
+    rows = [
+        {"flow": "f", "t_ns": i * 100 * MS, "policed": policed, "others": others}
+        for i, (policed, others) in enumerate(counts)
+    ]
+    return pl.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("drops", "cause"),
+    [
+        ([(0, 0), (3, 0), (3, 0), (3, 0)], "cwnd_policer"),  # and nothing since
+        ([(0, 0), (3, 4), (3, 4), (3, 4)], "cwnd_loss"),
+        ([(0, 0), (0, 0), (0, 0), (0, 0)], "cwnd_loss"),  # lost elsewhere
+    ],
+)
+def test_a_loss_is_the_policers_if_it_dropped_most(drops: list[tuple[int, int]], cause: str) -> None:
+    lost = {"total_retrans": 3, "snd_ssthresh": 5, "srtt_us": 10_000}
+    rows = sampled(busy(0, srtt_us=10_000), busy(100, **lost), busy(200), busy(300, ca_state=RECOVERY))
+    limited = analysis.limits(rows, None, policer_drops(*drops))
+    found = analysis.limit_shares(limited, (100 * MS, 300 * MS))
+    assert found is not None
+    assert found[cause] == pytest.approx(1)
+
+
+def test_a_policer_is_named_with_its_burst() -> None:
+    flow = planned().phase("measurement").flows[0]
+    numbers = Numbers(
+        rtt_ns=20e6,
+        snd_wnd_bytes=None,
+        in_flight_bytes=None,
+        cwnd_bytes=30_000,
+        sndbuf_bytes=None,
+        max_pacing_bps=None,
+        goodput_bps=5e6,
+        retransmits=0.02,
+        path_bps=15e6,
+        path_full=False,
+        policer=Policer(rate_bps=15_000_000, burst_bytes=10_000),
+    )
+    said = sentence("cwnd_policer", flow, numbers)
+    assert "as drops of the policer of 15 Mbit/s with a burst of 10 000 bytes left it" in said
+    assert "a burst of 187 500 bytes, a tenth of a second of its rate" in said
 
 
 def test_a_run_tells_it_in_tables_checks_and_report(run_dir: Path) -> None:

@@ -19,7 +19,7 @@ from dumbbell.plan import plan
 from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.expand import all_models, fields_of
 
-SCENARIOS = sorted(REPOSITORY.glob("scenarios/*.yml"))
+SCENARIOS = sorted(REPOSITORY.glob("scenarios/**/*.yml"))
 DOCUMENTS: list[Any] = [YAML(typ="safe").load(path) for path in SCENARIOS]
 KEYS = sorted({key for model in all_models() for key, _ in fields_of(model)})
 TEXTS = [

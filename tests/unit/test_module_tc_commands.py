@@ -79,8 +79,15 @@ bottlenecks = st.one_of(
     st.just({}),
     st.fixed_dictionaries(
         {"rate_bps": st.integers(64_000, 400 * 10**9), "queue": queues},
-        optional={"burst_us": st.integers(0, 100_000)},
+        optional={"burst_us": st.integers(0, 100_000), "burst_bytes": st.integers(1, 10**8)},
     ),
+)
+policers = st.fixed_dictionaries(
+    {
+        "policer": st.fixed_dictionaries(
+            {"rate_bps": st.integers(64_000, 400 * 10**9), "burst_bytes": st.integers(1, 10**8)}
+        )
+    }
 )
 
 
@@ -91,6 +98,7 @@ def merged(*parts: dict[str, Any]) -> dict[str, Any]:
 parameters = st.builds(
     merged,
     bottlenecks,
+    st.one_of(st.just({}), policers),
     delays,
     losses,
     others,
@@ -110,6 +118,23 @@ def test_what_is_rendered_is_parsed_back_from_any_state(steps: list[tuple[str, A
             found = kernel.found(devices)
             assert tc.mismatches(devices, asked_last[each], found) == {}
             assert tc.plan(devices, asked_last[each], found) == []
+
+
+@given(parameters, policers, st.lists(st.tuples(policers, policers), max_size=3))
+def test_a_policer_changes_in_place_and_is_left_alone_by_other_changes(
+    asked: dict[str, Any], first: dict[str, Any], changes: list[tuple[dict[str, Any], dict[str, Any]]]
+) -> None:
+    now, *later = ask_changes(asked | first, [change for pair in changes for change in pair])
+    kernel = Kernel()
+    kernel.converge(FORWARD, now)
+    roots = tc.handles(now, kernel.found(FORWARD))
+    for state in later:
+        commands = tc.render_change(FORWARD, state, roots, now)
+        assert any("police" in command for command in commands) == (state.policer != now.policer)
+        for command in commands:
+            kernel.execute(command)
+        assert tc.mismatches(FORWARD, state, kernel.found(FORWARD)) == {}
+        now = state
 
 
 @given(parameters, st.lists(st.builds(merged, delays, losses, others), max_size=4))

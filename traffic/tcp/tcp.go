@@ -25,7 +25,8 @@ const HeaderBytes = 16
 // interval is how long a system call takes at most, and that of the counts of both ends.
 const interval = time.Second
 
-// A Config is what both ends of a flow know.
+// A Config is what an end of a flow knows; both ends have the same, except the
+// sizes of their sockets' buffers.
 type Config struct {
 	Sender   netip.AddrPort // of the first stream; the others have the ports that follow
 	Receiver netip.AddrPort
@@ -34,12 +35,13 @@ type Config struct {
 	Options
 }
 
-// Options are those of the sockets at both ends. What is zero is the kernel's choice.
+// Options are those of the sockets of an end. What is zero is the kernel's choice.
 type Options struct {
 	CongestionControl string
 	PacingBps         int64 // of each stream, at the sender
 	MSS               int   // with the options of a segment
-	Buffer            int64 // of SO_SNDBUF and SO_RCVBUF
+	SendBuffer        int64 // SO_SNDBUF
+	ReceiveBuffer     int64 // SO_RCVBUF
 	DSCP              int
 	NoDelay           bool
 }
@@ -102,8 +104,8 @@ func (o Options) set(fd int, address netip.Addr) error {
 		name                 string
 		level, number, value int
 	}{
-		{"SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, int(o.Buffer)},
-		{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, int(o.Buffer)},
+		{"SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, int(o.SendBuffer)},
+		{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, int(o.ReceiveBuffer)},
 		{"TCP_MAXSEG", unix.IPPROTO_TCP, unix.TCP_MAXSEG, o.MSS},
 		{"TCP_NODELAY", unix.IPPROTO_TCP, unix.TCP_NODELAY, noDelay},
 		{"IP_TOS", ip, class, o.DSCP << 2},

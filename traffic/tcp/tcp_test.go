@@ -181,7 +181,7 @@ func TestOptions(t *testing.T) {
 		t.Run(address, func(t *testing.T) {
 			t.Parallel()
 			config := loopback(t, address, 1)
-			config.Options = Options{CongestionControl: "reno", PacingBps: 80e6, MSS: 1000, Buffer: 65536, DSCP: 46, NoDelay: true}
+			config.Options = Options{CongestionControl: "reno", PacingBps: 80e6, MSS: 1000, SendBuffer: 65536, ReceiveBuffer: 65536, DSCP: 46, NoDelay: true}
 			f := transfer(t, config, Schedule{Duration: 500 * time.Millisecond}, 20*time.Second)
 			total := f.agree(t, 1)
 			for name, got := range map[string]Stream{"sender": f.sent.Streams[0].Stream, "receiver": f.received.Streams[0].Stream} {

@@ -26,7 +26,8 @@ def part(name: str, way: Mapping[str, Any], host: Host, module: Any) -> Part:
         links = host.json(["ip", "-j", "-d", "link", "show"])
         filters = host.json(["tc", "-j", "filter", "show", "dev", ingress, "ingress"])
         flows = host.json(["tc", "-j", "filter", "show", "dev", egress])
-        return tc.parse(devices, links, host.qdiscs(), filters, path.read_classes(links, devices), flows)
+        classes, policers = path.read_classes(links, devices), path.read_egress_filters(links, devices)
+        return tc.parse(devices, links, host.qdiscs(), filters, classes, flows, policers)
 
     def plan(found: Any) -> list[Command]:
         return list(tc.plan(devices, wanted, found))
@@ -47,8 +48,9 @@ def part(name: str, way: Mapping[str, Any], host: Host, module: Any) -> Part:
             "trim_us": way["trim_us"],
             "burst_us": way["burst_us"],
         }
-        changes = [path.batch(devices, state, roots) for state in later]
-        restore = path.batch(devices, wanted, roots) if later else []
+        if given and given.get("burst_bytes") and about[name]:
+            about[name] = about[name] | {"burst_bytes": tc.burst_of(found.direction)}
+        changes, restore = path.batches(devices, [wanted, *later], roots)
         return {"path": about, "path_commands": {name: {"changes": changes, "restore": restore}}}
 
     def refuse(found: Any, commands: list[Command]) -> None:

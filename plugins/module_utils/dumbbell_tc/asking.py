@@ -8,7 +8,7 @@ from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
 
-from .direction import Bottleneck, DelayLine, Direction, Filter, burst_ticks
+from .direction import Bottleneck, DelayLine, Direction, Filter, burst_ticks, ticks_of
 from .kinds import (
     DISTRIBUTIONS,
     FULL_PACKET_BYTES,
@@ -24,6 +24,7 @@ from .kinds import (
     flattened,
     under,
 )
+from .police import Policer
 
 SMALLEST_PACKET_BYTES = 64
 BURST_US = 1000
@@ -72,14 +73,28 @@ def ask(asked: Json, line: bool = False) -> Direction:
         if burst_us < 0:
             raise ValueError(f"burst_us {burst_us} is negative")
         ticks = burst_ticks(rate_bps, burst_us)
+        if asked.get("burst_bytes") is not None:
+            ticks = ticks_of(rate_bps, max(FULL_PACKET_BYTES, asked["burst_bytes"]))
         values = _ask_queue(queue["kind"], {k: v for k, v in queue.items() if k != "kind"}, rate_bps)
         bottleneck = Bottleneck(rate_bps, rate_bps, ticks, ticks, queue["kind"], values)
     netem = _ask_netem(asked)
     flows = asked.get("flows") or []
     idle = complete("netem", {name: netem[name] for name in ("limit_packets", *PASSIVE)})
+    policer = _ask_policer(asked.get("policer"))
     if not (line or flows or netem != idle):
-        return Direction(bottleneck, None)
-    return Direction(bottleneck, _ask_line(netem, flows, rate_bps))
+        return Direction(bottleneck, None, policer)
+    return Direction(bottleneck, _ask_line(netem, flows, rate_bps), policer)
+
+
+def _ask_policer(asked: Json | None) -> Policer | None:
+    if not asked:
+        return None
+    rate_bps, burst_bytes = asked["rate_bps"], asked["burst_bytes"]
+    if rate_bps < RATE_RESOLUTION_BPS:
+        raise ValueError(f"policer: rate_bps {rate_bps} is less than one byte per second")
+    if burst_bytes < 1:
+        raise ValueError(f"policer: burst_bytes {burst_bytes} passes nothing")
+    return Policer(rate_bps, ticks_of(rate_bps, burst_bytes))
 
 
 def _ask_queue(kind: str, given: Json, rate_bps: int) -> Values:
@@ -215,6 +230,7 @@ def _shape(one: Direction, other: Direction) -> Iterator[tuple[str, Any, Any]]:
     """Differences that no command can make in place: name, and value in both directions."""
     kind, other_kind = (d.bottleneck and d.bottleneck.kind for d in (one, other))
     yield ("the kind of the queue", kind, other_kind)
+    yield ("whether it has a policer", *(d.policer is not None for d in (one, other)))
     if one.bottleneck and other.bottleneck and kind == other_kind:
         for attribute in KINDS[one.bottleneck.kind].attributes:
             if not attribute.changeable:

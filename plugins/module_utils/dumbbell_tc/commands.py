@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .comparing import bottleneck_differences, line_differences
-from .direction import Bottleneck, DelayLine, Devices, Direction, Found, burst_bytes, class_of, major
+from .comparing import bottleneck_differences, line_differences, policer_differences
+from .direction import (
+    POLICER_INDEX,
+    Bottleneck,
+    DelayLine,
+    Devices,
+    Direction,
+    Found,
+    burst_bytes,
+    class_of,
+    major,
+)
 from .kinds import DISTRIBUTIONS, FULL_PACKET_BYTES, MATCH, Command, Differences, Json, words
 from .parsing import parse_line
+from .police import LARGEST_PACKET_BYTES, Policer
 
 FILTER_PREF = "1"
 
@@ -56,11 +67,25 @@ def plan(devices: Devices, asked: Direction, found: Found) -> list[Command]:
         commands += render_line(asked.line, egress, egress_handle)
     if asked.line is None and found.netem:
         commands.append(f"tc qdisc del dev {egress} root".split())
+    commands += _plan_policer(devices, asked, found)
     if asked.bottleneck and found.redirect != ifb:
         if not found.hooked:
             commands.append(f"tc qdisc add dev {ingress} clsact".split())
         match = f"tc filter add dev {ingress} ingress pref {FILTER_PREF} matchall"
         commands.append(f"{match} action mirred egress redirect dev {ifb}".split())
+    return commands
+
+
+def _plan_policer(devices: Devices, asked: Direction, found: Found) -> list[Command]:
+    commands: list[Command] = []
+    if not policer_differences(asked, found.direction):
+        return commands
+    if found.direction.policer:
+        commands.append(f"tc filter del dev {devices.egress} egress".split())
+    if asked.policer:
+        if not found.egress_hooked:
+            commands.append(f"tc qdisc add dev {devices.egress} clsact".split())
+        commands.append(_filter(asked.policer, devices.egress, POLICER_INDEX[devices.ifb]))
     return commands
 
 
@@ -106,16 +131,34 @@ def render_line(line: DelayLine, egress: str, handle: str) -> list[Command]:
     return commands
 
 
-def render_change(devices: Devices, asked: Direction, roots: tuple[str, str]) -> list[Command]:
+def _filter(policer: Policer, device: str, index: int) -> Command:
+    """Polices all that leaves a device."""
+    match = f"tc filter add dev {device} egress pref {FILTER_PREF} matchall action"
+    return match.split() + _police(policer, index)
+
+
+def _police(policer: Policer, index: int) -> list[str]:
+    burst = burst_bytes(policer.rate_bps, policer.burst_ticks)
+    shape = f"police index {index} rate {policer.rate_bps}bit burst {burst} mtu {LARGEST_PACKET_BYTES}"
+    return f"{shape} conform-exceed drop/ok".split()
+
+
+def render_change(
+    devices: Devices, asked: Direction, roots: tuple[str, str], before: Direction | None = None
+) -> list[Command]:
     """Commands that change a direction to `asked` in place, with all attributes; no packet is lost.
 
-    `roots` are the handles of the existing direction.
+    `roots` are the handles of the existing direction. A policer is left alone if it was the same `before`: a
+    change fills its bucket.
     """
     commands: list[Command] = []
     if asked.bottleneck:
         handle, queue = roots[0], words(asked.bottleneck.kind, asked.bottleneck.queue, change=True)
         commands.append(["tc", "class", "change", *_htb_class(asked.bottleneck, devices.ifb, handle)])
         commands.append(f"tc qdisc change dev {devices.ifb} parent {handle}1 handle 10:".split() + queue)
+    if asked.policer and not (before and before.policer == asked.policer):
+        police = _police(asked.policer, POLICER_INDEX[devices.ifb])
+        commands.append(["tc", "actions", "change", "action", *police])
     if asked.line:
         one = len(asked.line.bands) == 1
         for i, band in enumerate(asked.line.bands):
@@ -141,6 +184,9 @@ def probes(asked: Direction, found: Found) -> dict[str, list[Command]]:
         redirect = "tc filter add dev lo ingress matchall action mirred egress redirect dev lo"
         hook = ["tc", "qdisc", "add", "dev", "lo", "clsact"]
         stages["redirection"] = [["ip", "link", "add", "type", "ifb"], hook, redirect.split()]
+    if asked.policer and policer_differences(asked, found.direction):
+        hook = ["tc", "qdisc", "add", "dev", "lo", "clsact"]
+        stages["policer"] = [hook, _filter(asked.policer, "lo", 1)]
     if asked.line and line_differences(asked, found.direction):
         stages["delay line"] = render_line(asked.line, "lo", handles(asked, found)[1])
     return stages

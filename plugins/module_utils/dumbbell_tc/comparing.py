@@ -17,6 +17,7 @@ HTB_RESOLUTION = {
 def mismatches(devices: Devices, asked: Direction, found: Found) -> Differences:
     """Name of a part to (requested, found); empty exactly if nothing has to be done."""
     wrong = bottleneck_differences(asked, found.direction) | line_differences(asked, found.direction)
+    wrong |= policer_differences(asked, found.direction)
     if asked.line is None and found.netem:
         wrong["netem"] = (None, f"{found.egress_kind} on {devices.egress}")
     target = devices.ifb if asked.bottleneck else None
@@ -41,6 +42,18 @@ def bottleneck_differences(asked: Direction, found: Direction) -> Differences:
         if not close(getattr(one, name), getattr(other, name), resolution)
     } | differences(one.kind, one.queue, other.queue)
     return {f"bottleneck {name}": pair for name, pair in wrong.items()}
+
+
+def policer_differences(asked: Direction, found: Direction) -> Differences:
+    """Attributes of the policer that differ by more than the precision of reading back."""
+    one, other = asked.policer, found.policer
+    if one is None or other is None:
+        return {} if one == other else {"policer": (one, other)}
+    return {
+        f"policer {name}": (getattr(one, name), getattr(other, name))
+        for name in one._fields
+        if not close(getattr(one, name), getattr(other, name), HTB_RESOLUTION[name])
+    }
 
 
 def line_differences(asked: Direction, found: Direction) -> Differences:

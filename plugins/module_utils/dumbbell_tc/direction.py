@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .kinds import FULL_PACKET_BYTES, KEEP_ORDER_BPS, KINDS, Values, unflattened
+from .police import Policer
 
 IFB = {"forward": "ifb_fwd", "reverse": "ifb_rev"}
+POLICER_INDEX = {"ifb_fwd": 1, "ifb_rev": 2}  # by which a policer is changed in place
 TICK_NS = 64  # psched tick: the unit of htb's buffers
 
 
@@ -53,6 +55,7 @@ class Direction:
 
     bottleneck: Bottleneck | None
     line: DelayLine | None
+    policer: Policer | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class Found:
     egress_kind: str | None
     egress_handle: str | None
     netem: bool  # the egress device has a netem somewhere
+    egress_hooked: bool  # the egress device has an egress hook
 
 
 ABSENT = Direction(None, None)
@@ -78,8 +82,12 @@ def burst_ticks(rate_bps: int, burst_us: int) -> int:
     In ticks that the burst takes at its rate, as the kernel stores it.
     """
     bytes_per_s = rate_bps // 8
-    size_bytes = max(FULL_PACKET_BYTES, math.ceil(bytes_per_s * burst_us / 1e6))
-    return math.ceil(size_bytes / bytes_per_s * 1e9 / TICK_NS)
+    return ticks_of(rate_bps, max(FULL_PACKET_BYTES, math.ceil(bytes_per_s * burst_us / 1e6)))
+
+
+def ticks_of(rate_bps: int, size_bytes: int) -> int:
+    """How long so many bytes take at a rate."""
+    return math.ceil(size_bytes / (rate_bps // 8) * 1e9 / TICK_NS)
 
 
 def burst_bytes(rate_bps: int, ticks: int) -> int:
@@ -130,7 +138,16 @@ def measured(direction: Direction) -> dict[str, Any] | None:
         queue = {name: value for name, value in bottleneck.queue.items() if name in own and value is not None}
         shape["rate_bps"] = bottleneck.rate_bps
         shape["queue"] = {"kind": bottleneck.kind} | queue
+    if policer := direction.policer:
+        burst = burst_bytes(policer.rate_bps, policer.burst_ticks)
+        shape["policer"] = {"rate_bps": policer.rate_bps, "burst_bytes": burst}
     return shape
+
+
+def burst_of(direction: Direction) -> int | None:
+    """What the bottleneck passes at once, in bytes; None without one."""
+    of = direction.bottleneck
+    return of and burst_bytes(of.rate_bps, of.burst_ticks)
 
 
 def report(devices: Devices, found: Found) -> dict[str, Any] | None:

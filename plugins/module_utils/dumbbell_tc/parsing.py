@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .direction import Bottleneck, DelayLine, Devices, Direction, Filter, Found, class_of, major
+from .direction import (
+    POLICER_INDEX,
+    Bottleneck,
+    DelayLine,
+    Devices,
+    Direction,
+    Filter,
+    Found,
+    class_of,
+    major,
+)
 from .htb import parse_htb_classes
 from .kinds import DISTRIBUTIONS, MATCH, QUEUES, Json, read
+from .police import parse_policer
 
 
 def parse(  # noqa: PLR0917
@@ -16,11 +27,13 @@ def parse(  # noqa: PLR0917
     filters: Sequence[Json],
     classes: bytes,
     flow_filters: Sequence[Json] = (),
+    egress_filters: bytes = b"",
 ) -> Found:
     """State of a direction.
 
     From `ip -j -d link`, `tc -j -d qdisc`, `tc -j filter` of the ingress hook, the ifb's classes over
-    netlink, and `tc -j filter` of the egress device. ValueError names settings of others that are in the way.
+    netlink, `tc -j filter` of the egress device, and the filters of its egress hook over netlink. ValueError
+    names settings of others that are in the way.
     """
     ingress, egress, ifb = devices
     link = next((link for link in links if link["ifname"] == ifb), None)
@@ -29,7 +42,11 @@ def parse(  # noqa: PLR0917
     egress_root = _root(qdiscs, egress)
     ifb_root = _root(qdiscs, ifb)
     return Found(
-        direction=Direction(parse_bottleneck(qdiscs, classes, ifb), parse_line(qdiscs, flow_filters, egress)),
+        direction=Direction(
+            parse_bottleneck(qdiscs, classes, ifb),
+            parse_line(qdiscs, flow_filters, egress),
+            parse_policer(egress_filters, egress, POLICER_INDEX[ifb]),
+        ),
         redirect=parse_redirect(filters, ingress, ifb),
         hooked=any(qdisc["dev"] == ingress and qdisc["kind"] in {"clsact", "ingress"} for qdisc in qdiscs),
         ifb="absent" if link is None else "up" if "UP" in link["flags"] else "down",
@@ -37,6 +54,7 @@ def parse(  # noqa: PLR0917
         egress_kind=egress_root["kind"] if egress_root else None,
         egress_handle=egress_root["handle"] if egress_root else None,
         netem=any(qdisc["dev"] == egress and qdisc["kind"] == "netem" for qdisc in qdiscs),
+        egress_hooked=any(qdisc["dev"] == egress and qdisc["kind"] == "clsact" for qdisc in qdiscs),
     )
 
 

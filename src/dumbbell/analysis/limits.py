@@ -21,7 +21,7 @@ LIMITS = (
     "limit_unknown",
 )
 # Why the window was not larger: the last cause that reduced it. Their times add up to cwnd_limited.
-CAUSES = ("cwnd_slow_start", "cwnd_loss", "cwnd_ecn", "cwnd_delay")
+CAUSES = ("cwnd_slow_start", "cwnd_loss", "cwnd_policer", "cwnd_ecn", "cwnd_delay")
 
 COUNTERS = ("busy_time_us", "rwnd_limited_us", "sndbuf_limited_us")
 _STATE = (
@@ -37,6 +37,7 @@ _STATE = (
 )
 _NEEDED = (*COUNTERS, *_STATE, "notsent_bytes", "total_retrans", "delivered_ce")
 _OPTIONAL = (
+    "srtt_us",
     *("pacing_rate_Bps", "max_pacing_rate_Bps", "bbr_bw_Bps", "skmem_wmem_queued_bytes"),
     "skmem_sndbuf_bytes",
 )
@@ -51,13 +52,19 @@ _FULL = 2 / 3  # of the sender's buffer: the kernel wakes a waiting writer below
 Shares = dict[str, float]
 
 
-def limits(tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None) -> pl.DataFrame:
+def limits(
+    tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None, drops: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """How long each limit held between two samples of a sender.
 
     ``[flow, stream, t_ns, dt_ns, *LIMITS, *CAUSES]``, in ns; ``t_ns`` is the second sample. ``tcp_info`` has
     :data:`LIMITS_FROM`, as far as the kernel has them; ``cpu_core`` tells when a processor was busy: then
     its host's application is `cpu_limited`, and a receiver's window is, if it is the receiver's host. Empty
     without the counters. The time without data may be below 0 in an interval, by the kernel's jiffy.
+
+    ``drops`` are the packets that the policer of a flow's direction and all else of it have dropped so far:
+    ``[flow, t_ns, policed, others]``. A loss is the policer's if it dropped more than the others in the
+    interval and the round trip before; if nothing was dropped then, it is that of the drops before.
 
     Where ``sndbuf_limited_us`` is null, as in captures, the rest of the busy time is `limit_unknown`.
     """
@@ -72,6 +79,7 @@ def limits(tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None = None) -> pl.D
     rows = senders(tcp_info)
     missing = [pl.lit(None, pl.Int64).alias(name) for name in _OPTIONAL if name not in rows.columns]
     rows = _with_processors(rows.with_columns(missing), tcp_info, cpu_core)
+    rows = _with_policers(rows, drops)
     busy, rwnd, sndbuf = (1000 * pl.col(name).cast(pl.Int64).diff().over(KEY) for name in COUNTERS)
     rows = rows.with_columns(
         dt_ns=pl.col("t_ns").diff().over(KEY),
@@ -166,6 +174,21 @@ def _with_processors(
     )
 
 
+def _with_policers(rows: pl.DataFrame, drops: pl.DataFrame | None) -> pl.DataFrame:
+    """The rows with ``policed``: whether a policer made most of the latest drops; null if there were none."""
+    if drops is None or drops.is_empty():
+        return rows.with_columns(policed=pl.lit(value=False))
+    since = pl.col("t_ns").shift().over(KEY) - 1000 * pl.col("srtt_us").fill_null(0)
+    found = rows.with_columns(since=since.fill_null(pl.col("t_ns"))).sort("t_ns")
+    so_far = drops.select("flow", "t_ns", "policed", "others").sort("t_ns")
+    found = found.join_asof(so_far, on="t_ns", by="flow", check_sortedness=False)
+    before = so_far.rename({"t_ns": "since", "policed": "policed_before", "others": "others_before"})
+    found = found.sort("since").join_asof(before, on="since", by="flow", check_sortedness=False)
+    policed, others = (pl.col(name) - pl.col(f"{name}_before").fill_null(0) for name in ("policed", "others"))
+    most = pl.when(policed + others > 0).then(policed > others)
+    return found.with_columns(policed=most).sort(*KEY, "t_ns")
+
+
 def _state() -> pl.Expr:
     """What holds a sender back that has data, at a sample: ``app``, ``sndbuf``, ``pacing`` or ``cwnd``.
 
@@ -199,8 +222,11 @@ def _cause() -> pl.Expr:
     ssthresh = pl.col("snd_ssthresh")
     lost = (grown_u32(pl.col("total_retrans")) > 0).over(KEY) & (ssthresh < INFINITE_SSTHRESH)
     marked = (grown_u32(pl.col("delivered_ce")) > 0).over(KEY)
+    losing = (pl.col("ca_state") >= RECOVERY) | lost
     reduced = (
-        pl.when((pl.col("ca_state") >= RECOVERY) | lost)
+        pl.when(losing & pl.col("policed"))
+        .then(pl.lit("cwnd_policer"))
+        .when(losing & ~pl.col("policed"))
         .then(pl.lit("cwnd_loss"))
         .when(marked)
         .then(pl.lit("cwnd_ecn"))
@@ -208,5 +234,6 @@ def _cause() -> pl.Expr:
     unreduced = (
         pl.when(pl.col("snd_cwnd") < ssthresh).then(pl.lit("cwnd_slow_start")).otherwise(pl.lit("cwnd_delay"))
     )
-    by_last = pl.coalesce(reduced.forward_fill().over(KEY), unreduced)
+    lost_before = pl.when(losing).then(pl.lit("cwnd_loss")).forward_fill().over(KEY)
+    by_last = pl.coalesce(reduced.forward_fill().over(KEY), lost_before, unreduced)
     return pl.when(pl.col("bbr_bw_Bps").is_not_null()).then(pl.lit("cwnd_delay")).otherwise(by_last)

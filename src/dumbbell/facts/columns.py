@@ -83,6 +83,7 @@ SETTINGS = {
     "pie": names("target_us limit_packets ecn"),
     "red": names("limit_bytes ecn"),
     "cake": ("limit_bytes",),
+    "police": names("rate_bps burst_ns"),
 }
 
 

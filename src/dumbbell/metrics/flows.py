@@ -11,6 +11,7 @@ from dumbbell.kinds.found import FOUND
 from dumbbell.plan import Flow, Phase
 from dumbbell.plan.windows import Window, default_window
 from dumbbell.run.content import IN_MEASUREMENT, Run, start_error_ns
+from dumbbell.run.of_path import drops_of
 
 COUNTED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "tcp_info": analysis.counters,
@@ -78,12 +79,25 @@ def until_done(counted: pl.DataFrame, flow: Flow, window_ns: Window) -> Window:
     return start, end
 
 
-def limits(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+def limits(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """:func:`analysis.limits` of the measurement's flows."""
     cpu_core = tables.get("cpu_core")
     if cpu_core is not None and not cpu_core.is_empty():
         cpu_core = cpu_core.filter(IN_MEASUREMENT)
-    return analysis.limits(tables["tcp_info"].filter(IN_MEASUREMENT), cpu_core)
+    return analysis.limits(tables["tcp_info"].filter(IN_MEASUREMENT), cpu_core, policed(run, tables))
+
+
+def policed(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame | None:
+    """What each flow's direction dropped, as :func:`analysis.limits` takes it; None without a policer."""
+    path = run.point.path
+    ways = [way for way, of in path.ways if of.policer] if path else []
+    drops = {way: drops_of(run, tables, way) for way in ways}
+    of_flows = [
+        drops[flow.direction].with_columns(flow=pl.lit(flow.name))
+        for flow in run.point.phase("measurement").flows
+        if flow.direction in drops
+    ]
+    return pl.concat(of_flows) if of_flows else None
 
 
 def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
@@ -93,7 +107,7 @@ def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     are the shares of its time of :data:`analysis.LIMITS` and :data:`analysis.CAUSES`, and its RTTs.
     """
     counted = goodput_counters(run, tables)
-    limited = limits(tables)
+    limited = limits(run, tables)
     rows = []
     for phase, flow in _flows(run.point.phases):
         measuring = phase.phase == "measurement"

@@ -39,8 +39,8 @@ class Measured:
 class Tables:
     """The tables of all phases of a run, queried by flow and time.
 
-    ``tables`` are those of :data:`COUNTED`, and ``cpu_core`` if there is one; ``tcp_info`` with as many of
-    :data:`MEASURED_FROM` as it has.
+    ``tables`` are those of :data:`COUNTED`, and ``cpu_core`` and ``qdisc`` if there are any; ``tcp_info``
+    with as many of :data:`MEASURED_FROM` as it has.
     """
 
     def __init__(self, run: Run, tables: Mapping[str, pl.DataFrame]) -> None:
@@ -49,7 +49,7 @@ class Tables:
         self.flows = {flow.name: flow for flow in self.phase.flows}
         self.rows = tables["tcp_info"].filter(IN_MEASUREMENT)
         self.counted = goodput_counters(run, tables)
-        self.limits = limits(tables)
+        self.limits = limits(run, tables)
         self.fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
 
     def measure(self, bound: Expectation) -> Iterator[Measured]:

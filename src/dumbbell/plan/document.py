@@ -146,6 +146,20 @@ class Flow(Part):
         return self.start_ns + self.duration_ns
 
     @property
+    def send_buffer_bytes(self) -> int | None:
+        """SO_SNDBUF that is asked of the sender's sockets."""
+        return self._buffer("send_buffer_bytes")
+
+    @property
+    def receive_buffer_bytes(self) -> int | None:
+        """SO_RCVBUF that is asked of the receiver's sockets."""
+        return self._buffer("receive_buffer_bytes")
+
+    def _buffer(self, name: str) -> int | None:
+        apart = (self.own or {}).get(name)
+        return self.socket_buffer_bytes if apart is None else int(apart)
+
+    @property
     def mean_rate_bps(self) -> float | None:
         """The mean rate over its duration, if its steps change it; None if no rate is requested."""
         if self.rate_bps is None:

@@ -20,6 +20,7 @@ from dumbbell.scenario import Queue as AskedQueue
 ETHERNET_BYTES = 14  # the header of a frame, which the bottleneck's queue counts too
 PACKET_BYTES = ETHERNET_BYTES + units.MTU_BYTES
 UDP_HEADER_BYTES = 14 + 20 + 8  # headers of a datagram over IPv4
+POLICER_S = 0.1  # of its rate, that the burst of a policer should hold for TCP
 DRAIN_ROUND_TRIPS = 10  # that flows take to end; the handshake of iperf3's ends takes five
 DRAIN_NS = (10**9, 9 * 10**9)  # at least, for retransmissions; at most, because hosts kill what takes 10 s
 LONGEST_JITTER = 4  # as a multiple of the jitter: a distribution's table holds no more
@@ -37,6 +38,13 @@ class Queue(Part):
     ecn: bool | None = optional()
     target_us: int | None = optional()
     interval_us: int | None = optional()
+
+
+class Policer(Part):
+    """A token bucket behind the bottleneck."""
+
+    rate_bps: int
+    burst_bytes: int
 
 
 class GilbertElliott(Part):
@@ -58,6 +66,8 @@ class Conditions(Part):
     """The conditions in one direction of the path at a time."""
 
     rate_bps: int
+    burst_bytes: int | None = optional()
+    policer: Policer | None = optional()
     delay_us: int
     loss: float
     loss_gemodel: GilbertElliott | None = optional()
@@ -68,6 +78,17 @@ class Conditions(Part):
     corrupt: float | None = optional()
     reorder: float | None = optional()
     queue: Queue
+
+    @property
+    def capacity_bps(self) -> int:
+        """What passes in the long run: the rate of the bottleneck, or of the policer if that is lower."""
+        return min(self.rate_bps, self.policer.rate_bps) if self.policer else self.rate_bps
+
+    def passing_bps(self, time_ns: int) -> float:
+        """The mean of what passes at the most in a time that begins with full buckets."""
+        if self.policer is None:
+            return self.rate_bps
+        return min(self.rate_bps, self.policer.rate_bps + 8e9 * self.policer.burst_bytes / time_ns)
 
     @property
     def loses(self) -> bool:
@@ -135,10 +156,10 @@ class Direction(Conditions):
         return [state for at, state in self.states if at <= ns][-1]
 
     def mean_rate_bps(self, start_ns: int, end_ns: int) -> float:
-        """The mean rate of the bottleneck over a time."""
+        """The mean of what passes in the long run over a time."""
         times = [*(at for at, _ in self.states), max(end_ns, self.states[-1][0])]
         bits = sum(
-            state.rate_bps * max(0, min(until, end_ns) - max(since, start_ns))
+            state.capacity_bps * max(0, min(until, end_ns) - max(since, start_ns))
             for (since, until), (_, state) in zip(pairwise(times), self.states, strict=True)
         )
         return bits / (end_ns - start_ns)
@@ -258,10 +279,18 @@ def _conditions(
         if i == 0 or asked.changes[i - 1].queue is not None:
             key: KeyPath = ("changes", i - 1, "queue") if i else ("queue",)
             queue = _queue(state, rtt_ns(at_ns), packet_bytes, partial(refuse, (*key, "limit")))
+        if state.policer and state.policer.burst < packet_bytes and (i == 0 or asked.changes[i - 1].policer):
+            where: KeyPath = ("changes", i - 1, "policer") if i else ("policer",)
+            size = f"{state.policer.burst} bytes are less than one packet of {packet_bytes} bytes"
+            refuse((*where, "burst"), f"{size}, which would never pass")
         bursts = state.loss_gemodel
         found.append(
             Conditions(
                 rate_bps=state.rate,
+                burst_bytes=state.burst,
+                policer=Policer(rate_bps=state.policer.rate, burst_bytes=state.policer.burst)
+                if state.policer
+                else None,
                 delay_us=state.delay // 1000,
                 loss=state.loss,
                 loss_gemodel=GilbertElliott(**bursts.model_dump()) if bursts else None,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumbbell.plan.order import ordered_delay_us
+from dumbbell.plan.path import POLICER_S
 from dumbbell.scenario.acknowledge import WarningId
 from dumbbell.scenario.hosts import SUPER_PACKETS
 from dumbbell.units import human
@@ -23,7 +24,10 @@ QUEUE_BDPS = (0.25, 8)  # of a queue without an AQM
 MOST_RTTS = 10  # between two samples
 SIGNIFICANT = 0.05
 HEADERS_BYTES = 42  # Ethernet, IPv4 and UDP, which the bottleneck counts
-BUFFERS = (("net.ipv4.tcp_wmem", "src_host"), ("net.ipv4.tcp_rmem", "dst_host"))
+BUFFERS = (
+    ("send_buffer", "net.ipv4.tcp_wmem", "src_host"),
+    ("receive_buffer", "net.ipv4.tcp_rmem", "dst_host"),
+)
 
 
 class Warned(NamedTuple):
@@ -47,7 +51,7 @@ def of_point(point: Point) -> list[Warned]:
     checks: tuple[Callable[[Point], Iterator[Warned]], ...] = (_no_data, _put_together)
     found = [warned for check in checks for warned in check(point)]
     if point.path is not None:
-        for of_path in (_order_kept, _jitter_reorders, _queue, _buffers, _udp, _sampling):
+        for of_path in (_order_kept, _jitter_reorders, _policer, _queue, _burst, _buffers, _udp, _sampling):
             found += of_path(point, point.path)
     return list(dict.fromkeys(found))
 
@@ -104,6 +108,38 @@ def _jitter_reorders(point: Point, path: PlannedPath) -> Iterator[Warned]:
             )
 
 
+def _policer(point: Point, path: PlannedPath) -> Iterator[Warned]:
+    for since, _, state in _states(path):
+        if state.policer is None:
+            continue
+        rate_bps, burst = state.policer.rate_bps, state.policer.burst_bytes
+        needed = math.ceil(rate_bps * POLICER_S / 8)
+        if burst < needed:
+            yield Warned(
+                "policer_burst",
+                f"{since}: the policer's burst of {human(burst)} bytes holds "
+                f"{human(8e9 * burst / rate_bps, 'ns')} of its rate: TCP, which sends in bursts, gets less "
+                f"than {human(rate_bps, 'bps')}, and the less the longer its RTT; a tenth of a second's rate "
+                f"is {human(needed)} bytes",
+            )
+
+
+def _burst(point: Point, path: PlannedPath) -> Iterator[Warned]:
+    """A bottleneck with a large bucket never queues less than that: it passes at once."""
+    for since, _, state in _states(path):
+        limit = state.queue.limit_bytes or path.packet_bytes * (state.queue.limit_packets or 0)
+        if state.burst_bytes is None:
+            continue
+        took_ns = 8e9 * state.burst_bytes / state.rate_bps
+        if limit and state.burst_bytes > limit:
+            yield Warned(
+                "burst_above_queue",
+                f"{since}: the bottleneck passes {human(state.burst_bytes)} bytes at once, more than its "
+                f"queue of {human(limit)} bytes holds: after an idle time, {human(took_ns, 'ns')} of the "
+                "rate pass as if there were no bottleneck",
+            )
+
+
 def _queue(point: Point, path: PlannedPath) -> Iterator[Warned]:
     for since, at_ns, state in _states(path):
         rtt_ns = 1000 * sum(way.at(at_ns).delay_us for _, way in path.ways)
@@ -127,7 +163,7 @@ def _buffers(point: Point, path: PlannedPath) -> Iterator[Warned]:
         if "tcp" not in flow.protocols:
             continue
         rtt_ns = path.rtt_ns + 1000 * (flow.delay_us or 0)
-        rate = min(path.rate_bps(flow.direction), flow.rate_bps or math.inf)
+        rate = min(path.way(flow.direction).capacity_bps, flow.rate_bps or math.inf)
         bdp_bytes = rate * rtt_ns / 8e9
         for name, size in _buffers_of(point, flow):
             room = size * flow.streams
@@ -145,9 +181,11 @@ def _buffers_of(point: Point, flow: Flow) -> Iterator[tuple[str, int]]:
     if flow.socket_buffer_bytes is not None:
         yield "socket_buffer", flow.socket_buffer_bytes
         return
-    for sysctl, end in BUFFERS:
+    for option, sysctl, end in BUFFERS:
         host = getattr(flow, end)
-        if (asked := point.hosts[host].state.sysctls.get(sysctl)) is not None:
+        if (own := getattr(flow, f"{option}_bytes")) is not None:
+            yield option, own
+        elif (asked := point.hosts[host].state.sysctls.get(sysctl)) is not None:
             yield f"{sysctl} of {host}", int(asked.split()[-1])
 
 
@@ -158,7 +196,7 @@ def _udp(point: Point, path: PlannedPath) -> Iterator[Warned]:
         payload_bps = max(flow.rate_bps, *(step.rate_bps for step in flow.rate_steps or []), 0)
         asked_bps = payload_bps * (flow.payload_bytes + HEADERS_BYTES) / flow.payload_bytes
         way = path.way(flow.direction)
-        least_bps = min(way.at(at).rate_bps for at in _times(flow, [at for at, _ in way.states]))
+        least_bps = min(way.at(at).capacity_bps for at in _times(flow, [at for at, _ in way.states]))
         if asked_bps > least_bps:
             yield Warned(
                 "udp_above_rate",

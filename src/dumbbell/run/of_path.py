@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any, Literal
 
@@ -29,12 +29,14 @@ TC_ROUNDING_US = 1  # tc stores delays in ticks of 64 ns and shows them cut to w
 # Precision of values read back, by unit: rates are stored in bytes, shares in 32 bits.
 RESOLUTION = {"us": TC_ROUNDING_US, "bps": 8}
 LEAST_SHARE = 2**-32
+BURST_S = 1.1e-6  # tc cuts the time of a burst to whole microseconds, and the kernel to ticks of 64 ns
 TIMESTAMP_NS = 1_000_000  # the RTT of retransmitted packets comes from TCP's timestamps, in ms
 
 NETEM_SHARES = ("loss", "duplicate", "corrupt", "reorder")
 GEMODEL = ("p", "r", "loss_bad", "loss_good")
 GEMODEL_FIELDS = tuple(f"gemodel_{name}" for name in GEMODEL)
 NETEM = ("parent", "delay_ns", "jitter_ns", "rate_bps", *NETEM_SHARES, *GEMODEL_FIELDS)
+BUCKET = ("rate_bps", "burst_ns")
 QUEUE = ("limit_packets", "limit_bytes", "ecn", "target_us", "interval_us")
 
 
@@ -44,14 +46,20 @@ def agrees(asked: Any, found: Any, resolution: float = LEAST_SHARE) -> bool:
         return not asked
     if isinstance(asked, dict):
         return isinstance(found, dict) and all(
-            agrees(value, found.get(key), RESOLUTION.get(key.rpartition("_")[2], LEAST_SHARE))
-            for key, value in asked.items()
+            agrees(value, found.get(key), _resolution(key, asked)) for key, value in asked.items()
         )
     if isinstance(asked, list):
         return isinstance(found, list) and len(asked) == len(found) and all(map(agrees, asked, found))
     if isinstance(asked, int | float) and isinstance(found, int | float):  # tc shows six digits
         return math.isclose(asked, found, rel_tol=1e-5, abs_tol=resolution)
     return bool(asked == found)
+
+
+def _resolution(key: str, among: dict[str, Any]) -> float:
+    """The precision with which the kernel holds a value: of a burst, it depends on the rate."""
+    if key == "burst_bytes":
+        return 1 + BURST_S * among["rate_bps"] / 8
+    return RESOLUTION.get(key.rpartition("_")[2], LEAST_SHARE)
 
 
 # --- seen by flows --------------------------------------------------------------------------------
@@ -213,6 +221,49 @@ def dropped_share(qdisc: pl.DataFrame) -> float | None:
     return float(dropped / (dropped + passed)) if dropped else 0.0
 
 
+def most_at_once(qdisc: pl.DataFrame, rate_bps: int) -> float | None:
+    """The most bytes that a qdisc sent beyond a rate in any time between two samples; None without two."""
+    if qdisc.height <= 1:
+        return None
+    beyond = qdisc.sort("t_ns").select(pl.col("bytes") - pl.col("t_ns") * (rate_bps / 8e9)).to_series()
+    most = (beyond - beyond.cum_min()).max()
+    return None if most is None else float(most)  # type: ignore[arg-type]
+
+
+DROPS_FROM = ("phase", "host", "dev", "kind", "handle", "parent", "t_ns", "drops")  # columns of qdisc
+
+
+def drops_of(run: Run, tables: Mapping[str, pl.DataFrame], way: Way) -> pl.DataFrame:
+    """Packets that the policer of a direction and its other stages dropped so far in the measurement.
+
+    ``[t_ns, policed, others]``, at each time of which there is a sample; empty without a policer.
+    """
+    rows = tables.get("qdisc")
+    found = []
+    for host in run.routers if rows is not None and {*DROPS_FROM} <= {*rows.columns} else []:
+        assert rows is not None
+        places = dig(run.states.get(host), "path", "devices", way) or {}
+        own = rows.filter(
+            pl.col("dev").is_in([device for device in places.values() if device]),
+            phase="measurement",
+            host=host,
+        )
+        # The root over a queue counts what the queue drops.
+        found.append(own.filter((pl.col("parent") != "root") | (pl.col("kind") == "netem")))
+    samples = pl.concat(found) if found else pl.DataFrame()
+    if samples.is_empty() or samples.filter(kind="police").is_empty():
+        return pl.DataFrame(schema=dict.fromkeys(("t_ns", "policed", "others"), pl.Int64))
+    series = ("host", "dev", "kind", "handle", "parent")
+    grown = analysis.grown_u32(pl.col("drops")).over(series)
+    is_policer = pl.col("kind") == "police"
+    steps = samples.sort("t_ns").select("t_ns", is_policer.alias("policer"), grown=grown.fill_null(0))
+    sums = steps.group_by("t_ns").agg(
+        policed=pl.col("grown").filter(pl.col("policer")).sum(),
+        others=pl.col("grown").filter(~pl.col("policer")).sum(),
+    )
+    return sums.sort("t_ns").with_columns(pl.col("policed", "others").cum_sum())
+
+
 # --- changes within a run -------------------------------------------------------------------------
 
 
@@ -239,16 +290,27 @@ def conditions_held(
         own = own if end is None else own.filter(pl.col("unix_ns") < end)
         return own.select(n for n in names if n in own.columns).unique(maintain_order=True).to_dicts()
 
-    classes = settings("tc_class", bottleneck, "htb", ["rate_bps"])
+    def burst_bytes(of: dict[str, Any]) -> int | None:
+        time_ns, rate_bps = of.get("burst_ns"), of.get("rate_bps")
+        return None if time_ns is None or rate_bps is None else round(time_ns * rate_bps / 8e9)
+
+    classes = settings("tc_class", bottleneck, "htb", BUCKET if way.burst_bytes else BUCKET[:1])
+    policers = settings("qdisc", delay_line, "police", BUCKET) or [{}]
     queues = settings("qdisc", bottleneck, way.queue.kind, QUEUE)
     netems = settings("qdisc", delay_line, "netem", NETEM) or [{}]  # without delay and loss there is none
     found = []
-    for held, queue, netem in product(classes, queues, netems):
+    for held, queue, policer, netem in product(classes, queues, policers, netems):
         band = int(netem.get("parent", "").partition(":")[2] or "1", 16) - 1
         delay_us = (netem.get("delay_ns") or 0) / 1000 + (dig(about, "trim_us") or 0) - own_us[band]
         gemodel = [netem.get(field) for field in GEMODEL_FIELDS]
         found.append(
             {"rate_bps": held.get("rate_bps"), "delay_us": round(delay_us, 3)}
+            | ({"burst_bytes": burst_bytes(held)} if way.burst_bytes else {})
+            | (
+                {"policer": {"rate_bps": policer.get("rate_bps"), "burst_bytes": burst_bytes(policer)}}
+                if policer
+                else {}
+            )
             | {key: netem.get(key) for key in NETEM_SHARES}
             | {"loss_gemodel": None if None in gemodel else dict(zip(GEMODEL, gemodel, strict=True))}
             | {"jitter_us": (netem.get("jitter_ns") or 0) / 1000, "keep_order": bool(netem.get("rate_bps"))}

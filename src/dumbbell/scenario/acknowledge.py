@@ -11,6 +11,8 @@ WarningId = Literal[
     "super_packets",
     "order_kept",
     "jitter_reorders",
+    "policer_burst",
+    "burst_above_queue",
     "queue_far_from_bdp",
     "buffer_below_bdp",
     "udp_above_rate",

@@ -83,7 +83,8 @@ def _validated(tree: Tree) -> ScenarioFile:
     expanded, varies = expand(tree, matrix)
     for case in expanded:
         try:
-            scenario = Scenario.model_validate(case.value)
+            context = {"directory": tree.path.parent, "duration": case.value.get("duration")}
+            scenario = Scenario.model_validate(case.value, context=context)
         except pydantic.ValidationError as error:
             problems = [tree.problem(*reason) for reason in reasons(error, case.value)]
         else:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Annotated, Literal, Self, get_args
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from dumbbell import units
-from dumbbell.quantities import Delay, Duration, QueueLimit, Rate, Ratio, Strict
+from dumbbell.quantities import Delay, Duration, QueueLimit, Rate, Ratio, Size, Strict
 from dumbbell.scenario.problems import KeyPath
+from dumbbell.scenario.trace import read_steps
 
 QueueKind = Literal["pfifo", "bfifo", "codel", "fq_codel", "cake", "pie", "red"]
 LIMIT_UNIT = {
@@ -53,6 +55,16 @@ class Queue(Strict):
         return self
 
 
+class Policer(Strict):
+    """A token bucket behind the bottleneck that drops what finds it empty, and queues nothing."""
+
+    rate: Rate = Field(description="at which the bucket fills, counted on Ethernet frames")
+    burst: Size = Field(
+        description="size of the bucket, which is full at first and after each change of the policer. TCP "
+        "gets the rate if it holds a tenth of a second of it"
+    )
+
+
 class GilbertElliott(Strict):
     """Loss in bursts by a chain of two states; probabilities for each packet."""
 
@@ -65,9 +77,10 @@ class GilbertElliott(Strict):
 class Change(Strict):
     """What a direction becomes within a run: it names what differs from before, by the direction's keys.
 
-    It is made in place: packets under way stay so. The kind of queue, the distribution of delays, and delays
-    of flows' own do not change. Flows of tcp, iperf3_tcp and atou connect ahead of their start, over the path
-    of their start: one that starts too soon after a change of the delay is refused.
+    It is made in place: packets under way stay so. The kind of queue, the bottleneck's burst, the
+    distribution of delays, and delays of flows' own do not change, and a direction without a policer gets
+    none. Flows of tcp, iperf3_tcp and atou connect ahead of their start, over the path of their start: one
+    that starts too soon after a change of the delay is refused.
     """
 
     at: Annotated[Duration, Field(gt=0)] = Field(description="since t0")
@@ -82,6 +95,7 @@ class Change(Strict):
     duplicate: Ratio | None = None
     corrupt: Ratio | None = None
     reorder: Ratio | None = None
+    policer: Policer | None = Field(default=None, description="all of it")
     queue: Queue | None = Field(
         default=None,
         description="all of it. 1bdp is rate x RTT after the change; a queue that no change names keeps its "
@@ -102,10 +116,37 @@ class Change(Strict):
         return {name: value for name, value in self if name != "at" and value is not None}
 
 
+class RateTrace(Strict):
+    """Rates of a bottleneck over time, from a file, replayed as changes in place.
+
+    Each change is verified as others are. What does the flow do on a radio link that was recorded?
+    """
+
+    file: str = Field(
+        description="beside the scenario: lines of `SECONDS,BIT_PER_SECOND`, or mahimahi's format, a time in "
+        "ms for each delivery of 1500 bytes, which begins anew after its last",
+        examples=["lte.csv"],
+    )
+    every: Annotated[Duration, Field(gt=0)] = Field(
+        default=10**9,
+        description="the mean rate of each such interval is one change; longer than `validity.start_error`",
+        json_schema_extra={"default": "1s"},
+    )
+
+
 class Direction(Strict):
-    """One direction of the path: bottleneck first, then delay and loss."""
+    """One direction of the path: bottleneck first, then policer, then delay and loss."""
 
     rate: Rate = Field(description="rate of the bottleneck, counted on Ethernet frames")
+    rate_trace: RateTrace | None = Field(
+        default=None, description="in place of rate and of changes, which it makes"
+    )
+    burst: Size | None = Field(
+        default=None,
+        description="what the bottleneck passes at once after an idle time, at least a packet; default: "
+        "`path_burst_us` of the inventory",
+    )
+    policer: Policer | None = None
     delay: Delay = Field(description="one-way delay added by the router")
     loss: Ratio = Field(
         default=0.0, description="share of packets lost at random", json_schema_extra={"default": "0%"}
@@ -126,12 +167,36 @@ class Direction(Strict):
     queue: Queue
     changes: list[Change] = Field(default=[], description="of the direction within a run, in order of time")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _replay(cls, given: Any, info: ValidationInfo) -> Any:
+        """A trace becomes a rate and changes; the context has the scenario's `directory` and `duration`."""
+        if not isinstance(given, dict) or not isinstance(given.get("rate_trace"), dict):
+            return given
+        if too := [key for key in ("rate", "changes") if key in given]:
+            raise ValueError(f"give rate_trace, or {' and '.join(too)}, not both")
+        asked = RateTrace.model_validate(given["rate_trace"])
+        context = info.context or {}
+        path = Path(context.get("directory", ".")) / asked.file
+        try:
+            duration_ns = units.parse_duration(context["duration"])
+        except (KeyError, ValueError, TypeError):
+            duration_ns = asked.every  # of which the scenario's own check tells
+        first, *later = read_steps(path, asked.every, duration_ns)
+        changes = [{"at": f"{at}ns", "rate": f"{bps}bit"} for at, bps in later]
+        return {**given, "rate": f"{first[1]}bit", "changes": changes}
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if contradiction := self._contradiction():
             raise ValueError(contradiction)
         if self.distribution and not any(state.jitter for _, state in self.states):
             raise ValueError("distribution has no effect without jitter")
+        if self.policer and self.policer.rate >= self.rate:
+            policed, rate = (units.render_rate(bps) for bps in (self.policer.rate, self.rate))
+            raise ValueError(
+                f"the policer of {policed} drops nothing: the bottleneck before it lets through {rate}"
+            )
         return self
 
     def _contradiction(self) -> str | None:
@@ -173,6 +238,8 @@ class Direction(Strict):
             if state.queue.kind != self.queue.kind:
                 reason = f"a queue stays what it is within a run, here a {self.queue.kind}"
                 yield (*key, "queue", "kind"), reason
+            if state.policer and not self.policer:
+                yield (*key, "policer"), "the direction has no policer that could change: give it one"
             if contradiction := state._contradiction():
                 yield key, contradiction
 

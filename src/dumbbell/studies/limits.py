@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -12,14 +13,16 @@ from dumbbell import analysis
 from dumbbell.metrics.flows import limits, mean_goodput, until_done
 from dumbbell.metrics.registry import NOT_COUNTED
 from dumbbell.plan import Flow
+from dumbbell.plan.path import POLICER_S, Policer
 from dumbbell.plan.windows import default_window
+from dumbbell.run.of_path import DROPS_FROM
 from dumbbell.studies.source import Missing, Source
 from dumbbell.units import human
 
 FULL = 0.9  # of what a path carries of payload: flows together that get more fill it
 PAYLOAD = 1448 / 1514  # of full packets
 SEGMENTS = ("total_retrans", "data_segs_out")
-_READ = (*analysis.LIMITS_FROM, *SEGMENTS, "phase", "srtt_us")
+_READ = (*analysis.LIMITS_FROM, *SEGMENTS, "phase")
 
 
 class Limited(NamedTuple):
@@ -43,6 +46,7 @@ class Numbers(NamedTuple):
     retransmits: float | None  # share of all segments
     path_bps: float | None  # the rate of the path in its direction
     path_full: bool  # whether all flows of the direction together fill it
+    policer: Policer | None = None  # of its direction, at its end
 
 
 def what_limited(source: Source) -> list[Limited]:
@@ -56,7 +60,9 @@ def what_limited(source: Source) -> list[Limited]:
     tables = {"tcp_info": source.rows("tcp_info", *_READ)}
     with contextlib.suppress(Missing):  # runs of older versions have none
         tables["cpu_core"] = source.rows("cpu_core")
-    limited = limits(tables)
+    with contextlib.suppress(Missing):
+        tables["qdisc"] = source.rows("qdisc", *DROPS_FROM)
+    limited = limits(source.opened, tables)
     found = []
     for flow in flows:
         window = default_window([flow.life_ns], source.plan.warm_up_ns)
@@ -102,6 +108,7 @@ def _numbers(
         goodput_bps=mean_goodput(source.opened, source.counters, flow, window),
         retransmits=again / sent if isinstance(again, int) and isinstance(sent, int) and sent else None,
         path_bps=path_bps,
+        policer=way.at(window[1]).policer if way else None,
         path_full=bool(path_bps) and sum(goodputs) >= FULL * PAYLOAD * (path_bps or 0),
     )
 
@@ -123,13 +130,12 @@ def _size(size_bytes: float | None) -> str:
     return "of a size that is not known" if size_bytes is None else f"{size_bytes / 1024:.4g} KiB"
 
 
-def _raise_buffer(flow: Flow, sysctl: str, host: str) -> str:
-    asked = flow.socket_buffer_bytes
-    return (
-        f"raise its socket_buffer of {_size(asked)}"
-        if asked
-        else f"raise {sysctl} of {host}, or give it a socket_buffer"
-    )
+def _raise_buffer(flow: Flow, option: str, sysctl: str, host: str) -> str:
+    if flow.socket_buffer_bytes:
+        return f"raise its socket_buffer of {_size(flow.socket_buffer_bytes)}"
+    if asked := getattr(flow, f"{option}_bytes"):
+        return f"raise its {option} of {_size(asked)}, or leave it out"
+    return f"raise {sysctl} of {host}, or give it a larger buffer of its own ({option}, or socket_buffer)"
 
 
 def _app(flow: Flow, of: Numbers) -> str:
@@ -146,12 +152,12 @@ def _app(flow: Flow, of: Numbers) -> str:
 
 def _sndbuf(flow: Flow, of: Numbers) -> str:
     buffer = f"Its sender's buffer of {_size(of.sndbuf_bytes)}" if of.sndbuf_bytes else "Its sender's buffer"
-    lift = _raise_buffer(flow, "net.ipv4.tcp_wmem", flow.src_host)
+    lift = _raise_buffer(flow, "send_buffer", "net.ipv4.tcp_wmem", flow.src_host)
     return f"{buffer} had room for {_allows(of.in_flight_bytes, of)}: {lift}."
 
 
 def _rwnd(flow: Flow, of: Numbers) -> str:
-    lift = _raise_buffer(flow, "net.ipv4.tcp_rmem", flow.dst_host)
+    lift = _raise_buffer(flow, "receive_buffer", "net.ipv4.tcp_rmem", flow.dst_host)
     return f"Its receiver's window was {_allows(of.snd_wnd_bytes, of)}: {lift}."
 
 
@@ -164,6 +170,18 @@ def _cpu(flow: Flow, of: Numbers) -> str:
         f"A core of {flow.src_host} or {flow.dst_host} had less than 1 % left: turn offloads on, use "
         "a larger MTU, or spread flows over hosts."
     )
+
+
+def _policer(flow: Flow, of: Numbers) -> str:
+    asked = of.policer
+    if asked is None:  # another was in its way before
+        return _SENTENCES["cwnd_loss"](flow, of)
+    burst, needed = asked.burst_bytes, math.ceil(asked.rate_bps * POLICER_S / 8)
+    about = f"{human(asked.rate_bps, 'bps')} with a burst of {human(burst)} bytes"
+    lift = "send less at once: pace, or use a smaller window"
+    if burst < needed:
+        lift = f"a burst of {human(needed)} bytes, a tenth of a second of its rate, or pacing lets TCP use it"
+    return _cwnd(f", as drops of the policer of {about} left it", lift)(flow, of)
 
 
 def _cwnd(why: str, lift: str) -> Callable[[Flow, Numbers], str]:
@@ -197,6 +215,7 @@ _SENTENCES: Mapping[str, Callable[[Flow, Numbers], str]] = {
         ", as losses left it",
         "give its queue more room, find what else loses packets, or use a control that yields less to losses",
     ),
+    "cwnd_policer": _policer,
     "cwnd_ecn": _cwnd(", as ECN marks left it", "let the queue mark later"),
     "cwnd_delay": _cwnd(
         ", without a loss before",

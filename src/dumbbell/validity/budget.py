@@ -251,16 +251,17 @@ def loss_bounds(packets: int, state: Conditions) -> tuple[int, int]:
 
 
 def _dropped(run: Run, tables: Tables, path: PlannedPath, way: Way) -> tuple[int | None, int]:
-    """Packets that the queue and the delay line of a direction dropped, and the time of the last sample."""
+    """Packets that queue, policer and delay line of a direction dropped, and the time of the last sample."""
     total, last = 0, 0
     for host in run.routers:
         rows = _measured(tables, "qdisc", host)
         places = dig(run.states.get(host), "path", "devices", way) or {}
-        kinds = ((places.get("bottleneck"), path.way(way).queue.kind), (places.get("delay_line"), "netem"))
-        for number, (device, kind) in enumerate(kinds):
+        out = places.get("delay_line")
+        kinds = [(places.get("bottleneck"), path.way(way).queue.kind), (out, "police"), (out, "netem")]
+        for device, kind in kinds:
             own = rows if rows.is_empty() else rows.filter(dev=device or "", kind=kind)
             grown = _grown(own, ("drops",), ("handle", "parent"))
-            if not grown and number == 0:
+            if not grown and (kind == kinds[0][1] or (kind == "police" and path.way(way).policer)):
                 return None, 0
             total += grown.get("drops", 0)
             at: Any = own["t_ns"].max() if grown else None
@@ -283,7 +284,7 @@ def _budget(run: Run, tables: Tables, path: PlannedPath, way: Way, flows: list[F
     most = math.ceil(run.point.validity.unexpected_drops * sent)
     reason, unexplained = "", None
     if dropped is None:
-        reason = "what its queue dropped is not known: no router sampled it"
+        reason = "what its queue and its policer dropped is not known: no router sampled them"
     elif unknown:
         reason = "; ".join(f"what {name} lost is not known: {why}" for name, why in unknown.items())
     elif known:

@@ -26,12 +26,15 @@ from dumbbell.run.of_path import (
     dropped_share,
     has_delay_line,
     holds,
+    most_at_once,
     most_lost,
     probe_ns,
     served_bps,
 )
 from dumbbell.run.record import read_json
 from dumbbell.units import human
+
+LATE_NS = 10_000_000  # by which a router may send late, and then at once, what it held back
 
 
 def checks(of: Asked, path: PlannedPath) -> Iterator[Check]:
@@ -62,6 +65,7 @@ def checks(of: Asked, path: PlannedPath) -> Iterator[Check]:
     yield from _rate(of, path, validity)
     for host in routers:
         for name, _ in path.ways:
+            yield from _policed(of, host, name, path)
             yield from _unexpected_drops(of, host, name, path)
 
 
@@ -208,6 +212,7 @@ def _rate(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
             for host, side in ((flow.src_host, "sender"), (flow.dst_host, "receiver"))
         )
         pair = f"{flow.src_host}-{flow.dst_host}"
+        arriving_bps = path.way(flow.direction).passing_bps(flow.duration_ns)
         yield close(
             "rate",
             pair,
@@ -221,12 +226,56 @@ def _rate(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Check]:
         yield close(
             "rate, arriving",
             pair,
-            asked_bps,
+            arriving_bps,
             blast_rate_bps(path, flow, sent, arrived),
-            tolerance=validity.arrival_tolerance * asked_bps,
+            tolerance=validity.arrival_tolerance * arriving_bps,
             unit="bps",
             what="rate at which the path's packets arrive",
             missing="the ends of the calibration's flow left no counts",
+        )
+
+
+def _policed(of: Asked, host: str, name: Way, path: PlannedPath) -> Iterator[Check]:
+    """In every time between two samples no more passed than the policer's bucket allows.
+
+    The delay line behind it counts what passed, if all its delays are the same.
+    """
+    about, way = dig(of.run.states[host], "path"), path.way(name)
+    device = dig(about, "devices", name, "delay_line")
+    states = way.states
+    steady = len({state.delay_us for _, state in states}) == 1 and not way.flows
+    if any(state.jitter_us or state.reorder or state.duplicate for _, state in states) or not steady:
+        return
+    if not has_delay_line(way, dig(about, "trim_us") or 0):
+        return
+    passed = of.tables["qdisc"].filter(IN_MEASUREMENT, kind="netem", host=host, dev=device or "")
+    for (since, state), until in zip(states, [*(at for at, _ in states[1:]), None], strict=True):
+        if state.policer is None:
+            continue
+        rate_bps, burst = state.policer.rate_bps, state.policer.burst_bytes
+        late_ns = of.point.validity.start_error_ns
+        begin = since + late_ns + 1000 * state.delay_us if since else 0
+        own = passed.filter(pl.col("t_ns") >= begin, pl.col("t_ns") < (until or of.measurement.duration_ns))
+        most = most_at_once(own, rate_bps)
+        tolerance = path.packet_bytes + rate_bps * max(late_ns, LATE_NS) / 8e9
+        reason = ""
+        if most is None:
+            reason = "what its policer let pass is not known: the delay line behind it was not sampled"
+        elif most > burst + tolerance:
+            reason = (
+                f"its policer let {human(round(most))} bytes pass beyond its rate of {human(rate_bps, 'bps')}"
+            )
+            reason += f": its burst is {human(burst)}"
+        yield Check(
+            name="policer",
+            kind="validity",
+            subject=f"{host} {name} from {human(since, 'ns')}",
+            requested=burst,
+            measured=most,
+            tolerance=tolerance,
+            unit="bytes",
+            ok=not reason,
+            reason=reason,
         )
 
 

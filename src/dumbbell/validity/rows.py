@@ -100,6 +100,7 @@ class _Rows:
         if self.part.sample.qdisc and path is not None and self.host in self.run.routers:
             trim_us = dig(self.run.states.get(self.host), "path", "trim_us") or 0
             kinds = {"htb", *(way.queue.kind for _, way in path.ways)}
+            kinds |= {"police"} if any(way.policer for _, way in path.ways) else set()
             kinds |= {"netem"} if any(has_delay_line(way, trim_us) for _, way in path.ways) else set()
             yield from map(columns.of_queue, sorted(kinds))
             yield columns.of_class()

@@ -42,6 +42,20 @@ def test_options_of_a_tcp_flow(tmp_path: Path) -> None:
     )
 
 
+def test_buffers_of_each_end(tmp_path: Path) -> None:
+    flow = measured(tmp_path, kind="tcp", send_buffer="16KiB")
+    assert flow.own == {"send_buffer_bytes": "16384"}
+    assert (flow.send_buffer_bytes, flow.receive_buffer_bytes) == (16384, None)
+    flow = measured(tmp_path, kind="tcp", receive_buffer="32KiB")
+    assert (flow.send_buffer_bytes, flow.receive_buffer_bytes) == (None, 32768)
+    flow = measured(tmp_path, kind="tcp", socket_buffer="64KiB")
+    assert (flow.send_buffer_bytes, flow.receive_buffer_bytes) == (65536, 65536)
+    with pytest.raises(
+        ScenarioError, match="give socket_buffer, or send_buffer and receive_buffer, not both"
+    ):
+        measured(tmp_path, kind="tcp", socket_buffer="64KiB", send_buffer="16KiB")
+
+
 def test_a_reversed_flow_and_its_path(tmp_path: Path) -> None:
     slow = {"rate": "1mbit", "delay": "5ms", "queue": {"kind": "pfifo", "limit": "1bdp"}}
     flow = {"kind": "iperf3_tcp", "from": "senders[0]", "to": "receivers[0]"}

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from dumbbell.plan import Direction
 from dumbbell.plan.order import ordered_delay_us
 from dumbbell.plan.path import PACKET_BYTES, Conditions, Queue, resolve_path
-from dumbbell.scenario import NetworkPath
+from dumbbell.scenario import NetworkPath, ScenarioError
 from plan.plans import SCENARIO, WAY, changing, only, planned
 
 
@@ -28,6 +28,35 @@ def test_path_is_resolved() -> None:
         "kind": "pfifo",
         "limit_packets": 166,
     }
+
+
+def test_a_policer_and_a_burst_are_planned(tmp_path: Path) -> None:
+    policed = WAY | {"burst": "1MB", "policer": {"rate": "15mbit", "burst": "10kB"}}
+    point = changing(tmp_path, {"at": "5s", "policer": {"rate": "20mbit", "burst": "20kB"}}, forward=policed)
+    assert point.path is not None
+    way = point.path.forward
+    assert [state.policer and state.policer.model_dump() for _, state in way.states] == [
+        {"rate_bps": 15_000_000, "burst_bytes": 10_000},
+        {"rate_bps": 20_000_000, "burst_bytes": 20_000},
+    ]
+    assert [state.burst_bytes for _, state in way.states] == [10**6, 10**6]
+    assert way.mean_rate_bps(0, 10 * 10**9) == 17_500_000  # of what passes
+    assert (way.capacity_bps, way.rate_bps) == (15_000_000, 100_000_000)
+    assert way.passing_bps(4 * 10**9) == 15_020_000
+    assert way.passing_bps(10**6) == 95_000_000
+    assert "policer" not in json.loads(point.model_dump_json())["path"]["reverse"]
+
+
+@pytest.mark.parametrize(
+    ("policer", "reason"),
+    [
+        ({"rate": "100mbit", "burst": "10kB"}, "the policer of 100mbit drops nothing"),
+        ({"rate": "15mbit", "burst": "1513B"}, "1513 bytes are less than one packet of 1514 bytes"),
+    ],
+)
+def test_a_policer_that_has_no_effect_or_passes_nothing(tmp_path: Path, policer: Any, reason: str) -> None:
+    with pytest.raises(ScenarioError, match=reason):
+        changing(tmp_path, forward=WAY | {"policer": policer})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from plan.plans import SCENARIO, SCENARIOS, only, planned
 HOST_SAMPLES = {"link": True, "snmp": True, "cpu": True, "clock": True, "trace": False, "ebpf": False}
 
 
-@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(SCENARIOS.rglob("*.yml")), ids=lambda path: path.stem)
 def test_same_input_same_bytes(path: Path) -> None:
     first = plan(path, inventory()).to_json()
     assert first == plan(path, inventory()).to_json()

@@ -85,6 +85,37 @@ def test_buffers_hold_the_bdp(tmp_path: Path, flow: Any, hosts: Any, text: str |
     assert (text or "") in found.get("buffer_below_bdp", "")
 
 
+@pytest.mark.parametrize(
+    ("burst", "text"),
+    [
+        ("187499B", "burst of 187 499 bytes holds 100 ms of its rate"),
+        ("10kB", "a tenth of a second's rate is 187 500 bytes"),
+        ("187500B", None),
+    ],
+)
+def test_a_policer_holds_a_tenth_of_a_second(tmp_path: Path, burst: str, text: str | None) -> None:
+    found = told(tmp_path, way=WAY | {"policer": {"rate": "15mbit", "burst": burst}})
+    assert found.keys() == ({"policer_burst"} if text else set())
+    assert (text or "") in found.get("policer_burst", "")
+
+
+def test_udp_is_compared_with_a_policers_rate(tmp_path: Path) -> None:
+    way = WAY | {"policer": {"rate": "15mbit", "burst": "1MB"}}
+    assert "the path's 15 Mbit/s" in told(tmp_path, flow=UDP | {"rate": "20mbit"}, way=way)["udp_above_rate"]
+
+
+def test_a_burst_of_the_bottleneck_fits_its_queue(tmp_path: Path) -> None:
+    assert told(tmp_path, way=WAY | {"burst": "251kB"}) == {}  # 166 packets are 251 324 bytes
+    assert "burst_above_queue" in told(tmp_path, way=WAY | {"burst": "252kB"})
+
+
+@pytest.mark.parametrize("option", ["send_buffer", "receive_buffer"])
+def test_a_buffer_of_one_end_holds_the_bdp(tmp_path: Path, option: str) -> None:
+    flow = TCP | {"kind": "tcp"}
+    assert f"{option} gives its streams" in told(tmp_path, flow=flow | {option: "249kB"})["buffer_below_bdp"]
+    assert told(tmp_path, flow=flow | {option: "250kB"}) == {}
+
+
 def test_udp_above_the_rate_counts_headers(tmp_path: Path) -> None:
     assert told(tmp_path, flow=UDP | {"rate": "97.2mbit"}) == {}
     found = told(tmp_path, flow=UDP | {"rate": "145.8mbit"})  # 150 with headers
@@ -138,7 +169,7 @@ def test_each_warning_is_explained() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(get_args(WarningId))
 
 
-@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(SCENARIOS.rglob("*.yml")), ids=lambda path: path.stem)
 def test_warnings_of_shipped_scenarios_are_meant(path: Path) -> None:
     for profile in (None, "hardware") if "\n  hardware:" in path.read_text() else (None,):
         assert plan(path, inventory(), profile).unacknowledged == []

@@ -38,6 +38,12 @@ FORWARD_END = "}\n  reverse"
             "[0].queue.kind",
             "a queue stays what it is within a run, here a pfifo",
         ),
+        (
+            "{at: 1s, policer: {rate: 5mbit, burst: 10kB}}",
+            "policer: {",
+            "[0].policer",
+            "the direction has no policer that could change: give it one",
+        ),
         ("{at: 1s, queue: {kind: pfifo}}", "queue: {kind: pfifo}}", "[0].queue", "a pfifo needs a limit"),
         (
             "{at: 1s, queue: {kind: pfifo, limit: 0bdp}}",

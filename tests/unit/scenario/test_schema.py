@@ -16,7 +16,7 @@ from dumbbell.scenario.expand import all_models, fields_of, is_list
 from dumbbell.scenario.schema import reference, schema
 from scenario.texts import GOOD
 
-SCENARIOS = sorted([*REPOSITORY.glob("scenarios/*.yml"), *REPOSITORY.glob("tests/e2e/*.yml")])
+SCENARIOS = sorted([*REPOSITORY.glob("scenarios/**/*.yml"), *REPOSITORY.glob("tests/e2e/*.yml")])
 SCHEMA = REPOSITORY / "schemas" / "scenario.schema.json"
 REFERENCE = REPOSITORY / "docs" / "scenario-reference.md"
 

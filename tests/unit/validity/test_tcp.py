@@ -124,6 +124,14 @@ def test_a_flow_may_be_cut_while_data_is_under_way(run_dir: Path) -> None:
             "it has 0 of its sender and 2 of its receiver, and was asked 2 streams",
         ),
         (together(cut, stream(RECEIVER, bytes=less(-2000))), "what one end sent is not"),
+        (
+            planned(socket_buffer_bytes=None, own={"send_buffer_bytes": "16384"}),
+            "own sender: send buffer: asked 32",
+        ),
+        (
+            planned(socket_buffer_bytes=None, own={"receive_buffer_bytes": "16384"}),
+            "own receiver: receive buffer: asked 32",
+        ),
         (planned(bytes=5_000_000), "own: bytes that arrived before its end: asked"),
     ],
 )

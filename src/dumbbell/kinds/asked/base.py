@@ -29,6 +29,7 @@ def _dscp(value: Any) -> Any:
 
 CongestionControl = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,15}$"), NoBoolean]
 PositiveDuration = Annotated[Duration, Field(gt=0)]
+Buffer = Annotated[Size, Field(le=2**31 - 1)]
 Dscp = Annotated[
     int,
     BeforeValidator(_dscp, json_schema_input_type=int | Literal[tuple(DSCP)]),
@@ -139,7 +140,7 @@ class SocketFlow(BaseFlow):
 
     streams: Annotated[int, Field(ge=1, le=128)] = Field(default=1, description="parallel connections")
     dscp: Dscp | None = Field(default=None, description="0 to 63, or a name such as ef, af41, cs1, le")
-    socket_buffer: Annotated[Size, Field(le=2**31 - 1)] | None = Field(
+    socket_buffer: Buffer | None = Field(
         default=None, description="SO_SNDBUF and SO_RCVBUF at both ends; default: the kernel tunes them"
     )
 

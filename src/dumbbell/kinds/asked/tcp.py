@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dumbbell.kinds.asked.base import Kind, PositiveDuration, TcpSocketFlow
+from dumbbell.kinds.asked.base import Buffer, Kind, PositiveDuration, TcpSocketFlow
 from dumbbell.quantities import Size
 
 HEADER_BYTES = 16  # that the data of each stream begins with
@@ -35,12 +35,25 @@ class TcpFlow(TcpSocketFlow):
         default=False, description="TCP_NODELAY: the last segment of what is written does not wait for ACKs"
     )
 
+    send_buffer: Buffer | None = Field(
+        default=None,
+        description="SO_SNDBUF of the sender alone, in place of socket_buffer; Linux doubles it, and does "
+        "not tune it. How fast is a sender whose buffer is small?",
+    )
+    receive_buffer: Buffer | None = Field(
+        default=None,
+        description="SO_RCVBUF of the receiver alone, in place of socket_buffer; Linux doubles it, and does "
+        "not tune it. The window is about what is given here: how fast is a flow with this window?",
+    )
+
     @model_validator(mode="after")
     def _one_schedule(self) -> Self:
         if (self.burst is None) != (self.every is None):
             raise ValueError("burst and every belong together")
         if self.burst is not None and self.rate is not None:
             raise ValueError("give rate, or burst and every, not both")
+        if self.socket_buffer is not None and (self.send_buffer or self.receive_buffer):
+            raise ValueError("give socket_buffer, or send_buffer and receive_buffer, not both")
         least = HEADER_BYTES * self.streams
         for key, size in (("bytes", self.bytes), ("burst", self.burst)):
             if size is not None and size < least:
@@ -57,7 +70,13 @@ class TcpFlow(TcpSocketFlow):
 
     def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
         """The options of the sockets, and how much the application writes when."""
-        own = {"burst_bytes": self.burst, "every_ns": self.every, "no_delay": self.no_delay or None}
+        own = {
+            "burst_bytes": self.burst,
+            "every_ns": self.every,
+            "no_delay": self.no_delay or None,
+            "send_buffer_bytes": self.send_buffer,
+            "receive_buffer_bytes": self.receive_buffer,
+        }
         texts = {key: str(value).lower() for key, value in own.items() if value is not None}
         return super().planned(start_ns, duration_ns, rng) | {"bytes": self.bytes, "own": texts or None}
 

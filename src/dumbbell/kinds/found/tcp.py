@@ -143,14 +143,18 @@ def _file(run: Run, flow: Flow, phase: Any, side: str) -> Any:
 
 def _options(flow: Flow, side: str, told: Any) -> Iterator[Check]:
     """The sockets of an end had the requested options."""
-    double = None if flow.socket_buffer_bytes is None else 2 * flow.socket_buffer_bytes  # socket(7)
+    of_sender, both = side == "sender", flow.socket_buffer_bytes
+    send, receive = (
+        flow.send_buffer_bytes if of_sender else both,
+        both if of_sender else flow.receive_buffer_bytes,
+    )
     streams = dig(told, "streams") or []
     for name, key, asked in (
         ("congestion control", "congestion_control", flow.congestion_control),
         ("no_delay", "no_delay", (flow.own or {}).get("no_delay") == "true"),
         ("DSCP", "dscp", flow.dscp or 0),
-        ("send buffer", "send_buffer_bytes", double),
-        ("receive buffer", "receive_buffer_bytes", double),
+        ("send buffer", "send_buffer_bytes", send and 2 * send),  # socket(7)
+        ("receive buffer", "receive_buffer_bytes", receive and 2 * receive),
     ):
         if asked is not None:
             found = [dig(stream, key) for stream in streams]

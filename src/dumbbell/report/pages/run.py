@@ -34,6 +34,7 @@ ONE_BY_ONE = (
 CAUSES = {
     "cwnd_slow_start": "slow start",
     "cwnd_loss": "after losses",
+    "cwnd_policer": "after drops of a policer",
     "cwnd_ecn": "after ECN marks",
     "cwnd_delay": "by delay or rate",
 }
