@@ -110,8 +110,7 @@ def reason(said: str) -> str:
         ),
         (
             ("playbooks/kernel_build.yml", "-e", "kernel=none.yml"),
-            f"Action failed: {REPOSITORY}/none.yml is no file: name a recipe, "
-            "for example -e kernel=kernels/lab.yml",
+            "none.yml is no file: name a recipe, for example kernels/lab.yml",
         ),
         *(
             (

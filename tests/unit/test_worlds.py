@@ -33,6 +33,7 @@ def asked(folder: Path, script: str) -> dict[str, Any]:
     kernel.write_text(f"#!/bin/sh\nworld=$PWD began={folder}\n{script}")
     kernel.chmod(0o755)
     of = {"dir": str(begins), "kernel": str(kernel), "provisioned": str(begins / "provisioned")}
+    of["init"] = str(begins / "init")
     return {"world": of, "checkout": str(folder), "stall_timeout": 30.0}
 
 

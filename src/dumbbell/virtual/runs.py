@@ -44,7 +44,7 @@ def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) 
         World(
             dir=Path(of["dir"]),
             kernel=Path(args["world"]["kernel"]),
-            init=Path(args["world"]["dir"], "init"),
+            init=Path(args["world"]["init"]),
             command=of["command"],
             checkout=Path(args["checkout"]),
             writable=_paths(of["writable"]),

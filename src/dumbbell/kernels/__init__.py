@@ -1,0 +1,11 @@
+"""Kernels to build: what a recipe or ``--kernel`` asks for, its source, its patches, and the tree of both.
+
+The role ``kernel_build`` compiles them. Whatever is wrong with what a user asked for is a :class:`KernelError`.
+"""
+
+from dumbbell.kernels.build import DoesNotBuild, build
+from dumbbell.kernels.kernel import Kernel
+from dumbbell.kernels.problems import KernelError
+from dumbbell.kernels.recipe import Asked, Recipe, asked
+
+__all__ = ["Asked", "DoesNotBuild", "Kernel", "KernelError", "Recipe", "asked", "build"]

@@ -1,0 +1,47 @@
+"""Build a kernel by ``playbooks/kernel_build.yml``, unless it is built."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+from dumbbell import REPOSITORY
+from dumbbell.kernels.kernel import Kernel
+from dumbbell.kernels.problems import KernelError
+from dumbbell.kernels.recipe import asked
+
+HOME = REPOSITORY / ".build" / "kernels"
+
+
+class DoesNotBuild(Exception):
+    """The source does not become a kernel: the message is what the compiler, or git, said."""
+
+
+def build(text: str, log: IO[str] | None = None) -> Kernel:
+    """The kernel that a text asks for, finished. :class:`DoesNotBuild`, or KernelError for any other reason.
+
+    A kernel that did not build is not tried again. What the playbook says goes to ``log``; by default to the
+    terminal.
+    """
+    wanted = asked(text)
+    # The playbook reads the packages of a suite, without which the source's version is not known.
+    kernel = None if wanted.recipe.suite else Kernel.find(wanted, HOME)
+    if kernel is None or not (kernel.result.exists() or kernel.failed.exists()):
+        playbook = str(REPOSITORY / "playbooks" / "kernel_build.yml")
+        program = str(Path(sys.executable).with_name("ansible-playbook"))
+        command = [program, playbook, "-e", f"kernel={text}"]
+        stdin = None if log is None else subprocess.DEVNULL
+        with subprocess.Popen(command, stdin=stdin, stdout=log, stderr=log) as running:
+            try:
+                running.wait()
+            except KeyboardInterrupt:
+                running.wait()  # it has heard that too
+                raise
+        kernel = Kernel.find(wanted, HOME)
+    if kernel.result.exists():
+        return kernel
+    if kernel.failed.exists():
+        raise DoesNotBuild(" ".join(kernel.failed.read_text().split()))
+    raise KernelError(f"{text} was not built; playbooks/kernel_build.yml said why")
