@@ -32,8 +32,8 @@ demo: lab build ## boot the lab, run SCENARIO=scenarios/two_flow_fairness.yml in
 	ansible-playbook playbooks/run.yml -e scenario=$(SCENARIO)
 
 .PHONY: virtual
-virtual: setup build ## run SCENARIO in virtual time, without a lab; the first time builds a kernel
-	ansible-playbook -i inventory/vtime playbooks/virtual.yml -e scenario=$(SCENARIO)
+virtual: setup build ## run SCENARIO in virtual time, without a lab, on KERNEL=~/linux@topic; the first time builds a kernel
+	ansible-playbook -i inventory/vtime playbooks/virtual.yml -e scenario=$(SCENARIO) $(if $(KERNEL),-e kernel=$(KERNEL))
 
 .PHONY: test
 test: lab build ## run the tests: those of Go, then end-to-end tests in the lab, in virtual time, and all others side by side

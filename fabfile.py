@@ -69,19 +69,22 @@ def compare(_, a, b):
 
 @task(
     positional=["scenario", "a", "b"],
-    iterable=["also"],
+    iterable=["also", "kernel"],
     help={
         "scenario": "file of the scenario",
         "a": "first profile: the others are compared with it",
         "b": "second profile",
         "also": "a further profile; once for each",
+        "kernel": "in place of profiles, twice or more often: a recipe, a Debian source package, TREE@REVISION; "
+        "patches after commas (docs/kernels.md)",
+        "profile": "profile that all kernels run",
         "metric": "metric that decides, by default the scenario's `primary`",
         "of": "flow or ping that the metric is of",
         "least": "smallest difference that matters, by default 2%",
         "rounds": "how many rounds are run; by default a pilot decides it",
         "most": "how many rounds are run at most if a pilot decides it, by default 30",
         "seed": "of the orders and of the runs, by default the scenario's",
-        "inventory": "Ansible's, by default the lab's",
+        "inventory": "Ansible's, by default the lab's; with kernels inventory/vtime",
         "accept": "settings that may differ without a reason: names or globs, with commas between them",
         "name": "directory below results, by default ab_SCENARIO_PROFILES",
     },
@@ -89,22 +92,24 @@ def compare(_, a, b):
 def ab(  # noqa: PLR0917
     _,
     scenario,
-    a,
-    b,
-    also,
+    a="",
+    b="",
+    also=(),
+    kernel=(),
+    profile="",
     metric=None,
     of=None,
     least=None,
     rounds=None,
     most=None,
     seed=None,
-    inventory="inventory/lab",
+    inventory=None,
     accept="",
     name=None,
 ):
-    """Run profiles of a scenario in turn until it is known by how much they differ (docs/comparing.md).
+    """Run profiles of a scenario, or kernels, in turn until it is known by how much they differ.
 
-    Prints the answer and a table for a mail. The same command goes on with an interrupted A/B. Exits with 2
+    docs/comparing.md says how. Prints the answer and a table for a mail. The same command goes on with an interrupted A/B. Exits with 2
     if nothing can be said, and with 3, without an answer, if settings of hosts differ without an explanation
     by the profiles or kernels.
     """
@@ -112,11 +117,62 @@ def ab(  # noqa: PLR0917
 
     command.ab(
         Path(scenario),
-        [a, b, *also],
-        Path(inventory),
+        list(filter(None, (a, b, *also, profile))),
+        Path(inventory or ("inventory/vtime" if kernel else "inventory/lab")),
         command.Options(metric, of, least, rounds, most, seed),
+        kernels=kernel,
         accept=list(filter(None, accept.split(","))),
         name=name,
+    )
+
+
+@task(
+    help={
+        "scenario": "file of the scenario",
+        "tree": "git tree of the kernel, a directory",
+        "good": "commit that has the value as it was",
+        "bad": "later commit that has the changed value",
+        "metric": "metric that changed, such as goodput",
+        "of": "flow or ping whose metric it is, if several have it",
+        "profile": "profile of the scenario to lay over it",
+        "point": "id of the point, if the scenario has several",
+        "seeds": "seeds of a commit to begin with, at least 2; more are run as they are needed",
+        "most": "seeds of a commit after which it is skipped",
+        "sure": "least probability that the answer is right",
+        "inventory": "Ansible's, of virtual time",
+    }
+)
+def bisect(  # noqa: PLR0917
+    _,
+    scenario,
+    tree,
+    good,
+    bad,
+    metric="goodput",
+    of=None,
+    profile=None,
+    point=None,
+    seeds=2,
+    most=16,
+    sure=0.95,
+    inventory="inventory/vtime",
+):
+    """Find the commit of a kernel that changed a metric: git bisect, by seeds of virtual time (docs/bisect.md).
+
+    The same command goes on where it was interrupted. Exits with 2 if no commit is found.
+    """
+    from dumbbell.bisection.measure import Sought
+    from dumbbell.cli import bisect as command
+
+    command.bisect(
+        Sought(Path(scenario), profile, point, metric, of),
+        tree,
+        (good, bad),
+        seeds=int(seeds),
+        most=int(most),
+        sure=float(sure),
+        inventory=Path(inventory),
+        results=Path("results"),
     )
 
 

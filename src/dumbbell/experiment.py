@@ -13,7 +13,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dumbbell.compare.answer import Chosen, chosen, primary
-from dumbbell.compare.design import MOST_ROUNDS, PILOT, Design, Round, least_rounds, rounds
+from dumbbell.compare.design import MOST_ROUNDS, PILOT, Arm, Design, Round, least_rounds, rounds
+from dumbbell.kernels import build, find
 from dumbbell.metrics.values import measurable
 from dumbbell.plan import Inventory, Plan, plan
 from dumbbell.run.record import read_json
@@ -34,11 +35,15 @@ class AbError(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user asks of an A/B; None where the scenario or a default decides."""
+    """What a user asks of an A/B; None where the scenario or a default decides.
+
+    Its sides are profiles, or ``kernels`` of virtual time on which at most one profile is run.
+    """
 
     scenario: Path
-    sides: Sequence[str]
+    profiles: Sequence[str]
     inventory: Path
+    kernels: Sequence[str] = ()
     metric: str | None = None
     of: str | None = None
     least: float | None = None
@@ -46,14 +51,30 @@ class Asked:
     most: int | None = None
     seed: int | None = None
 
+    @property
+    def sides(self) -> list[str]:
+        """Names of the sides. Of a kernel it is what was asked, with files without their directories."""
+        if not self.kernels:
+            return [*self.profiles]
+        return [
+            ",".join(part.strip().rstrip("/").rpartition("/")[2] for part in kernel.split(","))
+            for kernel in self.kernels
+        ]
+
 
 def design(asked: Asked) -> Design:
-    """Decide everything before the first run. AbError, ScenarioError or InventoryError if it is not possible."""
-    if len(asked.sides) < FEWEST_SIDES or len({*asked.sides}) < len(asked.sides):
-        raise AbError(f"name at least two sides, each once: {', '.join(asked.sides)} was asked")
+    """Decide everything before the first run, and build its kernels.
+
+    AbError, ScenarioError, InventoryError, KernelError or DoesNotBuild if it is not possible.
+    """
     inventory = Inventory.read(asked.inventory)
-    plans = {side: plan(asked.scenario, inventory, side) for side in asked.sides}
-    declared = load(asked.scenario, asked.sides[0]).scenario.primary
+    _refuse_sides(asked, inventory)
+    profiles = [next(iter(asked.profiles), None)] * len(asked.kernels) if asked.kernels else asked.profiles
+    plans = {
+        side: plan(asked.scenario, inventory, profile)
+        for side, profile in zip(asked.sides, profiles, strict=True)
+    }
+    declared = load(asked.scenario, profiles[0]).scenario.primary
     if declared is not None:
         asked = replace(
             asked,
@@ -79,7 +100,17 @@ def design(asked: Asked) -> Design:
     return Design(
         scenario=str(asked.scenario),
         inventory=str(asked.inventory),
-        sides={side: digest(planned) for side, planned in plans.items()},
+        sides={
+            side: Arm(
+                profile=profile,
+                kernel=kernel,
+                built=None if kernel is None else build(kernel).result.name,
+                plan=digest(plans[side]),
+            )
+            for side, profile, kernel in zip(
+                asked.sides, profiles, asked.kernels or [None] * len(profiles), strict=True
+            )
+        },
         metric=metric,
         of=of,
         least=LEAST if asked.least is None else asked.least,
@@ -87,6 +118,20 @@ def design(asked: Asked) -> Design:
         rounds=rounds(asked.sides, number, seed),
         chosen=asked.rounds,
     )
+
+
+def _refuse_sides(asked: Asked, inventory: Inventory) -> None:
+    if len(asked.sides) < FEWEST_SIDES or len({*asked.sides}) < len(asked.sides):
+        raise AbError(f"name at least two sides, each once: {', '.join(asked.sides) or 'nothing'} was asked")
+    if not asked.kernels:
+        return
+    if len(asked.profiles) > 1:
+        raise AbError(f"sides are profiles or kernels, not both: {', '.join(asked.profiles)} and kernels were asked")
+    if not inventory.virtual:
+        raise AbError(
+            f"{asked.inventory}: --kernel is of virtual time (--inventory inventory/vtime); on hosts give each "
+            "kernel a profile (hosts.X.kernel) and name the profiles"
+        )
 
 
 def _primary(asked: Asked, plans: Mapping[str, Plan]) -> tuple[str, str]:
@@ -178,21 +223,25 @@ def _shown(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _refuse_changed(folder: Path, of: Design) -> Inventory:
+def _refuse_changed(folder: Path, of: Design) -> None:
     inventory = Inventory.read(Path(of.inventory))
-    for side, digest in of.sides.items():
-        if digest(plan(Path(of.scenario), inventory, side)) != digest:
+    for side, arm in of.sides.items():
+        if digest(plan(Path(of.scenario), inventory, arm.profile)) != arm.plan:
             raise AbError(
                 f"the plan of {side} is no longer what {folder} was begun with: {of.scenario}, the inventory or "
                 "Dumbbell has changed. Undo that to go on, or begin another: --name NAME"
             )
-    return inventory
+        if arm.kernel is not None and (now := find(arm.kernel).result.name) != arm.built:
+            raise AbError(
+                f"{arm.kernel} was {arm.built} when {folder} was begun, and is {now}. Name that revision to go on, "
+                "or begin another: --name NAME"
+            )
 
 
 def announced(of: Design) -> str:
     """What will be run, and about how long that takes."""
     inventory = Inventory.read(Path(of.inventory))
-    plans = [plan(Path(of.scenario), inventory, side) for side in of.sides]
+    plans = [plan(Path(of.scenario), inventory, arm.profile) for arm in of.sides.values()]
     round_ns = sum(map(real_ns, plans)) / _at_once(virtual=inventory.virtual)
     runs = f"{len(plans)} runs each, about {about(round_ns)}"
     if of.chosen:
@@ -286,20 +335,21 @@ class _Rounds:
 
     def _side(self, one: Round, side: str, results: Path) -> tuple[Path, str]:
         """The run of a side, and why it is not valid; empty if it is."""
-        of = self._design
-        wanted = plan(Path(of.scenario), self._inventory, side, one.seed)
+        of, arm = self._design, self._design.sides[side]
+        wanted = plan(Path(of.scenario), self._inventory, arm.profile, one.seed)
         found = next(reversed(find_runs(results, wanted)), None)
         if found is None or not all(execution.finished for execution in found.executions):
             if self._stopped.is_set():
                 raise AbError("it was stopped")
             _refuse_changed(self._folder, of)
             run_entry(
-                Entry(scenario=of.scenario, profile=side),
+                Entry(scenario=of.scenario, profile=arm.profile),
                 Path(of.inventory),
                 results,
                 virtual=self._inventory.virtual,
                 begun=found,
                 seed=one.seed,
+                kernel=arm.kernel,
             )
             found = next(reversed(find_runs(results, wanted)), None)
         results.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import pydantic
 from pydantic import Field
@@ -182,8 +182,14 @@ def run_entry(
     begun: RunDir | None = None,
     point: str | None = None,
     seed: int | None = None,
+    kernel: str | None = None,
+    log: IO[str] | None = None,
 ) -> None:
-    """Begin a run, of all of its points or of one, or go on with the one that was begun."""
+    """Begin a run, of all of its points or of one, or go on with the one that was begun.
+
+    In virtual time it may be on another ``kernel``, as :func:`dumbbell.kernels.asked` takes it. What the
+    playbook says goes to ``log``; by default to the terminal.
+    """
     asked: dict[str, object]
     if begun is not None:
         name, asked = "resume", {"run": begun.dir}
@@ -192,13 +198,15 @@ def run_entry(
         asked = {"scenario": entry.scenario, "profile": entry.profile, "point": point}
         asked["run_seed"] = seed
         asked["results_dir"] = results.absolute()
+    asked["kernel"] = kernel
     if virtual:
         name = "virtual"
     playbook = Path(sys.executable).with_name("ansible-playbook")
     words = [f"{key}={value}" for key, value in asked.items() if value is not None]
     extra = [word for variable in words for word in ("-e", variable)]
     command = [str(playbook), "--inventory", str(inventory), f"playbooks/{name}.yml", *extra]
-    with subprocess.Popen(command) as running:
+    stdin = None if log is None else subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=stdin, stdout=log, stderr=log) as running:
         try:
             running.wait()
         except KeyboardInterrupt:

@@ -180,7 +180,7 @@ def test_another_kernel_parameter_gives_other_samples(repeated: Repeated, tmp_pa
 
 
 def test_an_ab_of_two_controls_has_a_seed_for_each_round_and_an_answer(tmp_path: Path) -> None:
-    asked = Asked(scenario=AB, sides=("cubic", "reno"), inventory=Path("inventory/vtime"), rounds=6)
+    asked = Asked(scenario=AB, profiles=("cubic", "reno"), inventory=Path("inventory/vtime"), rounds=6)
     design, runs = run_ab(tmp_path, begun(tmp_path, asked), print)
     for i, both in enumerate(zip(*runs.values(), strict=True)):
         plans = [Run.open(run_dir).plan for run_dir in both]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from recipes import trees
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -78,3 +79,45 @@ def test_all_files_are_read_together(tmp_path: Path) -> None:
     code, said = fab("read", log, "--also", log, "--also", str(empty), "--results", str(tmp_path))
     assert code == 1
     assert said.startswith(f"{empty}, byte 0: the file is empty.")
+
+
+BISECT = ("bisect", "scenarios/one_flow.yml", "--tree")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("ab", "scenarios/one_flow.yml"), "name two profiles, or two kernels: --kernel A --kernel B"),
+        (("ab", "scenarios/one_flow.yml", "--kernel", "a"), "name two profiles, or two kernels"),
+        (
+            ("ab", "scenarios/one_flow.yml", "--kernel", "none.yml", "--kernel", "kernels/lab.yml"),
+            "none.yml is no file: name a recipe",
+        ),
+        (
+            ("ab", "scenarios/one_flow.yml", "--kernel", "a", "--kernel", "b", "--inventory", "inventory/lab"),
+            "--kernel is of virtual time",
+        ),
+        ((*BISECT, "none", "--good", "a", "--bad", "b"), "none: there is no such directory"),
+        ((*BISECT, "TREE", "--good", "a", "--bad", "b"), "has no revision 'a'"),
+        ((*BISECT, "TREE", "--good", "v9.8", "--bad", "main"), "are the same commit"),
+        ((*BISECT, "TREE", "--good", "v9.8", "--bad", "next", "--seeds", "1"), "seeds are at least 2"),
+        ((*BISECT, "TREE", "--good", "v9.8", "--bad", "next", "--metric", "speed"), "there is no metric speed"),
+        ((*BISECT, "TREE", "--good", "v9.8", "--bad", "next", "--of", "flow2"), "flow2 has no goodput"),
+    ],
+)
+def test_a_kernel_that_cannot_be_asked_for_is_said(
+    arguments: tuple[str, ...], reason: str, kernel_tree: Path
+) -> None:
+    code, said = fab(*(str(kernel_tree) if word == "TREE" else word for word in arguments))
+    assert code != 0
+    assert reason in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+@pytest.fixture(scope="module")
+def kernel_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree with the branch main, and next, which is one commit later."""
+    tree = trees.make(tmp_path_factory.mktemp("kernel") / "linux")
+    trees.git(tree, "checkout", "--quiet", "-b", "next")
+    trees.commit(tree, "later")
+    return tree

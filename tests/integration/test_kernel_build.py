@@ -16,6 +16,8 @@ import pytest
 from playbooks import ansible_playbook, unfolded
 
 MAKEFILE = """
+VERSION = 9
+PATCHLEVEL = 9
 release = 9.9.0$(shell sed -n 's/^CONFIG_LOCALVERSION="\\(.*\\)"/\\1/p' .config)
 defconfig: ; echo CONFIG_A=y >.config
 olddefconfig modules: ;
@@ -143,8 +145,34 @@ def test_a_patch_that_does_not_apply_is_named_and_leaves_the_tree(builds: Builds
     wrong = builds.patch("b", "other", "changed", "wrong.patch")
     code, said = builds.play(f"source: ./linux\npatches: [{builds.patch('a', 'a', 'patched')}, {wrong}]")
     assert code != 0
+    assert "wrong.patch does not apply to ./linux: " in said
     assert "error: patch failed: b.c:1" in said
     assert (builds.kernels / "trees/mine/build/a.c").read_text() == "a\n"
+
+
+def test_why_a_kernel_does_not_build_is_kept_and_it_is_tried_again(builds: Builds, source: Path) -> None:
+    code, said = builds.play("source: ./linux\nbase: [none]")
+    assert code != 0
+    assert "mine.yml does not build: " in said
+    (failed,) = builds.kernels.glob("mine-*.failed")
+    assert "No rule to make target 'none'" in failed.read_text()
+    builds.build("source: ./linux")
+    assert [path.name for path in builds.kernels.glob("mine-*.failed")] == [failed.name]
+
+
+def test_a_tree_and_a_series_need_no_recipe(builds: Builds, source: Path) -> None:
+    like = builds.folder / "like.yml"
+    like.write_text("source: linux-source-9.9\narch: x86\n")
+    mine = builds.patch("a", "a", "patched")
+    wanted = ("-e", f"kernel={source}@HEAD,{builds.folder}/{mine}", "-e", f"kernel_build_like={like}")
+    code, said = ansible_playbook(
+        *("playbooks/kernel_build.yml", *wanted, "--check", "-e", f"kernel_build_dir={builds.kernels}"),
+        *("-e", '{"kernel_build_packages": ["git"]}'),
+    )
+    assert code == 0, said[-3000:]
+    code, said = ansible_playbook("playbooks/kernel_build.yml", "-e", f"kernel={source}@next")
+    assert code != 0
+    assert f"{source} has no revision 'next'" in unfolded(said)
 
 
 def test_a_file_that_was_edited_in_the_tree_is_restored(builds: Builds, source: Path) -> None:
@@ -157,9 +185,9 @@ def test_a_file_that_was_edited_in_the_tree_is_restored(builds: Builds, source: 
 @pytest.mark.parametrize(
     ("recipe", "reason"),
     [
-        ("source: ./linux\nsuite: next", "`suite` (only of a Debian package)"),
-        ("source: ./linux\nbranch: next", "it has"),
-        ("suite: next", "must have `source`"),
+        ("source: ./linux\nsuite: next", "`suite` is of a Debian package"),
+        ("source: ./linux\nbranch: next", "mine.yml:3:1: branch: unknown key"),
+        ("suite: next", "mine.yml:1:1: source: missing"),
     ],
 )
 def test_a_recipe_that_cannot_be_built_is_refused(

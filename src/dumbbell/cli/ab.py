@@ -1,4 +1,4 @@
-"""``fab ab``: run profiles of a scenario in turn, and say by how much they differ."""
+"""``fab ab``: run profiles of a scenario, or one on several kernels, in turn, and say by how much they differ."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dumbbell.cli import tell
 from dumbbell.compare.answer import Answer
 from dumbbell.experiment import AbError, Asked, announced, begun, replaced, run
 from dumbbell.inventory import InventoryError
+from dumbbell.kernels import DoesNotBuild, KernelError
 from dumbbell.report.pages.ab import render
 from dumbbell.scenario import ScenarioError
 from dumbbell.suite import NO_STATEMENT, UNEXPLAINED, interrupted
@@ -29,19 +30,20 @@ class Options(NamedTuple):
 
 def ab(
     scenario: Path,
-    sides: Sequence[str],
+    profiles: Sequence[str],
     inventory: Path,
     options: Options,
     *,
+    kernels: Sequence[str] = (),
     accept: Sequence[str] = (),
     name: str | None = None,
 ) -> None:
     """Run the rounds below results/, write ab.html, and print the answer; SystemExit if there is none."""
-    folder = Path("results", name or "_".join(["ab", scenario.stem, *sides]))
     try:
         asked = Asked(
             scenario=scenario,
-            sides=sides,
+            profiles=profiles,
+            kernels=kernels,
             inventory=inventory,
             metric=options.metric,
             of=options.of,
@@ -50,6 +52,8 @@ def ab(
             most=_number("--most", options.most),
             seed=_number("--seed", options.seed, least=0),
         )
+        sides = dict.fromkeys((*profiles, *asked.sides))
+        folder = Path("results", name or "_".join(["ab", scenario.stem, *sides]))
         design = begun(folder, asked)
         tell(announced(design))
         design, runs = run(folder, design, tell)
@@ -57,7 +61,7 @@ def ab(
         notes = replaced(folder)
         tell("\n" + "\n".join([answer.mail(), *notes]))
         tell(f"\n{render(folder, answer, notes)}")
-    except (AbError, ScenarioError, InventoryError, OSError, ValueError) as error:
+    except (AbError, ScenarioError, InventoryError, KernelError, DoesNotBuild, OSError, ValueError) as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt:
         raise SystemExit(interrupted()) from None

@@ -36,18 +36,30 @@ class Round:
         return replace(self, seed=self.seed + (attempt - 1) * MOST_ROUNDS)
 
 
+class Arm(Strict):
+    """What a side runs: the plan of a profile, on the inventory's kernels or, in virtual time, on another one.
+
+    ``plan`` is the digest of the plan. ``built`` names what ``kernel`` was when the A/B began, as
+    :class:`dumbbell.kernels.Kernel` does: a branch may move.
+    """
+
+    profile: str | None
+    kernel: str | None = None
+    built: str | None = None
+    plan: str
+
+
 class Design(Strict):
     """What is decided before the first run: the content of ``ab.json``.
 
-    ``sides`` has the digest of each side's plan by the name of its profile; the others are compared with the
-    first. ``least`` is the smallest difference that matters, as a share. ``pilot`` rounds decide how many
+    ``sides`` have names; the others are compared with the first. ``least`` is the smallest difference that matters, as a share. ``pilot`` rounds decide how many
     rounds there are, at most all of ``rounds``; 0 if their number was asked for. ``chosen`` is that number.
     """
 
     schema_version: Literal[1] = 1
     scenario: str
     inventory: str
-    sides: dict[str, str]
+    sides: dict[str, Arm]
     metric: str
     of: str
     least: float

@@ -3,9 +3,9 @@
 The role ``kernel_build`` compiles them. Whatever is wrong with what a user asked for is a :class:`KernelError`.
 """
 
-from dumbbell.kernels.build import DoesNotBuild, build
+from dumbbell.kernels.build import DoesNotBuild, build, find
 from dumbbell.kernels.kernel import Kernel
 from dumbbell.kernels.problems import KernelError
 from dumbbell.kernels.recipe import Asked, Recipe, asked
 
-__all__ = ["Asked", "DoesNotBuild", "Kernel", "KernelError", "Recipe", "asked", "build"]
+__all__ = ["Asked", "DoesNotBuild", "Kernel", "KernelError", "Recipe", "asked", "build", "find"]

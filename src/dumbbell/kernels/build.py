@@ -19,6 +19,11 @@ class DoesNotBuild(Exception):
     """The source does not become a kernel: the message is what the compiler, or git, said."""
 
 
+def find(text: str) -> Kernel:
+    """The kernel that a text asks for, as its source is now, finished or not. KernelError if it is not known."""
+    return Kernel.find(asked(text), HOME)
+
+
 def build(text: str, log: IO[str] | None = None) -> Kernel:
     """The kernel that a text asks for, finished. :class:`DoesNotBuild`, or KernelError for any other reason.
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from trees import commit, git, make
+from recipes.trees import commit, git, make
 
 from dumbbell.kernels import Kernel, KernelError, asked
 from dumbbell.kernels.series import patches
