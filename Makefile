@@ -47,7 +47,7 @@ test: lab build ## run the tests: those of Go, then end-to-end tests in the lab,
 # The lab waits most of the time; what needs no lab yields to it.
 .PHONY: test-code
 test-code: setup build ## run the Python tests that need no lab
-	nice -n 19 pytest -m 'not long and not e2e and not kernels and not fidelity and not virtual'
+	nice -n 19 pytest -m 'not long and not e2e and not kernels and not fidelity and not virtual and not hosts'
 
 .PHONY: .test-e2e
 .test-e2e:
@@ -75,6 +75,11 @@ test-virtual: setup build ## run scenarios in virtual time, without a lab; takes
 test-kernels: lab build ## build a kernel, boot several kernels in a second lab, trace runs in the lab; takes over half an hour
 	$(MAKE) --no-print-directory .lab/provisioned
 	pytest -m kernels
+
+# The page's commands are run one after the other: what follows one that fails tells nothing.
+.PHONY: test-hosts
+test-hosts: preflight setup build ## follow docs/physical-testbed.md on emulated hosts as Debian's installer leaves them; takes hours without KVM
+	pytest -x -m hosts
 
 .PHONY: lint
 lint: setup .build/bin/staticcheck ## check style and types of all code
