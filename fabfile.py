@@ -75,8 +75,8 @@ def compare(_, a, b):
         "a": "first profile: the others are compared with it",
         "b": "second profile",
         "also": "a further profile; once for each",
-        "kernel": "in place of profiles, twice or more often: a recipe, a Debian source package, TREE@REVISION; "
-        "patches after commas (docs/kernels.md)",
+        "kernel": "in place of profiles, twice or more often: a recipe, a Debian source package, "
+        "TREE@REVISION; patches after commas (docs/kernels.md)",
         "profile": "profile that all kernels run",
         "metric": "metric that decides, by default the scenario's `primary`",
         "of": "flow or ping that the metric is of",
@@ -109,9 +109,9 @@ def ab(  # noqa: PLR0917
 ):
     """Run profiles of a scenario, or kernels, in turn until it is known by how much they differ.
 
-    docs/comparing.md says how. Prints the answer and a table for a mail. The same command goes on with an interrupted A/B. Exits with 2
-    if nothing can be said, and with 3, without an answer, if settings of hosts differ without an explanation
-    by the profiles or kernels.
+    docs/comparing.md says how. Prints the answer and a table for a mail. The same command goes on with an
+    interrupted A/B. Exits with 2 if nothing can be said, and with 3, without an answer, if settings of hosts
+    differ without an explanation by the profiles or kernels.
     """
     from dumbbell.cli import ab as command
 
@@ -157,7 +157,7 @@ def bisect(  # noqa: PLR0917
     sure=0.95,
     inventory="inventory/vtime",
 ):
-    """Find the commit of a kernel that changed a metric: git bisect, by seeds of virtual time (docs/bisect.md).
+    """Find the commit of a kernel that changed a metric, by git bisect in virtual time (docs/bisect.md).
 
     The same command goes on where it was interrupted. Exits with 2 if no commit is found.
     """

@@ -1,4 +1,4 @@
-"""Simulate A/B experiments, and count how often intervals have the true ratio and alarms are false: bench/ab.json.
+"""Simulate A/B experiments; count intervals that have the true ratio, and false alarms: bench/ab.json.
 
 Each round has a level of its own, which both sides share, and each value has noise: normal, with outliers, or
 skewed. With a pilot its spread decides the number of rounds, as in ``fab ab``.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from captured import write_captured
 from hypothesis import settings
 from lab import INFLUXDB_PORT, SECRET, Lab
 from synthetic import REPOSITORY, write_points, write_run
@@ -86,6 +87,12 @@ def collected(_synthetic: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     run_dir = Path(shutil.copytree(_synthetic, tmp_path_factory.mktemp("collected") / "run"))
     collect(run_dir, None)
     return run_dir
+
+
+@pytest.fixture(scope="session")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a capture at a sender."""
+    return write_captured(tmp_path_factory.mktemp("captured"))
 
 
 @pytest.fixture(scope="session")

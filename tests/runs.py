@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from dumbbell.compare.design import Design, rounds
-from dumbbell.experiment import digest, run
+from dumbbell import experiment
+from dumbbell.compare.design import Arm, Design, rounds
 from dumbbell.plan import Inventory, plan
 from dumbbell.run.record import read_jsonl
 from playbooks import ansible_playbook
@@ -95,7 +95,7 @@ def in_turn(
     design = Design(
         scenario=str(scenario),
         inventory=str(inventory),
-        sides={side: digest(plan(scenario, read, side)) for side in sides},
+        sides={side: Arm(profile=side, plan=experiment.digest(plan(scenario, read, side))) for side in sides},
         metric="goodput",
         of=plan(scenario, read, sides[0]).points[0].phase("measurement").flows[0].name,
         least=0.02,
@@ -103,4 +103,4 @@ def in_turn(
         rounds=rounds(sides, number, 1),
         chosen=number,
     )
-    return [*run(folder, design, print)[1].values()]
+    return [*experiment.run(folder, design, print)[1].values()]

@@ -15,9 +15,9 @@ class ActionModule(ActionBase):
     """Arguments: ``kernel``, as a recipe's file or as :func:`dumbbell.kernels.asked` takes it; ``like``, the
     recipe of options; ``home``, the directory of all kernels.
 
-    Returns ``asked`` with ``name``, ``is_recipe``, ``is_tree`` and the keys of the recipe. With ``found`` also
-    ``kernel``: ``id``, ``version``, ``tag``, the paths ``result``, ``failed`` and ``work``, and ``options``.
-    ``checked_out`` says to bring the tree in ``work`` to it.
+    Returns ``asked`` with ``name``, ``is_recipe``, ``is_tree`` and the keys of the recipe. With ``found``
+    also ``kernel``: ``id``, ``version``, ``tag``, the paths ``result``, ``failed`` and ``work``, and
+    ``options``. ``checked_out`` says to bring the tree in ``work`` to it.
     """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -69,7 +69,10 @@ def design(asked: Asked) -> Design:
     """
     inventory = Inventory.read(asked.inventory)
     _refuse_sides(asked, inventory)
-    profiles = [next(iter(asked.profiles), None)] * len(asked.kernels) if asked.kernels else asked.profiles
+    profiles: Sequence[str | None] = asked.profiles
+    kernels: Sequence[str | None] = asked.kernels or [None] * len(profiles)
+    if asked.kernels:
+        profiles = [next(iter(asked.profiles), None)] * len(kernels)
     plans = {
         side: plan(asked.scenario, inventory, profile)
         for side, profile in zip(asked.sides, profiles, strict=True)
@@ -91,8 +94,8 @@ def design(asked: Asked) -> Design:
     if number < fewest:
         option = "--most" if pilot else "--rounds"
         raise AbError(
-            f"{number} rounds of {len(plans)} sides cannot show a difference at 5 %, however large it is: ask "
-            f"for at least {option} {fewest}"
+            f"{number} rounds of {len(plans)} sides cannot show a difference at 5 %, however large it is: "
+            f"ask for at least {option} {fewest}"
         )
     if number > MOST_ROUNDS:
         raise AbError(f"{number} rounds were asked for; at most {MOST_ROUNDS} can be run")
@@ -107,9 +110,7 @@ def design(asked: Asked) -> Design:
                 built=None if kernel is None else build(kernel).result.name,
                 plan=digest(plans[side]),
             )
-            for side, profile, kernel in zip(
-                asked.sides, profiles, asked.kernels or [None] * len(profiles), strict=True
-            )
+            for side, profile, kernel in zip(asked.sides, profiles, kernels, strict=True)
         },
         metric=metric,
         of=of,
@@ -126,11 +127,13 @@ def _refuse_sides(asked: Asked, inventory: Inventory) -> None:
     if not asked.kernels:
         return
     if len(asked.profiles) > 1:
-        raise AbError(f"sides are profiles or kernels, not both: {', '.join(asked.profiles)} and kernels were asked")
+        raise AbError(
+            f"sides are profiles or kernels, not both: {', '.join(asked.profiles)} and kernels were asked"
+        )
     if not inventory.virtual:
         raise AbError(
-            f"{asked.inventory}: --kernel is of virtual time (--inventory inventory/vtime); on hosts give each "
-            "kernel a profile (hosts.X.kernel) and name the profiles"
+            f"{asked.inventory}: --kernel is of virtual time (--inventory inventory/vtime); on hosts give "
+            "each kernel a profile (hosts.X.kernel) and name the profiles"
         )
 
 
@@ -228,13 +231,13 @@ def _refuse_changed(folder: Path, of: Design) -> None:
     for side, arm in of.sides.items():
         if digest(plan(Path(of.scenario), inventory, arm.profile)) != arm.plan:
             raise AbError(
-                f"the plan of {side} is no longer what {folder} was begun with: {of.scenario}, the inventory or "
-                "Dumbbell has changed. Undo that to go on, or begin another: --name NAME"
+                f"the plan of {side} is no longer what {folder} was begun with: {of.scenario}, the inventory "
+                "or Dumbbell has changed. Undo that to go on, or begin another: --name NAME"
             )
         if arm.kernel is not None and (now := find(arm.kernel).result.name) != arm.built:
             raise AbError(
-                f"{arm.kernel} was {arm.built} when {folder} was begun, and is {now}. Name that revision to go on, "
-                "or begin another: --name NAME"
+                f"{arm.kernel} was {arm.built} when {folder} was begun, and is {now}. Name that revision "
+                "to go on, or begin another: --name NAME"
             )
 
 
@@ -328,9 +331,9 @@ class _Rounds:
                 raise AbError("it was stopped")
             place.rename(place.with_name(f"{place.name}_attempt{attempt}"))
         raise AbError(
-            f"round {first.number} was not valid in {ATTEMPTS} attempts, the last because of {why or 'them'}. "
-            f"Their runs are in {place}_attempt*: put right what they say, remove these directories, and give "
-            "the same command again"
+            f"round {first.number} was not valid in {ATTEMPTS} attempts, the last because of "
+            f"{why or 'them'}. Their runs are in {place}_attempt*: put right what they say, remove these "
+            "directories, and give the same command again"
         )
 
     def _side(self, one: Round, side: str, results: Path) -> tuple[Path, str]:
@@ -356,7 +359,10 @@ class _Rounds:
         if found is None:
             return results, f"{side}: its run did not begin"
         run_dir = results / found.dir.name
-        verdict = read_json(run_dir / "verdict.json") or {"state": "aborted", "reasons": ["it has no verdict"]}
+        verdict = read_json(run_dir / "verdict.json") or {
+            "state": "aborted",
+            "reasons": ["it has no verdict"],
+        }
         if verdict["state"] not in STATUS:
             return run_dir, f"{side}: {verdict['state']}: {'; '.join(verdict['reasons'][:1])}"
         try:

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.hosts
 SNAPSHOT = Path(__file__).with_name("snapshot.sh").read_text()
 # What differs after restore.yml, as the page says: data, and what a host changes by itself.
 STAYS = YAML(typ="safe").load(Path(__file__).with_name("stays.yml").read_text())
-# make test-hosts does the first two; emulated hosts are too slow for the scenarios; `environment` has what is exported.
+# make test-hosts does the first two; emulated hosts are too slow for the scenarios;
+# `environment` has what is exported.
 NOT_FOLLOWED = r"make setup build|activate|scenarios/one_flow|profile=starts|start_error_ns|^export"
 PASSED = re.compile(r"^(\S+)\s+: ok=\d+ +changed=(\d+) +unreachable=0 +failed=0", re.MULTILINE)
 
@@ -119,7 +120,9 @@ def test_provision(walk: Walk) -> None:
 
 
 def test_check(walk: Walk) -> None:
-    code, said = walk.run("ansible-playbook -i inventory/mine playbooks/check.yml -e scenario=tests/hosts/emulated.yml")
+    code, said = walk.run(
+        "ansible-playbook -i inventory/mine playbooks/check.yml -e scenario=tests/hosts/emulated.yml"
+    )
     assert code == 0, said[-6000:]
     assert {host for host in HOSTS if f"{host}: yes" in said} == set(HOSTS) - {"archive"}
 
@@ -165,7 +168,9 @@ def test_restore(walk: Walk, bare: dict[str, list[str]]) -> None:
 
 
 def test_no_command_of_the_page_is_left_out(walk: Walk) -> None:
-    assert [each for each in commands() if each not in walk.followed and not re.search(NOT_FOLLOWED, each)] == []
+    assert [
+        each for each in commands() if each not in walk.followed and not re.search(NOT_FOLLOWED, each)
+    ] == []
 
 
 def kernel(walk: Walk, host: str, image: str) -> str:

@@ -1,4 +1,4 @@
-"""The way of docs/physical-testbed.md, by its own commands, on hosts of the lab as an installer leaves them."""
+"""Follow docs/physical-testbed.md, by its own commands, on hosts of the lab as an installer leaves them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def lab_inventory() -> dict[str, Any]:
             "lab_memory": MEMORY.get(name, "640M"),
             "management_interface": NICS[0],
             # The lab needs of each NIC only the network to which it is plugged.
-            "experiment_interfaces": {side: {"device": nic} for side, nic in zip(sides, NICS[1:], strict=False)},
+            "experiment_interfaces": {
+                side: {"device": nic} for side, nic in zip(sides, NICS[1:], strict=False)
+            },
         }
     common = {
         "lab_name": NAME,
@@ -103,7 +105,7 @@ class Walk:
         return block.replace("inventory/mine", shlex.quote(str(self.inventory)))
 
     def run(self, block: str, timeout_s: float = TIMEOUT_S) -> tuple[int, str]:
-        """Run a block on a terminal, with the password where one is asked for; the exit code and what was said."""
+        """Run a block on a terminal, with the password where it is asked; the exit code and what was said."""
         said = io.StringIO()
         shell = pexpect.spawn(
             "bash",
@@ -133,7 +135,12 @@ class Walk:
         done = subprocess.run(
             [
                 *("ssh", "-F", "none", "-i", self.home / ".ssh" / "testbed", "-o", "BatchMode=yes"),
-                *("-o", f"UserKnownHostsFile={self.inventory}/known_hosts", "-o", "StrictHostKeyChecking=yes"),
+                *(
+                    "-o",
+                    f"UserKnownHostsFile={self.inventory}/known_hosts",
+                    "-o",
+                    "StrictHostKeyChecking=yes",
+                ),
                 *(f"root@{ADDRESSES[host]}", command),
             ],
             capture_output=True,
@@ -158,4 +165,3 @@ def boot(folder: Path) -> Path:
 def down(inventory: Path) -> None:
     code, said = ansible_playbook("--inventory", inventory, "playbooks/lab_down.yml", timeout_s=TIMEOUT_S)
     assert code == 0, unfolded(said)[-4000:]
-

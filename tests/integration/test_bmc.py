@@ -21,7 +21,9 @@ def play(folder: Path, cycle: bool, **bmc: Any) -> tuple[int, str]:
     """Ask a BMC, or let it switch its host off and on; the exit code and what was said."""
     host = {f"kernel_bmc_{name}": value for name, value in bmc.items()}
     inventory = folder / "hosts.json"
-    inventory.write_text(json.dumps({"testbed": {"hosts": {"silent": {"ansible_host": "192.0.2.1", **host}}}}))
+    inventory.write_text(
+        json.dumps({"testbed": {"hosts": {"silent": {"ansible_host": "192.0.2.1", **host}}}})
+    )
     code, said = ansible_playbook("-i", inventory, PLAYBOOK, "-e", f"cycle={cycle}")
     return code, unfolded(said)
 
@@ -53,7 +55,11 @@ set_working_mc 0x20
   user 2 true "{USER}" "{PASSWORD}" admin 10 none md2 md5 straight
 """
     )
-    (tmp_path / "mc.emu").write_text("mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\nmc_enable 0x20\n")
+    (tmp_path / "mc.emu").write_text(
+        "mc_setbmc 0x20\n"
+        "mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\n"
+        "mc_enable 0x20\n"
+    )
     simulator = subprocess.Popen(
         ["ipmi_sim", "-n", "-c", tmp_path / "lan.conf", "-f", tmp_path / "mc.emu", "-s", tmp_path],
         stdout=(tmp_path / "said").open("w"),

@@ -94,14 +94,26 @@ BISECT = ("bisect", "scenarios/one_flow.yml", "--tree")
             "none.yml is no file: name a recipe",
         ),
         (
-            ("ab", "scenarios/one_flow.yml", "--kernel", "a", "--kernel", "b", "--inventory", "inventory/lab"),
+            (
+                "ab",
+                "scenarios/one_flow.yml",
+                "--kernel",
+                "a",
+                "--kernel",
+                "b",
+                "--inventory",
+                "inventory/lab",
+            ),
             "--kernel is of virtual time",
         ),
         ((*BISECT, "none", "--good", "a", "--bad", "b"), "none: there is no such directory"),
         ((*BISECT, "TREE", "--good", "a", "--bad", "b"), "has no revision 'a'"),
         ((*BISECT, "TREE", "--good", "v9.8", "--bad", "main"), "are the same commit"),
         ((*BISECT, "TREE", "--good", "v9.8", "--bad", "next", "--seeds", "1"), "seeds are at least 2"),
-        ((*BISECT, "TREE", "--good", "v9.8", "--bad", "next", "--metric", "speed"), "there is no metric speed"),
+        (
+            (*BISECT, "TREE", "--good", "v9.8", "--bad", "next", "--metric", "speed"),
+            "there is no metric speed",
+        ),
         ((*BISECT, "TREE", "--good", "v9.8", "--bad", "next", "--of", "flow2"), "flow2 has no goodput"),
     ],
 )

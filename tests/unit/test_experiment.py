@@ -191,7 +191,9 @@ def test_a_round_without_a_valid_attempt_ends_it_and_it_goes_on(ab: Ab) -> None:
     for attempt in (1, 2, 3):
         ab.leaves(first.again(attempt), first.sides[0], state="invalid")
     status, _ = ab.run()
-    assert f"round 1 was not valid in 3 attempts, the last because of {first.sides[0]}: invalid" in str(status)
+    assert f"round 1 was not valid in 3 attempts, the last because of {first.sides[0]}: invalid" in str(
+        status
+    )
     assert not (ab.results / "ab.html").exists()
     for place in (ab.results / "rounds").glob("001_attempt*"):
         shutil.rmtree(place)
@@ -223,9 +225,9 @@ def test_an_interrupted_ab_goes_on_where_it_was_in_its_own_order(ab: Ab) -> None
 
 def interrupted_after(ab: Ab, number: int) -> None:
     """Run it, and press Ctrl-C when so many runs were begun."""
-    from dumbbell import experiment  # noqa: PLC0415
+    from dumbbell import experiment, suite  # noqa: PLC0415
 
-    entry = experiment.run_entry
+    entry = suite.run_entry
 
     def run_entry(*arguments: Any, **options: Any) -> None:
         entry(*arguments, **options)
@@ -302,8 +304,8 @@ def test_an_ab_goes_on_only_as_it_was_begun(ab: Ab) -> None:
     assert "round 2 was not valid in 3 attempts" in str(ab.run()[0])
     status, _ = ab.run(rounds="8", metric="rtt")
     assert str(status) == (
-        "results/ab_x_a_b is an A/B that was begun with other options: --metric goodput, now rtt; --rounds 6, "
-        "now 8. Leave them out to go on with it, or begin another: --name NAME"
+        "results/ab_x_a_b is an A/B that was begun with other options: --metric goodput, now rtt; --rounds "
+        "6, now 8. Leave them out to go on with it, or begin another: --name NAME"
     )
     begun = len(ab.order)
     ab.scenario.write_text(ab.scenario.read_text().replace("net.ipv4.tcp_sack: 0", "net.ipv4.tcp_sack: 1"))

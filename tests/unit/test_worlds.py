@@ -90,8 +90,8 @@ def digest(checkout: Path, values: str) -> str:
     read = re.findall(r"(?:roles|plugins)/\w+|modules|vars", DIGEST.read_text())
     for folder in read:
         (checkout / folder).mkdir(parents=True, exist_ok=True)
-    asked = [checkout, checkout / "inventory/a", checkout / "kernels/a.yml", values]
-    return subprocess.check_output(["sh", DIGEST, *asked], text=True).strip()
+    asked = (checkout, checkout / "inventory/a", checkout / "kernels/a.yml", values)
+    return str(subprocess.check_output(["sh", DIGEST, *map(str, asked)], text=True)).strip()
 
 
 def test_a_world_that_is_made_of_something_else_has_another_name(tmp_path: Path) -> None:

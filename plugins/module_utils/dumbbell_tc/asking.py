@@ -230,7 +230,7 @@ def _shape(one: Direction, other: Direction) -> Iterator[tuple[str, Any, Any]]:
     """Differences that no command can make in place: name, and value in both directions."""
     kind, other_kind = (d.bottleneck and d.bottleneck.kind for d in (one, other))
     yield ("the kind of the queue", kind, other_kind)
-    yield ("whether it has a policer", *(d.policer is not None for d in (one, other)))
+    yield ("whether it has a policer", one.policer is not None, other.policer is not None)
     if one.bottleneck and other.bottleneck and kind == other_kind:
         for attribute in KINDS[one.bottleneck.kind].attributes:
             if not attribute.changeable:

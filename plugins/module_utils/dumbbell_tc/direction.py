@@ -147,7 +147,7 @@ def measured(direction: Direction) -> dict[str, Any] | None:
 def burst_of(direction: Direction) -> int | None:
     """What the bottleneck passes at once, in bytes; None without one."""
     of = direction.bottleneck
-    return of and burst_bytes(of.rate_bps, of.burst_ticks)
+    return burst_bytes(of.rate_bps, of.burst_ticks) if of else None
 
 
 def report(devices: Devices, found: Found) -> dict[str, Any] | None:

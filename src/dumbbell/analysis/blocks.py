@@ -26,8 +26,8 @@ COUNTED_OUT = 14  # units of which all 2**14 choices of signs are looked at; of 
 class Effect:
     """The mean of differences, its interval, and p of the two-sided test against 0.
 
-    ``low`` and ``high`` are None if so few blocks have no interval of the level that was asked for. ``least_p``
-    is the smallest p that so many blocks can have, whatever their values.
+    ``low`` and ``high`` are None if so few blocks have no interval of the level that was asked for.
+    ``least_p`` is the smallest p that so many blocks can have, whatever their values.
     """
 
     n: int

@@ -1,1 +1,1 @@
-"""Which commit of a kernel changed a metric: ``git bisect`` chooses commits, and seeds of virtual time judge them."""
+"""Which commit of a kernel changed a metric: ``git bisect`` chooses, and seeds of virtual time judge."""

@@ -45,7 +45,9 @@ def step(good: Values, bad: Values, candidate: Values) -> tuple[Word, Effect]:
     sides, _ = _scaled((good, bad, candidate))
     means = [float(np.mean(side)) for side in sides]
     nearer_bad = abs(means[2] - means[1]) < abs(means[2] - means[0])
-    return ("bad" if nearer_bad else "good"), _effect((good, bad, candidate), middle, np.array([-1.0, 0, 1.0]))
+    return ("bad" if nearer_bad else "good"), _effect(
+        (good, bad, candidate), middle, np.array([-1.0, 0, 1.0])
+    )
 
 
 def looks(least: int, most: int) -> Iterator[int]:
@@ -76,10 +78,8 @@ def _effect(sides: Sequence[Values], tested: np.ndarray, shown: np.ndarray) -> E
         return float(weights @ means), spread * math.sqrt(float((weights**2 / n).sum()))
 
     off, uncertain = combined(tested)
-    if uncertain:
-        error = float(scipy.stats.t.sf(abs(off) / uncertain, degrees))
-    else:
-        error = 0.0 if off else 0.5  # without any spread, any difference is one
+    without_spread = 0.0 if off else 0.5  # then any difference is one
+    error = float(scipy.stats.t.sf(abs(off) / uncertain, degrees)) if uncertain else without_spread
     size, uncertain = combined(shown)
     half = float(scipy.stats.t.ppf((1 + LEVEL) / 2, degrees)) * uncertain
     bounds = (size, size - half, size + half)

@@ -57,11 +57,13 @@ class Sought:
 class InVirtualTime:
     """Measures in ``folder``, on kernels of the commits of a git tree.
 
-    ``looks`` are the numbers of seeds that can be asked for. ValueError, ScenarioError or InventoryError if the
-    scenario has no such metric, or several.
+    ``looks`` are the numbers of seeds that can be asked for. ValueError, ScenarioError or InventoryError if
+    the scenario has no such metric, or several.
     """
 
-    def __init__(self, folder: Path, tree: str, sought: Sought, inventory: Path, looks: Sequence[int]) -> None:
+    def __init__(
+        self, folder: Path, tree: str, sought: Sought, inventory: Path, looks: Sequence[int]
+    ) -> None:
         self.folder, self.tree, self.sought, self.inventory = folder, tree, sought, inventory
         hosts = Inventory.read(inventory)
         if not hosts.virtual:
@@ -160,7 +162,9 @@ def _one_point(wanted: Plan, sought: Sought) -> Plan:
         raise ValueError(f"{wanted.scenario} has several points; choose one with --point:\n{known}")
     points = [point for point in wanted.points if sought.point in (None, point.id)]
     if not points:
-        raise ValueError(f"{wanted.scenario} has no point {sought.point}{known_are(str(sought.point), labels)}")
+        raise ValueError(
+            f"{wanted.scenario} has no point {sought.point}{known_are(str(sought.point), labels)}"
+        )
     compared = [name for name, metric in METRICS.items() if metric.compared]
     if sought.metric not in compared:
         raise ValueError(f"there is no metric {sought.metric}{known_are(sought.metric, compared)}")

@@ -59,7 +59,7 @@ class Search:
 
     @property
     def found(self) -> list[str]:
-        """The first bad commit; several if commits that were skipped lie between; none until the search ends."""
+        """The first bad commit; several if skipped commits lie between; none until the search ends."""
         return _ENDED.findall(self.log)
 
     @property

@@ -12,7 +12,18 @@ from dumbbell.plan import clock
 from dumbbell.report import html
 from dumbbell.units import human
 
-HEAD = ("step", "commit", "is", "against good (95 %)", "mean", "seeds", "wrong with p", "build", "runs", "subject")
+HEAD = (
+    "step",
+    "commit",
+    "is",
+    "against good (95 %)",
+    "mean",
+    "seeds",
+    "wrong with p",
+    "build",
+    "runs",
+    "subject",
+)
 
 
 def answer(of: Bisection) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""``fab ab``: run profiles of a scenario, or one on several kernels, in turn, and say by how much they differ."""
+"""``fab ab``: run profiles, or one on several kernels, in turn, and say by how much they differ."""
 
 from __future__ import annotations
 

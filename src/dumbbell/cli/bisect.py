@@ -35,8 +35,8 @@ def bisect(
     """Search below ``results``, or go on; print the commit and the steps. SystemExit where there is none."""
     if not (LEAST_SEEDS <= seeds <= most and 0 < sure < 1):
         raise SystemExit(
-            f"--seeds {seeds} --most {most} --sure {sure}: seeds are at least {LEAST_SEEDS} and at most --most, "
-            "and --sure is between 0 and 1"
+            f"--seeds {seeds} --most {most} --sure {sure}: seeds are at least {LEAST_SEEDS} and at most "
+            "--most, and --sure is between 0 and 1"
         )
     try:
         repository = git.repository_of(tree, Path.cwd())
@@ -49,7 +49,7 @@ def bisect(
         folder = results / f"bisect_{sought.scenario.stem}_{sought.metric}_{good[:7]}_{bad[:7]}"
         looks = list(decide.looks(seeds, most))
         measure = InVirtualTime(folder, place, sought, inventory, looks)
-        asked = _asked(sought, place, (good, bad), seeds, most, sure)
+        asked = _asked(sought, place, (good, bad), seeds=seeds, most=most, sure=sure)
         asked["plans"] = [sha256(wanted.to_json()).hexdigest()[:12] for *_, wanted in measure.batches]
         _refuse_another(folder, asked)
         search = Search.begin(folder / "bisect.git", repository, good, bad)
@@ -67,7 +67,7 @@ def bisect(
 
 
 def _asked(
-    sought: Sought, tree: str, ends: tuple[str, str], seeds: int, most: int, sure: float
+    sought: Sought, tree: str, ends: tuple[str, str], *, seeds: int, most: int, sure: float
 ) -> dict[str, Any]:
     return {
         "tree": tree,

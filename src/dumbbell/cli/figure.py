@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dumbbell.cli import tell
 from dumbbell.report.vector import WIDTH_INCHES, for_paper, write
@@ -33,7 +34,8 @@ def figure(  # noqa: PLR0917
     names = [call.partition("(")[0] for call, _ in data.plot.described]
     if name != "all" and name not in names:
         raise SystemExit(f"There is no figure {name} of {data!r}; there are all, {', '.join(names)}.")
-    made, why = {}, {}
+    made: dict[Path, Any] = {}
+    why: dict[str, str] = {}
     for each in names if name == "all" else [name]:
         try:
             drawn = for_paper(_draw(data, each, arguments), columns)

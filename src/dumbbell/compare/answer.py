@@ -27,8 +27,8 @@ MAIL_COLUMNS = 78
 ALL = "all points"
 MARKS = {True: "*", False: "", None: "?"}
 NO_VERDICT = (
-    "There is no verdict: this may be what differs. Set the hosts right and begin another A/B, or accept what "
-    "is known by --accept NAME[,NAME...], names or globs. The runs are kept, and fab compare shows them."
+    "There is no verdict: this may be what differs. Set the hosts right and begin another A/B, or accept "
+    "what is known by --accept NAME[,NAME...], names or globs. The runs are kept, and fab compare shows them."
 )
 
 
@@ -114,9 +114,7 @@ def chosen(design: Design, pilot: Sequence[Sequence[Sequence[float]]]) -> Chosen
     metric = of_name(design.metric)
 
     def shown(value: float) -> str:
-        return (
-            human(math.expm1(value), "share") if ratio else human(value, metric.unit if metric else "")
-        )
+        return human(math.expm1(value), "share") if ratio else human(value, metric.unit if metric else "")
 
     told = f"In the pilot, differences within a round vary by {shown(deviation)} (standard deviation). "
     if needed <= most:
@@ -178,7 +176,8 @@ class Answer(Sides):
             row
             for side in range(1, len(self.sides))
             for row in self._rows(self._values[0], self._values[side], side, LEVEL)
-            if (row.metric, row.subject) != (self.design.metric, self.design.of) or self.primary[0].point == ALL
+            if (row.metric, row.subject) != (self.design.metric, self.design.of)
+            or self.primary[0].point == ALL
         ]
         return [
             replace(row, p=p, differ=p < 1 - LEVEL if row.effect.least_p * len(rows) < 1 - LEVEL else None)
@@ -188,7 +187,8 @@ class Answer(Sides):
     def _rows(self, first: pl.DataFrame, other: pl.DataFrame, side: int, level: float) -> Iterator[Row]:
         key = ["point", "metric", "subject", "unit"]
         each = [
-            found.group_by([*key, "round"], maintain_order=True).agg(pl.col("value")) for found in (first, other)
+            found.group_by([*key, "round"], maintain_order=True).agg(pl.col("value"))
+            for found in (first, other)
         ]
         both = each[0].join(each[1], on=[*key, "round"], suffix="_b", maintain_order="left")
         for (point, metric, subject, unit), rows in both.group_by(key, maintain_order=True):
@@ -284,9 +284,9 @@ class Answer(Sides):
             lines = [("metric", "of", first, own.side, "change", "95 % CI")]
             for row in rows:
                 name = row.metric if row.point == "-" else f"{row.metric}, {row.point}"
-                means = (human(mean, row.unit) for mean in row.means)
+                one, other = (human(mean, row.unit) for mean in row.means)
                 change = f"{row.change(row.effect.value):>6}{MARKS[row.differ]}"
-                lines.append((name, row.subject, *means, change, row.interval))
+                lines.append((name, row.subject, one, other, change, row.interval))
             parts.append("\n".join(columns(lines, " ")))
         parts.append("\n".join([_wrapped(self.how()), *map(_wrapped, self.notes())]))
         return "\n\n".join(parts)
@@ -297,9 +297,9 @@ class Answer(Sides):
         few = ", ? too few rounds to show it" if any(row.differ is None for row in self.others) else ""
         each = "" if len(self.sides) == 2 else f" ({human(level_of_each(len(self.sides)), 'share')} each)"  # noqa: PLR2004
         return (
-            f"Means of {len(self.sides[0].dirs)} rounds{pilot}, sides in random order. The first line decides, "
-            f"at 5 % for all sides together{each}; the others are exploratory: * differ at 5 % (permutation "
-            f"test by rounds, Holm){few}. Their intervals are not corrected."
+            f"Means of {len(self.sides[0].dirs)} rounds{pilot}, sides in random order. The first line "
+            f"decides, at 5 % for all sides together{each}; the others are exploratory: * differ at 5 % "
+            f"(permutation test by rounds, Holm){few}. Their intervals are not corrected."
         )
 
 

@@ -37,7 +37,7 @@ class Round:
 
 
 class Arm(Strict):
-    """What a side runs: the plan of a profile, on the inventory's kernels or, in virtual time, on another one.
+    """What a side runs: the plan of a profile, on the inventory's kernels or, in virtual time, on another.
 
     ``plan`` is the digest of the plan. ``built`` names what ``kernel`` was when the A/B began, as
     :class:`dumbbell.kernels.Kernel` does: a branch may move.
@@ -52,8 +52,9 @@ class Arm(Strict):
 class Design(Strict):
     """What is decided before the first run: the content of ``ab.json``.
 
-    ``sides`` have names; the others are compared with the first. ``least`` is the smallest difference that matters, as a share. ``pilot`` rounds decide how many
-    rounds there are, at most all of ``rounds``; 0 if their number was asked for. ``chosen`` is that number.
+    ``sides`` have names; the others are compared with the first. ``least`` is the smallest difference that
+    matters, as a share. ``pilot`` rounds decide how many rounds there are, at most all of ``rounds``; 0 if
+    their number was asked for. ``chosen`` is that number.
     """
 
     schema_version: Literal[1] = 1
@@ -93,7 +94,7 @@ def _orders(sides: Sequence[str], drawn: random.Random) -> Iterator[tuple[str, .
 
 
 def level_of_each(sides: int) -> float:
-    """Level of the interval of each side against the first, so that all of them hold at LEVEL (Bonferroni)."""
+    """Level of the interval of each side against the first, so that all hold at LEVEL (Bonferroni)."""
     return 1 - (1 - LEVEL) / (sides - 1)
 
 

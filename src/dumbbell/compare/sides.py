@@ -1,4 +1,4 @@
-"""Sets of runs that are compared: what is valid of each, what they were asked for, and what their hosts had."""
+"""Sets of runs that are compared: what is valid of each, what they were asked for, what their hosts had."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Side:
 
     @cached_property
     def values(self) -> pl.DataFrame:
+        """Metrics of its valid points, as :func:`dumbbell.metrics.values.values` has them."""
         return pl.concat([pl.DataFrame(schema=VALUES), *map(values, self.valid)])
 
     @cached_property
@@ -84,7 +85,7 @@ class Side:
 
 
 class Sides:
-    """Sets of run directories by their names. OSError or ValueError if files of a valid run cannot be read."""
+    """Sets of run directories by name. OSError or ValueError if files of a valid run cannot be read."""
 
     def __init__(self, runs: Mapping[str, Iterable[Path | str]], accept: Sequence[str] = ()) -> None:
         self._accept = accept
@@ -96,7 +97,7 @@ class Sides:
 
     @cached_property
     def unexplained(self) -> list[str]:
-        """Settings of hosts that differ within a side or between sides, and nothing explains or accepts it."""
+        """Settings of hosts that differ within a side or between sides, which nothing explains or accepts."""
         return by_hosts(unexplained(self._differences, self._accept))
 
     def notes(self) -> list[str]:

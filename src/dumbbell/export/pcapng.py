@@ -58,8 +58,8 @@ def write(run: Source, path: Path) -> None:
                     len(packet.data),
                     packet.size,
                 )
-                name = flows.get(_ends(packet.data)) or flows.get(_ends(packet.data, known=flows))
-                options = {_COMMENT: name.encode()} if name else {}
+                flow = flows.get(_ends(packet.data)) or flows.get(_ends(packet.data, known=flows))
+                options = {_COMMENT: flow.encode()} if flow else {}
                 file.write(_block(_PACKET, head + _padded(packet.data), options))
     except ValueError as error:
         raise Missing(f"A capture cannot be read: {error}.") from None
@@ -83,7 +83,8 @@ def _of_interface(number: int, capture: Capture) -> Iterator[_Packet]:
 
 def _flows(run: Source) -> tuple[dict[Ends, str], dict[bytes, str]]:
     """Flows by their ends, with port 0 where any is used; and hosts by their addresses."""
-    flows, names = {}, {}
+    flows: dict[Ends, str] = {}
+    names: dict[bytes, str] = {}
     for flow in run.planned_flows:
         src, dst = ip_address(flow.src).packed, ip_address(flow.dst).packed
         flows[frozenset({(src, flow.ports[0]), (dst, flow.ports[1])})] = flow.name

@@ -1,6 +1,6 @@
 """Kernels to build: what a recipe or ``--kernel`` asks for, its source, its patches, and the tree of both.
 
-The role ``kernel_build`` compiles them. Whatever is wrong with what a user asked for is a :class:`KernelError`.
+The role ``kernel_build`` compiles them. A mistake in what a user asks for is a :class:`KernelError`.
 """
 
 from dumbbell.kernels.build import DoesNotBuild, build, find

@@ -20,7 +20,7 @@ class DoesNotBuild(Exception):
 
 
 def find(text: str) -> Kernel:
-    """The kernel that a text asks for, as its source is now, finished or not. KernelError if it is not known."""
+    """The kernel that a text asks for, as its source is now, built or not. KernelError if there is none."""
     return Kernel.find(asked(text), HOME)
 
 

@@ -20,9 +20,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 _VERSION = re.compile(r"^VERSION = (\d+)\s*\nPATCHLEVEL = (\d+)", re.MULTILINE)
 
 
-def git(
-    place: Path, *words: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None
-) -> bytes:
+def git(place: Path, *words: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
     """What git prints in a directory; KernelError with its own words."""
     done = subprocess.run(
         ["git", *words],
@@ -30,7 +28,7 @@ def git(
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,
-        env=os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"} | (env or {}),
+        env={**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", **(env or {})},
         check=False,
     )
     if done.returncode:
@@ -103,16 +101,22 @@ def repository_of(place: str, here: Path) -> Path:
     try:
         line(folder, "rev-parse", "--git-dir")
     except KernelError as error:
-        raise KernelError(f"{place} is no git repository ({error}); `git init` and a commit make one") from None
+        raise KernelError(
+            f"{place} is no git repository ({error}); `git init` and a commit make one"
+        ) from None
     return folder
 
 
 def commit(repository: Path, revision: str, place: str) -> str:
     """The commit that a revision names."""
     try:
-        return line(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        return line(
+            repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
+        )
     except KernelError:
-        names = line(repository, "for-each-ref", "--count=8", "--sort=-creatordate", "--format=%(refname:short)")
+        names = line(
+            repository, "for-each-ref", "--count=8", "--sort=-creatordate", "--format=%(refname:short)"
+        )
         known = f"its newest branches and tags: {', '.join(names.split())}" if names else "it has no branch"
         raise KernelError(f"{place} has no revision {revision!r}; {known}") from None
 

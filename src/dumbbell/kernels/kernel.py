@@ -91,7 +91,7 @@ class Kernel:
         return self.home / "trees" / self.asked.name
 
     def check_out(self) -> None:
-        """Bring the tree in ``work`` to the source with its patches; KernelError names one that does not apply.
+        """Bring the tree in ``work`` to the patched source; KernelError names a patch that does not apply.
 
         Files that stay the same keep their times, so that make compiles only what depends on others.
         """
@@ -127,8 +127,8 @@ def _package_version(recipe: Recipe, home: Path) -> str:
     if not (found := re.search("^Version: (.+)$", done.stdout, re.MULTILINE)):
         where = f"the suite {recipe.suite}" if recipe.suite else "the package sources of this machine"
         raise KernelError(
-            f"{where} has no package {recipe.source}: apt-get update reads its lists, and `suite` in a recipe "
-            "names another Debian suite"
+            f"{where} has no package {recipe.source}: apt-get update reads its lists, and `suite` in a "
+            "recipe names another Debian suite"
         )
     return found[1]
 

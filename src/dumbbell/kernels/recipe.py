@@ -1,8 +1,8 @@
 """What is asked for: a recipe file, or a kernel named on a command line, with patches on top.
 
 ``--kernel`` takes ``BASE[,PATCHES...]``. BASE is a recipe file, a Debian source package, or a git tree with a
-revision, ``TREE@REVISION``. PATCHES are files, mailboxes, directories, or commits of a git tree, ``TREE@A..B``.
-A recipe names source and patches in the same way.
+revision, ``TREE@REVISION``. PATCHES are files, mailboxes, directories, or commits of a git tree,
+``TREE@A..B``. A recipe names source and patches in the same way.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ NAME = r"[a-z0-9][a-z0-9+.-]*"  # of a package
 _LONGEST_NAME = 40  # the kernel's release, with it and the id, has at most 64 letters
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?")
 
-Text = Annotated[str, Field(min_length=1), AfterValidator(lambda text: _plain(text))]
-
 
 def _plain(text: str) -> str:
     if any(ord(letter) < ord(" ") for letter in text):
         raise ValueError(f"{text!r} has a control character")
     return text
+
+
+Text = Annotated[str, Field(min_length=1), AfterValidator(_plain)]
 
 
 class Recipe(Strict):
@@ -44,9 +45,9 @@ class Recipe(Strict):
     source: Text
     suite: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9-]*)?$")] = ""
     arch: Literal["um", "x86"] = "x86"
-    base: list[Text] = ["defconfig"]
-    config: list[Text] = []
-    patches: list[Text] = []
+    base: list[Text] = Field(default=["defconfig"])
+    config: list[Text] = Field(default=[])
+    patches: list[Text] = Field(default=[])
 
     @property
     def is_tree(self) -> bool:

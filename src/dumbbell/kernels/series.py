@@ -1,4 +1,4 @@
-"""Patches: files, mailboxes as ``b4`` and ``git format-patch`` write them, directories, commits of a git tree."""
+"""Patches: files, mailboxes of ``b4`` and ``git format-patch``, directories, commits of a git tree."""
 
 from __future__ import annotations
 

@@ -16,11 +16,13 @@ run_dir = "results/latest"
 # %%
 import dumbbell
 from dumbbell.report.parts import setup
+from dumbbell.results import RunSet
 
 setup()
 
 # %%
 runs = dumbbell.open(run_dir)
+assert isinstance(runs, RunSet), "this notebook is for several points"
 runs
 
 # %%

@@ -58,7 +58,7 @@ def agrees(asked: Any, found: Any, resolution: float = LEAST_SHARE) -> bool:
 def _resolution(key: str, among: dict[str, Any]) -> float:
     """The precision with which the kernel holds a value: of a burst, it depends on the rate."""
     if key == "burst_bytes":
-        return 1 + BURST_S * among["rate_bps"] / 8
+        return 1 + BURST_S * float(among["rate_bps"]) / 8
     return RESOLUTION.get(key.rpartition("_")[2], LEAST_SHARE)
 
 

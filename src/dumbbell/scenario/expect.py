@@ -111,7 +111,8 @@ class Primary(Strict):
 
     metric: ComparedName = Field(description="of those that comparisons have")
     of: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="a flow, a ping, or `all flows`; default: what the metric is of, if it is one"
+        default=None,
+        description="a flow, a ping, or `all flows`; default: what the metric is of, if it is one",
     )
     least: Ratio = Field(
         default=0.02,

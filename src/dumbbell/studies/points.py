@@ -98,7 +98,7 @@ class Points:
         As :func:`dumbbell.metrics.values.values` has them. ``congestion_control`` is that of the flow.
         """
         parts = [self._values(place) for place in self.valid["place"]]
-        found = pl.concat(parts) if parts else pl.DataFrame(schema={"place": pl.Int64} | VALUES)
+        found = pl.concat(parts) if parts else pl.DataFrame(schema={"place": pl.Int64, **VALUES})
         controls = self._controls.rename({"flow": "subject"})
         found = found.select("place", "metric", "subject", "unit", "value")
         of = found.join(controls, on=["place", "subject"], how="left", maintain_order="left")

@@ -6,6 +6,7 @@ import random
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -67,9 +68,7 @@ class Stand:
         place = self.commits.index(commit)
         self.measured.append((place, seeds))
         mean = 1e8 * (self.effect if place >= self.first_bad else 1)
-        return [
-            mean * (1 + random.Random(f"{place}/{seed}").gauss(0, self.spread)) for seed in range(seeds)
-        ]
+        return [mean * (1 + random.Random(f"{place}/{seed}").gauss(0, self.spread)) for seed in range(seeds)]
 
     def reports(self, commit: str) -> list[str]:
         return []
@@ -162,7 +161,7 @@ def test_nothing_else_is_built_if_the_ends_do_not_differ(folders: Callable[[], P
 
 def test_an_end_that_does_not_build_ends_the_search(folders: Callable[[], Path], tree: Path) -> None:
     stand = Stand(commits_of(tree), 12, broken=frozenset([COMMITS]))
-    with pytest.raises(Failed, match="the bad end [0-9a-f]{12} does not build"):
+    with pytest.raises(Failed, match=r"the bad end [0-9a-f]{12} does not build"):
         find(folders(), tree, stand)
 
 
@@ -240,7 +239,7 @@ def test_looks_double_up_to_the_most(least: int, more: int) -> None:
     seen = list(decide.looks(least, least + more))
     assert seen[0] == least
     assert seen[-1] == least + more
-    assert all(a < b <= 2 * a for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a < b <= 2 * a for a, b in pairwise(seen))
 
 
 def test_the_error_is_what_it_says() -> None:

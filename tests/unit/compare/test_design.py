@@ -13,6 +13,7 @@ from dumbbell.analysis.blocks import least_p, spread
 from dumbbell.compare.design import (
     MOST_ROUNDS,
     PILOT,
+    Arm,
     Design,
     detectable,
     least_rounds,
@@ -55,9 +56,9 @@ def test_orders_differ_by_seed() -> None:
 
 
 def test_a_design_is_read_as_it_was_written() -> None:
-    plans = {"a": "0", "b": "1"}
+    arms = {side: Arm(profile=side, plan=digest) for side, digest in (("a", "0"), ("b", "1"))}
     made = Design(
-        scenario="x.yml", inventory="y", sides=plans, metric="rtt p95", of="flow1", least=0.02, pilot=4,
+        scenario="x.yml", inventory="y", sides=arms, metric="rtt p95", of="flow1", least=0.02, pilot=4,
         rounds=rounds("ab", 9, 1),
     )  # fmt: skip
     assert Design.model_validate_json(made.model_dump_json()) == made
@@ -84,9 +85,7 @@ def test_more_spread_and_smaller_differences_take_more_rounds(
     assert detectable(deviation, degrees, needed, sides) <= least * (1 + 1e-9)
 
 
-VALUES = st.lists(
-    st.tuples(*[st.floats(-10, 10)] * 3), min_size=2, max_size=8
-)
+VALUES = st.lists(st.tuples(*[st.floats(-10, 10)] * 3), min_size=2, max_size=8)
 
 
 @given(VALUES, st.floats(-5, 5), st.permutations(range(3)))

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from recipes.trees import commit, git, make
 
 from dumbbell.kernels import Kernel, KernelError, asked
 from dumbbell.kernels.series import patches
+from recipes.trees import commit, git, make
 
 PATCH = "Says why.\n\n--- a/net/{file}.c\n+++ b/net/{file}.c\n@@ -1 +1 @@\n-{old}\n+{new}\n"
 
@@ -101,7 +101,9 @@ def test_commits_of_a_tree_are_a_series(place: Place) -> None:
 
 
 @pytest.mark.parametrize("encoded", [False, True])
-def test_a_mailbox_is_a_series_and_its_letters_without_patches_are_left_out(place: Place, encoded: bool) -> None:
+def test_a_mailbox_is_a_series_and_its_letters_without_patches_are_left_out(
+    place: Place, encoded: bool
+) -> None:
     git(place.linux, "checkout", "--quiet", "-b", "topic")
     commit(place.linux, "net: b für alle", net__b_c="first = é\n")
     commit(place.linux, "net: b, second", net__b_c="second = 1\n")
@@ -134,7 +136,10 @@ def test_a_directory_is_a_series_by_name(place: Place) -> None:
         ("./linux@--help", "./linux has no revision '--help'"),
         ("./linux@v9.8:net", "./linux has no revision 'v9.8:net'"),
         ("./plain", "./plain is no git repository"),
-        ("./other", "./other is no tree of a kernel: it lacks VERSION and PATCHLEVEL in its Makefile and arch/um"),
+        (
+            "./other",
+            "./other is no tree of a kernel: it lacks VERSION and PATCHLEVEL in its Makefile and arch/um",
+        ),
         ("file:///none", "file:///none: name a revision of it, file:///none@REVISION"),
         ("file:///none/x@v1", "file:///none/x@v1 cannot be fetched"),
         ("linux-source-0.0", "no package linux-source-0.0"),
@@ -153,7 +158,10 @@ def test_a_source_that_is_no_kernel_is_refused(place: Place, source: str, reason
 @pytest.mark.parametrize(
     ("series", "reason"),
     [
-        ("none.mbox", "none.mbox: there is no such file or directory of patches, and commits of a git tree are"),
+        (
+            "none.mbox",
+            "none.mbox: there is no such file or directory of patches, and commits of a git tree are",
+        ),
         ("empty", "empty: the directory has no *.patch"),
         ("prose.patch", "prose.patch has no patch in it"),
         ("./linux@v9.8..v9.8", "./linux@v9.8..v9.8: there is no commit between these"),

@@ -31,9 +31,15 @@ def time_sequence(of: TimeSequence) -> go.Figure:
             add(name, x, y, mode="lines", line={"color": colour, "width": width})
     again = of.sent.filter("again")
     if again.height:  # a bar of one segment is short
-        x, y = again["t_ns"] / 1e9, again["end"] / unit
         marker = {"symbol": "triangle-down", "size": 6, "color": _AGAIN}
-        add("sent again", x, y, mode="markers", marker=marker, showlegend=False)
+        add(
+            "sent again",
+            again["t_ns"] / 1e9,
+            again["end"] / unit,
+            mode="markers",
+            marker=marker,
+            showlegend=False,
+        )
     for name, rows, colour, dash in (
         ("acknowledged", of.acked, _ACKED, "solid"),
         ("receiver's window", of.window, _WINDOW, "dash"),
@@ -41,12 +47,8 @@ def time_sequence(of: TimeSequence) -> go.Figure:
         if rows.height:
             line = {"color": colour, "width": 1.3, "shape": "hv", "dash": dash}
             add(name, rows["t_ns"] / 1e9, rows["y"] / unit, mode="lines", line=line)
-    highest = max(
-        (int(top) for top in (of.sent["end"].max(), of.acked["y"].max()) if top is not None), default=0
-    )
-    lowest = min(
-        (int(low) for low in (of.sent["begin"].min(), of.acked["y"].min()) if low is not None), default=0
-    )
+    seen = pl.concat([of.sent["begin"], of.sent["end"], of.acked["y"]])
+    lowest, highest = (int(end) if isinstance(end, int) else 0 for end in (seen.min(), seen.max()))
     room = 0.08 * (highest - lowest or 1)
     # A receiver's window is often far above what is sent.
     figure.update_yaxes(range=[(lowest - room) / unit, (highest + room) / unit], rangemode="normal")

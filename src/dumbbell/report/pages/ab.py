@@ -50,7 +50,12 @@ def render(folder: Path, answer: Answer, replaced: Sequence[str] = ()) -> Path:
 
 def _head(answer: Answer) -> list[str]:
     first, *others = answer.design.sides
-    return ["metric", "of", first, *(word for side in others for word in (side, "change", "95 % interval", "p"))]
+    return [
+        "metric",
+        "of",
+        first,
+        *(word for side in others for word in (side, "change", "95 % interval", "p")),
+    ]
 
 
 def _rows(answer: Answer) -> list[list[str]]:

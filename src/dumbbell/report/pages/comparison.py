@@ -7,8 +7,9 @@ from functools import partial
 import polars as pl
 from markupsafe import Markup
 
-from dumbbell.compare.comparison import NOTHING, UNEXPLAINED
+from dumbbell.compare.comparison import NOTHING
 from dumbbell.compare.comparison import Comparison as Compared
+from dumbbell.compare.sides import UNEXPLAINED
 from dumbbell.report import figures, html
 from dumbbell.report.parts import part
 from dumbbell.studies.source import Missing

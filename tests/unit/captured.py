@@ -1,10 +1,11 @@
+"""A run with a capture, whose connection loses a segment."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import captures
 import dpkt
-import pytest
 from synthetic import REPOSITORY, T0_UNIX_NS, write_run
 
 from dumbbell.execution.collect import collect
@@ -16,10 +17,8 @@ T0 = T0_UNIX_NS["measurement"]
 SYN, ACK = dpkt.tcp.TH_SYN, dpkt.tcp.TH_ACK
 
 
-@pytest.fixture(scope="session")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a capture at a sender: of five segments the second is lost, and sent again after SACKs."""
-    folder = tmp_path_factory.mktemp("captured")
+def write_captured(folder: Path) -> Path:
+    """Write the run, and return its directory. Of five segments the second is lost, and sent again."""
     text = (REPOSITORY / "scenarios/two_flow_fairness.yml").read_text()
     text = text.replace("duration: 30s", "duration: 6s").replace("start: 5s", "start: 1s")
     (scenario := folder / "captured.yml").write_text(text + "\nsampling: {capture: true, trace: true}\n")
