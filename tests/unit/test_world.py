@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -186,7 +187,8 @@ def test_a_world_that_came_to_its_end_does_not_begin_again(tmp_path: Path) -> No
 @pytest.fixture
 def busy_cores() -> Iterator[None]:
     """Ten processes compute on every core, each in a session of its own: the kernel shares by session."""
-    loop = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", "while :; do :; done"]
+    endless = "{ nice >/proc/self/autogroup; } 2>/dev/null; while :; do :; done"  # as nice as a world
+    loop = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", endless]
     loops = [
         subprocess.Popen(["taskset", "--cpu-list", str(core), *loop], start_new_session=True)
         for core in os.sched_getaffinity(0)
@@ -212,6 +214,19 @@ def test_a_world_does_not_stand_because_the_machine_is_busy(tmp_path: Path) -> N
     ended = run(world(tmp_path, script, stall_s=3))
     assert ended.real_s > 3  # for which it would have stood
     assert ended.reason == ""
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="cores are not shared by session")
+def test_a_world_is_as_nice_as_what_runs_it(tmp_path: Path) -> None:
+    """Also where cores are shared by session first."""
+    script = (
+        'until grep -q "nice $(nice)\\$" /proc/self/autogroup; do sleep 0.01; done; echo 0 >$world/status'
+    )
+    folder = tmp_path / "nice"
+    runs = "import pickle, sys\nfrom dumbbell.virtual.world import run\nrun(pickle.load(sys.stdin.buffer))"
+    asked = world(folder, script, stall_s=20)
+    subprocess.run(["nice", "-n", "7", sys.executable, "-c", runs], input=pickle.dumps(asked), check=True)
+    assert (asked.dir / "status").read_text() == "0\n"
 
 
 def test_the_turn_of_what_computes_for_long_is_ended(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def run(world: World) -> Ended:
             env=_environment(world),
             start_new_session=True,
         )
+        _keep_niceness(kernel.pid)
         try:
             reason, turns = _watch(world, kernel)
         finally:
@@ -179,6 +180,15 @@ def _on(core: int) -> list[str]:
     # Without it, addresses in memory would differ between runs.
     memory = ["setarch", "--addr-no-randomize"]
     return ["setpriv", "--pdeathsig", "KILL", *memory, "taskset", "--cpu-list", str(core)]
+
+
+def _keep_niceness(pid: int) -> None:
+    """Let our niceness count for a process in a session of its own.
+
+    With sched_autogroup the scheduler shares cores among sessions first, and a new session has niceness 0.
+    """
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(os.nice(0)))
 
 
 def _environment(world: World) -> dict[str, str]:
