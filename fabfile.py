@@ -69,14 +69,14 @@ def compare(_, a, b):
 
 @task(
     positional=["scenario", "a", "b"],
-    iterable=["also", "kernel"],
+    iterable=["also"],
     help={
         "scenario": "file of the scenario",
         "a": "first profile: the others are compared with it",
         "b": "second profile",
         "also": "a further profile; once for each",
-        "kernel": "in place of profiles, twice or more often: a recipe, a Debian source package, "
-        "TREE@REVISION; patches after commas (docs/kernels.md)",
+        "kernels": "these are no profiles but kernels: a recipe, a Debian source package, TREE@REVISION; "
+        "patches after commas (docs/kernels.md)",
         "profile": "profile that all kernels run",
         "metric": "metric that decides, by default the scenario's `primary`",
         "of": "flow or ping that the metric is of",
@@ -92,11 +92,11 @@ def compare(_, a, b):
 def ab(  # noqa: PLR0917
     _,
     scenario,
-    a="",
-    b="",
-    also=(),
-    kernel=(),
-    profile="",
+    a,
+    b,
+    also,
+    kernels=False,
+    profile=None,
     metric=None,
     of=None,
     least=None,
@@ -117,10 +117,11 @@ def ab(  # noqa: PLR0917
 
     command.ab(
         Path(scenario),
-        list(filter(None, (a, b, *also, profile))),
-        Path(inventory or ("inventory/vtime" if kernel else "inventory/lab")),
+        [a, b, *also],
+        Path(inventory or ("inventory/vtime" if kernels else "inventory/lab")),
         command.Options(metric, of, least, rounds, most, seed),
-        kernels=kernel,
+        kernels=kernels,
+        profile=profile,
         accept=list(filter(None, accept.split(","))),
         name=name,
     )

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from dumbbell.compare.answer import Chosen, chosen, primary
 from dumbbell.compare.design import MOST_ROUNDS, PILOT, Arm, Design, Round, least_rounds, rounds
-from dumbbell.kernels import build, find
+from dumbbell.kernels import build, check, find
 from dumbbell.metrics.values import measurable
 from dumbbell.plan import Inventory, Plan, plan
 from dumbbell.run.record import read_json
@@ -132,9 +132,11 @@ def _refuse_sides(asked: Asked, inventory: Inventory) -> None:
         )
     if not inventory.virtual:
         raise AbError(
-            f"{asked.inventory}: --kernel is of virtual time (--inventory inventory/vtime); on hosts give "
+            f"{asked.inventory}: --kernels is of virtual time (--inventory inventory/vtime); on hosts give "
             "each kernel a profile (hosts.X.kernel) and name the profiles"
         )
+    for kernel in asked.kernels:  # all of them, before the first is built
+        check(kernel)
 
 
 def _primary(asked: Asked, plans: Mapping[str, Plan]) -> tuple[str, str]:

@@ -81,31 +81,19 @@ def test_all_files_are_read_together(tmp_path: Path) -> None:
     assert said.startswith(f"{empty}, byte 0: the file is empty.")
 
 
+AB = ("ab", "scenarios/one_flow.yml", "--metric", "goodput")
 BISECT = ("bisect", "scenarios/one_flow.yml", "--tree")
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("ab", "scenarios/one_flow.yml"), "name two profiles, or two kernels: --kernel A --kernel B"),
-        (("ab", "scenarios/one_flow.yml", "--kernel", "a"), "name two profiles, or two kernels"),
-        (
-            ("ab", "scenarios/one_flow.yml", "--kernel", "none.yml", "--kernel", "kernels/lab.yml"),
-            "none.yml is no file: name a recipe",
-        ),
-        (
-            (
-                "ab",
-                "scenarios/one_flow.yml",
-                "--kernel",
-                "a",
-                "--kernel",
-                "b",
-                "--inventory",
-                "inventory/lab",
-            ),
-            "--kernel is of virtual time",
-        ),
+        ((*AB, "none.yml", "kernels/lab.yml", "--kernels"), "none.yml is no file: name a recipe"),
+        ((*AB, "TREE", "none.yml", "--kernels"), "none.yml is no file: name a recipe"),
+        ((*AB, "TREE", "TREE", "--kernels"), "name at least two sides, each once: linux, linux was asked"),
+        ((*AB, "a", "b", "--kernels", "--inventory", "inventory/lab"), "--kernels is of virtual time"),
+        ((*AB, "a", "b", "--profile", "tiny"), "no kernels were asked for: add --kernels"),
+        ((*AB, "a", "b", "--also", "c"), "the scenario has no profile a"),
         ((*BISECT, "none", "--good", "a", "--bad", "b"), "none: there is no such directory"),
         ((*BISECT, "TREE", "--good", "a", "--bad", "b"), "has no revision 'a'"),
         ((*BISECT, "TREE", "--good", "v9.8", "--bad", "main"), "are the same commit"),

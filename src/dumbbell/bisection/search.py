@@ -40,6 +40,7 @@ class Search:
         (folder / "objects/info/alternates").write_text(f"{objects}\n")
         if shallow.exists():
             shutil.copy(shallow, folder / "shallow")
+        git.git(folder, "update-ref", "--no-deref", "HEAD", good)  # git begins only where HEAD is a commit
         try:
             git.git(folder, "bisect", "start", "--no-checkout", bad, good)
         except KernelError:
@@ -55,7 +56,7 @@ class Search:
     @property
     def log(self) -> str:
         """As ``git bisect log`` prints it; ``git bisect replay`` takes it."""
-        return git.line(self.folder, "bisect", "log")
+        return (self.folder / "BISECT_LOG").read_text().strip()
 
     @property
     def found(self) -> list[str]:

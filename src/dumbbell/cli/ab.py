@@ -30,20 +30,29 @@ class Options(NamedTuple):
 
 def ab(
     scenario: Path,
-    profiles: Sequence[str],
+    sides: Sequence[str],
     inventory: Path,
     options: Options,
     *,
-    kernels: Sequence[str] = (),
+    kernels: bool = False,
+    profile: str | None = None,
     accept: Sequence[str] = (),
     name: str | None = None,
 ) -> None:
-    """Run the rounds below results/, write ab.html, and print the answer; SystemExit if there is none."""
+    """Run the rounds below results/, write ab.html, and print the answer; SystemExit if there is none.
+
+    Sides are profiles, or ``kernels`` that all run one ``profile``.
+    """
     try:
+        if profile is not None and not kernels:
+            raise AbError(
+                f"--profile {profile} is what all kernels run, and no kernels were asked for: add --kernels, "
+                "or name profiles to compare after the scenario"
+            )
         asked = Asked(
             scenario=scenario,
-            profiles=profiles,
-            kernels=kernels,
+            profiles=list(filter(None, [profile])) if kernels else sides,
+            kernels=sides if kernels else (),
             inventory=inventory,
             metric=options.metric,
             of=options.of,
@@ -52,8 +61,8 @@ def ab(
             most=_number("--most", options.most),
             seed=_number("--seed", options.seed, least=0),
         )
-        sides = dict.fromkeys((*profiles, *asked.sides))
-        folder = Path("results", name or "_".join(["ab", scenario.stem, *sides]))
+        names = dict.fromkeys((*asked.profiles, *asked.sides))
+        folder = Path("results", name or "_".join(["ab", scenario.stem, *names]))
         design = begun(folder, asked)
         tell(announced(design))
         design, runs = run(folder, design, tell)

@@ -24,6 +24,12 @@ def find(text: str) -> Kernel:
     return Kernel.find(asked(text), HOME)
 
 
+def check(text: str) -> None:
+    """KernelError if there is no such kernel, as far as is known before packages of a suite are read."""
+    if not (wanted := asked(text)).recipe.suite:
+        Kernel.find(wanted, HOME)
+
+
 def build(text: str, log: IO[str] | None = None) -> Kernel:
     """The kernel that a text asks for, finished. :class:`DoesNotBuild`, or KernelError for any other reason.
 

@@ -1,7 +1,7 @@
 """What is asked for: a recipe file, or a kernel named on a command line, with patches on top.
 
-``--kernel`` takes ``BASE[,PATCHES...]``. BASE is a recipe file, a Debian source package, or a git tree with a
-revision, ``TREE@REVISION``. PATCHES are files, mailboxes, directories, or commits of a git tree,
+A command line takes ``BASE[,PATCHES...]``. BASE is a recipe file, a Debian source package, or a git tree
+with a revision, ``TREE@REVISION``. PATCHES are files, mailboxes, directories, or commits of a git tree,
 ``TREE@A..B``. A recipe names source and patches in the same way.
 """
 
@@ -95,7 +95,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def asked(text: str, like: Path = LIKE) -> Asked:
-    """What a recipe's path or the text of ``--kernel`` asks for; KernelError says what is wrong with it.
+    """What a recipe's path or ``BASE[,PATCHES...]`` asks for; KernelError says what is wrong with it.
 
     A kernel that is no recipe gets architecture and options of the recipe ``like``.
     """

@@ -1,4 +1,4 @@
-"""What a recipe and ``--kernel`` ask for."""
+"""What a recipe and a command line ask for."""
 
 from __future__ import annotations
 
