@@ -1,4 +1,4 @@
-"""A run with a capture, whose connection loses a segment."""
+"""A run with captures at both sides of the router, which loses a segment of a connection."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ MSS = 1000  # of the captured connection
 FIRST = 2**32 - 2 * MSS - 1  # its number before the first byte: numbers wrap after two segments
 RECEIVER = 7000  # that of the receiver
 T0 = T0_UNIX_NS["measurement"]
+PATH_NS = 400_000  # one way
 SYN, ACK = dpkt.tcp.TH_SYN, dpkt.tcp.TH_ACK
 
 
 def write_captured(folder: Path) -> Path:
-    """Write the run, and return its directory. Of five segments the second is lost, and sent again."""
+    """Write the run, and return its directory. Of five segments the second is lost, and sent again.
+
+    Its sender is at the side of ``vec1``.
+    """
     text = (REPOSITORY / "scenarios/two_flow_fairness.yml").read_text()
     text = text.replace("duration: 30s", "duration: 6s").replace("start: 5s", "start: 1s")
     (scenario := folder / "captured.yml").write_text(text + "\nsampling: {capture: true, trace: true}\n")
@@ -52,6 +56,13 @@ def write_captured(folder: Path) -> Path:
         sent(30, 1),
         acked(40, 5),
     ]
-    files = (folder / "run" / f"raw/{flow.src_host}/measurement").glob("capture-*.pcap")
-    captures.write(next(files), [(segment.unix_ns, captures.frame(segment)) for segment in segments])
+    lost = segments[3]
+    behind = [
+        (segment.unix_ns + (PATH_NS if segment.src == flow.src else -PATH_NS), captures.frame(segment))
+        for segment in segments
+        if segment is not lost
+    ]
+    raw = folder / "run" / "raw/router/measurement"
+    captures.write(raw / "capture-vec1.pcap", [(each.unix_ns, captures.frame(each)) for each in segments])
+    captures.write(raw / "capture-vec2.pcap", sorted(behind))
     return folder / "run"

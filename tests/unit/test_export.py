@@ -7,6 +7,7 @@ import gzip
 import json
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -65,9 +66,6 @@ def test_one_long_table(swept: Path, tmp_path: Path) -> None:
 
 def test_captures_with_names(captured: Path, tmp_path: Path) -> None:
     run = Source(captured)
-    for file in captured.glob("raw/*/measurement/capture-*.pcap"):
-        if file.stat().st_size < 24:
-            file.unlink()  # a stand-in
     pcapng.write(run, path := tmp_path / "run.pcapng")
     fields = ("frame.comment", "frame.interface_name", "ip.src_host", "tcp.len")
     if shutil.which("tshark") is None:
@@ -76,11 +74,10 @@ def test_captures_with_names(captured: Path, tmp_path: Path) -> None:
     command += [word for field in fields for word in ("-e", field)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     rows = [line.split("\t") for line in done.stdout.splitlines()]
-    assert len(rows) == 12
+    assert Counter(row[1] for row in rows) == {"router vec1": 12, "router vec2": 11}  # one is lost between
     assert {row[0] for row in rows} == {"flow1"}
-    assert all(row[1].startswith("sender1 ") for row in rows)
     assert {row[2] for row in rows} == {"sender1", "receiver1"}
-    assert [row[3] for row in rows].count("1000") == 6
+    assert [row[3] for row in rows].count("1000") == 6 + 5
 
 
 def test_nothing_captured_is_said(collected: Path, tmp_path: Path) -> None:

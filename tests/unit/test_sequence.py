@@ -15,7 +15,7 @@ from dumbbell.results import Run
 from dumbbell.studies import sequence
 from dumbbell.studies.source import Missing
 
-MSS = 1000  # of conftest
+MSS = 1000  # of the capture
 
 
 def opened(path: Path) -> Run:
@@ -26,7 +26,7 @@ def opened(path: Path) -> Run:
 
 def test_of_a_capture(captured: Path) -> None:
     found = sequence.time_sequence(opened(captured), "flow1", 0, 10**9)
-    assert found.source.startswith("capture at sender1")
+    assert found.source == "capture at router vec1"
     assert found.sent.select("begin", "end", "again").rows() == [
         *((number * MSS, (number + 1) * MSS, False) for number in range(5)),
         (MSS, 2 * MSS, True),
@@ -39,6 +39,19 @@ def test_of_a_capture(captured: Path) -> None:
         (4 * MSS, 5 * MSS),
         (2 * MSS, 3 * MSS),
     ]
+
+
+def test_the_capture_that_is_nearest_to_the_sender(captured: Path, tmp_path: Path) -> None:
+    run_dir = Path(shutil.copytree(captured, tmp_path / "run"))
+    one, other = (run_dir / f"raw/router/measurement/capture-{name}.pcap" for name in ("vec1", "vec2"))
+    one.rename(kept := one.with_suffix(".kept"))
+    other.rename(one)
+    kept.rename(other)
+    found = sequence.time_sequence(opened(run_dir), "flow1", 0, 10**9)
+    assert (found.source, found.sent.height) == ("capture at router vec2", 6)
+    other.write_bytes(b"no capture")
+    found = sequence.time_sequence(opened(run_dir), "flow1", 0, 10**9)
+    assert (found.source, found.sent.height) == ("capture at router vec1", 5)  # one was lost before it
 
 
 def test_of_a_part_of_a_capture(captured: Path) -> None:

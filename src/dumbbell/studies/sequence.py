@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,15 +67,37 @@ def _not_too_much(found: TimeSequence) -> TimeSequence:
     return found
 
 
-def _captures(source: Source, flow: Flow, host: str) -> Iterator[tuple[str, Path]]:
-    """Where packets were captured, and the file: the sender's host first, its receiver's last."""
-    hosts = source.plan.phase("measurement").hosts
+def _captures(source: Source, flow: Flow, host: str) -> list[tuple[str, Path]]:
+    """Where packets were captured, and the file: the sender's host first, its receiver's last.
+
+    Of several captures of one host, such as those at both sides of a router, first the one that saw the
+    sender's packets first.
+    """
     order = {flow.src_host: 0, flow.dst_host: 2}
-    for name in sorted(hosts, key=lambda name: order.get(name, 1)):
-        for action in hosts[name].actions:
-            path = source.dir / f"raw/{name}/measurement/capture-{getattr(action, 'name', '')}.pcap"
-            if isinstance(action, CaptureAction) and host in ("", name) and path.exists():
-                yield f"{name} {action.name}", path
+    found = []
+    for name, own in source.plan.phase("measurement").hosts.items():
+        for action in own.actions:
+            if isinstance(action, CaptureAction) and host in ("", name):
+                path = source.dir / f"raw/{name}/measurement/capture-{action.name}.pcap"
+                if path.exists():
+                    found.append((order.get(name, 1), name, _first_seen_ns(path, flow), action.name, path))
+    return [(f"{name} {device}", path) for _, name, _, device, path in sorted(found)]
+
+
+def _first_seen_ns(path: Path, flow: Flow) -> float:
+    """When a capture saw the flow's sender first; infinity if it did not, or cannot be read."""
+    try:
+        blocks = (block.filter(_is_of(flow), src=flow.src) for block in Capture.open(path).segments())
+        return next((int(block["unix_ns"][0]) for block in blocks if block.height), math.inf)
+    except (OSError, ValueError):
+        return math.inf
+
+
+def _is_of(flow: Flow) -> pl.Expr:
+    """Whether a captured segment is of a flow."""
+    of = pl.col("src").is_in([flow.src, flow.dst]) & pl.col("dst").is_in([flow.src, flow.dst])
+    ports = [port for port in flow.ports if port]
+    return of & (pl.col("src_port").is_in(ports) | pl.col("dst_port").is_in(ports)) if ports else of
 
 
 def _of_capture(  # noqa: PLR0917
@@ -86,12 +108,9 @@ def _of_capture(  # noqa: PLR0917
         return None
     ends = ("src", "src_port", "dst", "dst_port")
     back = ("dst", "dst_port", "src", "src_port")
-    own = pl.col("src").is_in([flow.src, flow.dst]) & pl.col("dst").is_in([flow.src, flow.dst])
-    ports = [port for port in flow.ports if port]
-    own &= (pl.col("src_port").is_in(ports) | pl.col("dst_port").is_in(ports)) if ports else pl.lit(True)
     try:
         capture = Capture.open(path)
-        rows = pl.concat([block.filter(own) for block in capture.segments()])
+        rows = pl.concat([block.filter(_is_of(flow)) for block in capture.segments()])
     except (OSError, ValueError) as error:
         raise Missing(f"The capture at {place} cannot be read: {error}.") from None
     sent = rows.filter(pl.col("payload_bytes") > 0, src=flow.src)
