@@ -54,7 +54,8 @@ def test_rtts_of_the_table_of_flows_are_those_of_the_metric(collected: Path) -> 
 
 
 def test_to_pandas(collected: Path, swept: Path) -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas  # noqa: PLC0415  it takes long to load
+
     for found in (dumbbell.open(collected), dumbbell.open(swept)):
         for table in ("flows", "values", "goodput", "samples", "events", "qdisc"):
             made = found.to_pandas(table)
