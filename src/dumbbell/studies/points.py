@@ -120,10 +120,10 @@ class Points:
             return pl.DataFrame(
                 schema={"place": pl.Int64, "flow": pl.String, "congestion_control": pl.String}
             )
-        names = ("congestion_control_measured", "congestion_control")
+        names = ("congestion_control_measured", "congestion_control", "kind")
         known = [pl.col(name).cast(pl.String) for name in names if name in flows.columns]
-        other = pl.when(pl.col("kind").is_in(["udp", "iperf3_udp"])).then(pl.lit("UDP")).otherwise("kind")
-        control = pl.coalesce(*known, other).alias("congestion_control")
+        control = pl.coalesce(*known, pl.lit(None, pl.String)).alias("congestion_control")
+        control = control.replace(dict.fromkeys(("udp", "iperf3_udp"), "UDP"))
         return flows.select("place", pl.col("name").alias("flow"), control)
 
     def of_metric(self, metric: str) -> pl.DataFrame:
