@@ -103,7 +103,7 @@ def of_set(points: Points) -> str:
     rows: list[list[str]] = []
     groups = 0
     try:
-        valid = points.flows.filter(pl.col("verdict").is_in(analysis.VALID))
+        valid = _shown(points)
         by = [LEVEL + name for name in varying]
         columns = {"goodput_bps": "bps", "rtt_p50_ns": "ns", "retransmits": "share"}
         known = {name: unit for name, unit in columns.items() if name in valid.columns}
@@ -127,10 +127,17 @@ def of_set(points: Points) -> str:
     )
 
 
+def _shown(points: Points) -> pl.DataFrame:
+    """Flows of valid points, without those of baselines if there are others."""
+    valid = points.flows.filter(pl.col("verdict").is_in(analysis.VALID))
+    own = valid.filter(pl.col("baseline").is_null())
+    return valid if own.is_empty() else own
+
+
 def _small(points: Points) -> Small | None:
     """Goodput of each flow at each point, in the order of the run."""
     try:
-        flows = points.flows.filter(pl.col("verdict").is_in(analysis.VALID))
+        flows = _shown(points)
     except Missing:
         return None
     rows = flows.select("name", x=pl.col("place") + 1, y="goodput_bps").drop_nulls()

@@ -91,6 +91,8 @@ def _execute(cells: Sequence[nbformat.NotebookNode], parameters: dict[str, Any])
     """Execute cells in this process, as Jupyter does; a kernel of its own would load everything again."""
     config = Config(HistoryManager={"enabled": False})  # it would write to the user's home
     shell: Any = InteractiveShell(config=config, user_module=ModuleType("notebook"))  # type: ignore[no-untyped-call]
+    # A figure of Plotly would send itself to a front end, which is not there, in place of being formatted.
+    shell.display_formatter.ipython_display_formatter.enabled = False
     for cell in cells:
         if cell.cell_type != "code":
             continue
