@@ -18,15 +18,16 @@ import pytest
 from synthetic import REPOSITORY
 from test_notebooks import parameters
 
+from dumbbell.report import vector
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
 from dumbbell.report.pages.index import render_index
 from dumbbell.report.pages.summary import render_summary
 from dumbbell.units import human
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+CHROMIUM = vector.browser()
 KEPT = REPOSITORY / ".build/pages"
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="neither chromium nor google-chrome is installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 # Presses every button that saves something, and leaves in the page what would have been saved, and as what.
 PRESS = """<script>addEventListener('load', async () => {

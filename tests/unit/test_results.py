@@ -16,7 +16,7 @@ from synthetic import REPOSITORY
 
 import dumbbell
 from dumbbell.metrics.values import values
-from dumbbell.report import latex, vector
+from dumbbell.report import figures, latex, vector
 from dumbbell.report.pages.summary import render_summary
 from dumbbell.report.plots import OF_RUN, OF_SET
 from dumbbell.results import Run, RunSet
@@ -123,6 +123,7 @@ def test_figures_show_what_the_values_are(swept: Path) -> None:
         for row, queue in enumerate(heat.y):
             own = goodput.filter(level_beside=beside, level_queue=queue)["value"].median()
             assert heat.z[row][column] == pytest.approx(own / 1e6)  # type: ignore[operator]
+    assert (heat.zmin, heat.zmax) == (0, max(map(max, heat.z)))  # colours do not exaggerate
     curve = runs.plot.curve("rtt", x="queue", by=["beside", "flow"])
     assert [trace.name for trace in curve.data] == [
         f"{beside}, {flow}" for beside in ("cubic", "reno") for flow in ("first", "second")
@@ -227,18 +228,79 @@ def test_medians_and_their_tables(swept: Path) -> None:
     assert rf"reno & 2bdp & -- & a\_b \& 50\% & reno & 1 & {goodput / 1e6:.4g} &" in text
 
 
-def test_figures_are_files_for_papers(
+@pytest.mark.skipif(vector.browser() is None, reason="Chromium is not installed")
+def test_figures_are_files_for_papers(collected: Path, tmp_path: Path) -> None:
+    drawn = vector.for_paper(dumbbell.open(collected).plot.goodput())
+    vector.write({tmp_path / f"x.{kind}": drawn for kind in vector.FORMATS})
+    whole = (tmp_path / "x.pdf").read_bytes()
+    assert whole.startswith(b"%PDF-")
+    assert re.search(rb"/MediaBox *\[0 0 252 ", whole)  # 3.5 inches
+    assert b"/FontFile2" in whole
+    assert b"/Subtype /Image" not in whole  # vectors
+    assert "<text" in (tmp_path / "x.svg").read_text()
+    (size,) = re.findall(rb"IHDR(.{8})", (tmp_path / "x.png").read_bytes()[:32], re.DOTALL)
+    assert int.from_bytes(size[:4], "big") == 3.5 * 384
+
+
+def test_what_lacks_to_draw_files_is_said(
     collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = vector.for_paper(dumbbell.open(collected).plot.goodput())
-    assert drawn.layout.width == 336  # 3.5 inches
+    drawn = dumbbell.open(collected).plot.goodput()
     with pytest.raises(ValueError, match="figures are written as pdf, svg, png"):
         vector.write({tmp_path / "x.eps": drawn})
-    if any(map(shutil.which, vector.BROWSERS)):
-        vector.write({tmp_path / f"x.{kind}": drawn for kind in vector.FORMATS})
-        assert (tmp_path / "x.pdf").read_bytes().startswith(b"%PDF-")
-        assert b"/Image" not in (tmp_path / "x.pdf").read_bytes()  # vectors
-        assert "<text" in (tmp_path / "x.svg").read_text()
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RuntimeError, match="apt install chromium"):
+    with pytest.raises(RuntimeError, match="on Debian, apt install chromium"):
         vector.write({tmp_path / "x.pdf": drawn})
+    (fake := tmp_path / "chromium").write_text("#!/bin/sh\nexit 127\n")
+    fake.chmod(0o755)
+    with pytest.raises(RuntimeError, match=f"{fake} does not start, .* {fake} --headless"):
+        vector.write({tmp_path / "x.pdf": drawn})
+
+
+LEVELS = [f"{ms}ms" for ms in (1, 2, 5, 10, 20, 50, 100, 200)]
+
+
+def made_curves(flows: int, title: str) -> go.Figure:
+    rows = pl.DataFrame({"level": LEVELS, "value": range(8), "low": range(8), "high": range(8)})
+    axis = figures.Axis("delay", LEVELS, [float(text[:-2]) for text in LEVELS])
+    return figures.curves({f"a_long_name, flow{i}": rows for i in range(flows)}, axis, title=title, unit="ms")
+
+
+def test_a_legend_of_a_paper_hides_nothing() -> None:
+    one, many = (vector.for_paper(made_curves(flows, "RTT (ms)")).layout for flows in (2, 8))
+    assert many.height - one.height == 6 * vector.LEGEND_ROW_PX  # names this long have a row each
+    assert many.legend.maxheight == many.height
+
+
+def test_titles_are_no_longer_than_their_axis(collected: Path) -> None:
+    folded = vector.for_paper(made_curves(2, "95th percentile of completion time (ms)")).layout.yaxis.title
+    assert folded.text == "95th percentile of<br>completion time (ms)"
+    drawn = vector.for_paper(dumbbell.open(collected).plot.queue()).layout
+    assert (drawn.yaxis.title.text, drawn.yaxis2.title.text) == ("queue (packets)", "drops<br>(packets)")
+
+
+def test_texts_of_cells_fit_or_are_left_out() -> None:
+    def cells(count: int) -> go.Heatmap:
+        axis = figures.Axis("x", [str(i) for i in range(count)])
+        values = {(column, row): 1234.5 for column in axis.texts for row in axis.texts}
+        return vector.for_paper(figures.heat_map(values, axis, axis, title="t", unit="")).data[0]
+
+    assert cells(3).text[0][0] == "1234"
+    assert cells(3).textfont.size == pytest.approx(vector.SMALL_PX)
+    assert vector.LEAST_PX <= cells(12).textfont.size < vector.SMALL_PX
+    assert cells(30).texttemplate == ""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        ([0.25, 0.5, 1, 2, 4], "log"),
+        ([0.5, 1, 2], "linear"),
+        ([10, 20, 30, 40, 50, 60, 70, 80, 90, 100], "linear"),
+        ([0, 1, 100], "category"),  # 0 and 1 would be one upon the other
+        (None, "category"),
+    ],
+)
+def test_the_kind_of_an_axis_of_levels(numbers: list[float] | None, kind: str) -> None:
+    texts = [f"{number:g}" for number in numbers or (1, 2)]
+    assert figures.Axis("x", texts, numbers).kind == kind

@@ -40,18 +40,18 @@ def time_sequence(of: TimeSequence) -> go.Figure:
             marker=marker,
             showlegend=False,
         )
+    seen = pl.concat([of.sent["begin"], of.sent["end"], of.acked["y"]])
+    lowest, highest = (int(end) if isinstance(end, int) else 0 for end in (seen.min(), seen.max()))
+    room = 0.08 * (highest - lowest or 1)
+    figure.update_yaxes(range=[(lowest - room) / unit, (highest + room) / unit], rangemode="normal")
     for name, rows, colour, dash in (
         ("acknowledged", of.acked, _ACKED, "solid"),
         ("receiver's window", of.window, _WINDOW, "dash"),
     ):
         if rows.height:
             line = {"color": colour, "width": 1.3, "shape": "hv", "dash": dash}
-            add(name, rows["t_ns"] / 1e9, rows["y"] / unit, mode="lines", line=line)
-    seen = pl.concat([of.sent["begin"], of.sent["end"], of.acked["y"]])
-    lowest, highest = (int(end) if isinstance(end, int) else 0 for end in (seen.min(), seen.max()))
-    room = 0.08 * (highest - lowest or 1)
-    # A receiver's window is often far above what is sent.
-    figure.update_yaxes(range=[(lowest - room) / unit, (highest + room) / unit], rangemode="normal")
+            shown = bool((rows["y"] <= highest + room).any())  # a window is often far above what is sent
+            add(name, rows["t_ns"] / 1e9, rows["y"] / unit, mode="lines", line=line, showlegend=shown)
     figure.update_xaxes(range=[of.since_ns / 1e9, of.until_ns / 1e9])
     return figure
 

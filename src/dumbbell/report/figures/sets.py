@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,7 +12,9 @@ import polars as pl
 from dumbbell.report.figures.base import COLOURS, chart, line_style
 
 STEPS = 400  # most steps of a distribution that are drawn
-SPREADS = 30  # from this ratio on of the largest level to the smallest, an axis is logarithmic
+SPREADS = 8  # from this ratio on of the largest level to the smallest, an axis may be logarithmic
+WHOLE = 1000  # from here on the value of a cell is written without digits after the point
+CLOSEST = 0.05  # of the range of an axis: closer levels would have texts upon each other
 GREY = "#5c636b"
 
 
@@ -24,30 +26,43 @@ class Axis(NamedTuple):
     numbers: list[float] | None = None
 
     @property
-    def logarithmic(self) -> bool:
-        """Whether the numbers span orders of magnitude."""
-        return (
-            bool(self.numbers)
-            and min(self.numbers or [0]) > 0
-            and (max(self.numbers or [0]) >= SPREADS * min(self.numbers or [0]))
-        )
+    def kind(self) -> Literal["linear", "log", "category"]:
+        """Categories without numbers, or where numbers are too close to each other for their texts.
+
+        Logarithmic if numbers span a wide range, and are spread more evenly then.
+        """
+        numbers = np.sort(self.numbers or [])
+        if not numbers.size:
+            return "category"
+        kinds: dict[Literal["linear", "log"], float] = {"linear": _closest(numbers)}
+        if numbers[0] > 0 and numbers[-1] >= SPREADS * numbers[0]:
+            kinds["log"] = _closest(np.log(numbers))
+        best = max(kinds, key=kinds.__getitem__)
+        return best if kinds[best] >= CLOSEST else "category"
+
+
+def _closest(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    """The smallest distance of sorted numbers, as a share of their range."""
+    return float(np.diff(numbers).min() / (numbers[-1] - numbers[0])) if numbers.size > 1 else 1.0
 
 
 def _set_levels(figure: go.Figure, axis: Axis) -> None:
-    figure.update_xaxes(title_text=axis.title)
-    if axis.numbers is None:
-        figure.update_xaxes(type="category", categoryorder="array", categoryarray=axis.texts)
-        return
-    kind = "log" if axis.logarithmic else "linear"
-    figure.update_xaxes(type=kind, tickvals=axis.numbers, ticktext=axis.texts)
+    figure.update_xaxes(title_text=axis.title, type=axis.kind)
+    if axis.kind == "category":
+        figure.update_xaxes(categoryorder="array", categoryarray=axis.texts)
+    else:
+        figure.update_xaxes(tickvals=axis.numbers, ticktext=axis.texts)
 
 
 def curves(series: Mapping[str, pl.DataFrame], axis: Axis, *, title: str, unit: str) -> go.Figure:
     """A line for each name through ``[level, value, low, high]``: medians with their intervals, if known."""
     figure = chart("", title)
     _set_levels(figure, axis)
-    figure.update_layout(scattermode="overlay" if axis.numbers else "group", scattergap=0.6)
-    x_of = dict(zip(axis.texts, axis.numbers or axis.texts, strict=True))
+    named = axis.kind == "category"
+    figure.update_layout(
+        scattermode="group" if named else "overlay", scattergap=0.6, showlegend=len(series) > 1
+    )
+    x_of = dict(zip(axis.texts, axis.texts if named else axis.numbers or [], strict=True))
     for i, (name, rows) in enumerate(series.items()):
         value = rows["value"]
         figure.add_trace(
@@ -55,7 +70,7 @@ def curves(series: Mapping[str, pl.DataFrame], axis: Axis, *, title: str, unit: 
                 x=[x_of[text] for text in rows["level"]],
                 y=value.to_list(),
                 name=name,
-                mode="lines+markers" if axis.numbers else "markers",  # nothing is between categories
+                mode="markers" if named else "lines+markers",  # nothing is between categories
                 line=line_style(i),
                 marker={"size": 6, "symbol": _symbol(i), "color": COLOURS[i % len(COLOURS)]},
                 error_y={
@@ -86,10 +101,14 @@ def heat_map(
     ``shares`` are white at one half, ``harm`` at 0: both go to 1.
     """
     z = [[cells.get((column, row)) for column in columns.texts] for row in rows.texts]
-    texts = [["" if value is None else f"{value:.3g}" for value in line] for line in z]
+    texts = [["" if value is None else _told(value, scale) for value in line] for line in z]
     figure = chart(columns.title, rows.title, height=120 + 46 * max(len(rows.texts), 4))
     looks = {
-        "values": {"colorscale": "Cividis", "zmin": min(0, *cells.values(), 0)},
+        "values": {
+            "colorscale": "Cividis",
+            "zmin": min(0, *cells.values()),
+            "zmax": max(cells.values()) or 1,
+        },
         "shares": {"colorscale": "RdBu", "zmin": 0, "zmax": 1},
         "harm": {"colorscale": "OrRd", "zmin": 0, "zmax": 1},
     }
@@ -110,6 +129,7 @@ def heat_map(
     )
     figure.update_xaxes(type="category", showgrid=False, ticks="", showline=False)
     figure.update_yaxes(type="category", showgrid=False, ticks="", showline=False, tickformat="")
+    figure.update_yaxes(ticklabelstandoff=4)
     if scale != "values":
         figure.update_yaxes(autorange="reversed")
     figure.update_layout(showlegend=False)
@@ -120,6 +140,7 @@ def tradeoff(sets: Mapping[str, pl.DataFrame], *, x_title: str, y_title: str) ->
     """For each name its points ``[x, y]``, pale, and their medians with the middle half in each direction."""
     figure = chart(x_title, y_title, height=380)
     figure.update_xaxes(rangemode="tozero")
+    figure.update_layout(showlegend=len(sets) > 1)
     for i, (name, rows) in enumerate(sets.items()):
         colour = COLOURS[i % len(COLOURS)]
         marker = {"color": colour, "symbol": _symbol(i)}
@@ -180,6 +201,7 @@ def distributions(sets: Mapping[str, pl.Series], *, title: str, unit: str) -> go
             )
         )
     figure.update_yaxes(range=[0, 1.02], tickformat=".0%")
+    figure.update_layout(showlegend=len(sets) > 1)
     return figure
 
 
@@ -206,6 +228,8 @@ def boxes(sets: Mapping[str, Mapping[str, pl.Series]], axis: Axis, *, title: str
 def bands(series: Mapping[str, pl.DataFrame], *, x_title: str, y_title: str) -> go.Figure:
     """A line for each name through ``[x, y]``, and a pale band from ``low`` to ``high``."""
     figure = chart(x_title, y_title)
+    figure.update_xaxes(rangemode="tozero")
+    figure.update_layout(showlegend=len(series) > 1)
     for i, (name, rows) in enumerate(series.items()):
         style = line_style(i)
         red, green, blue = (int(style["color"][at : at + 2], 16) for at in (1, 3, 5))
@@ -256,8 +280,17 @@ def stacks(names: Sequence[str], shares: Mapping[str, Sequence[float | None]], *
     return figure
 
 
+def _told(value: float, scale: str) -> str:
+    """A value as short as a cell needs it."""
+    if scale != "values":
+        return f"{value:.2f}"
+    return f"{value:.3g}" if abs(value) < WHOLE else f"{value:.0f}"
+
+
 def _symbol(index: int) -> str:
-    return ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")[index % len(COLOURS)]
+    """Of the index-th line; where colours are used again, symbols are others."""
+    symbols = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
+    return symbols[(index + index // len(COLOURS)) % len(symbols)]
 
 
 def _middle(values: pl.Series, colour: str) -> dict[str, object]:

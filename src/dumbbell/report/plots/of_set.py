@@ -30,7 +30,7 @@ def curve(points: Points, metric: str = "goodput", x: str = "", by: By = None) -
     """A metric over one level: medians with their 95 % intervals (bootstrap), a line for each ``by``.
 
     ``by`` names levels, ``flow`` or ``congestion_control``. By default lines are of all other levels and
-    flows, as far as those are at most eight.
+    flows; if those are more than eight, without the levels that have the most values.
     """
     level = _level(points, x)
     rows, title, unit = _rows(points, metric)
@@ -267,9 +267,15 @@ def _split(
         if len(texts) >= TWO and name not in but and LEVEL + name in rows.columns
     ]
     if by is None:
-        flows = [name for name in ("subject", "congestion_control") if name in rows.columns]
-        ways_ = [*([*levels, flow] for flow in flows), levels, []]
-        columns = next(way for way in ways_ if not way or rows.select(way).n_unique() <= LINES)
+        # As many as there may be: levels with the most values are left out first.
+        fewest = sorted(levels, key=lambda name: rows[name].n_unique())
+        flows = [[name] for name in ("subject", "congestion_control") if name in rows.columns]
+        sets = [
+            [*(name for name in levels if name in fewest[:most]), *flow]
+            for most in range(len(levels), -1, -1)
+            for flow in (*flows, [])
+        ]
+        columns = next(each for each in sets if not each or rows.select(each).n_unique() <= LINES)
     else:
         known = {"flow": "subject", "congestion_control": "congestion_control", "baseline": "baseline"}
         columns = []
