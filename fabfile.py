@@ -228,7 +228,7 @@ def index(_, results="results"):
     iterable=["asked"],
     help={
         "run": "directory of a run, or several with commas between them",
-        "name": "the figure, or all; without it, the figures are listed",
+        "name": "the figure, or all; list tells which there are",
         "pdf": "as PDF, the default",
         "svg": "as SVG",
         "png": "as PNG, of 384 dpi",
@@ -237,7 +237,7 @@ def index(_, results="results"):
         "asked": "argument=value of the figure, such as metric=rtt; once for each",
     },
 )
-def figure(_, run, asked, name="", pdf=False, svg=False, png=False, columns=1, out="."):  # noqa: PLR0917
+def figure(_, run, name, asked, pdf=False, svg=False, png=False, columns=1, out="."):  # noqa: PLR0917
     """Write a figure of a run for a paper: ``fab figure results/latest goodput --pdf``."""
     from dumbbell.cli.figure import figure as command
 

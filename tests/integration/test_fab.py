@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from recipes import trees
 
+from dumbbell.report import vector
+
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -71,6 +73,35 @@ def test_what_is_no_run_is_said(task: str, tmp_path: Path) -> None:
     assert code != 0
     assert f"{tmp_path} is no run directory" in said
     assert "Traceback" not in said
+
+
+def test_figures_tables_and_exports(collected: Path, swept: Path, tmp_path: Path) -> None:
+    code, said = fab("figure", str(collected), "list")
+    assert code == 0, said
+    assert "\ngoodput(width): Payload delivered over time" in said
+    code, said = fab("figure", str(swept), "curve", "--asked", "metric=speed")
+    assert code != 0
+    assert said.startswith("curve: No valid one of 6 points has the metric speed; they have ")
+    code, said = fab("figure", str(swept), "curve", "--asked", "colour=red")
+    assert (code, said) == (1, "curve: it has no colour; it takes metric, x, by\n")
+    code, said = fab("table", str(swept), "--csv", "--metrics", "goodput,rtt")
+    assert code == 0, said
+    assert said.splitlines()[0].startswith("level_beside,level_queue,baseline,flow,congestion_control,")
+    code, said = fab("export", str(swept), "flent", "--out", str(tmp_path))
+    assert code == 0, said
+    made = [tmp_path / f"{swept.name}_{number:03}.flent.gz" for number in range(1, 7)]
+    assert said.split() == [str(path) for path in made]
+    assert sorted(tmp_path.iterdir()) == made
+
+
+@pytest.mark.skipif(vector.browser() is None, reason="Chromium is not installed")
+def test_a_figure_is_written(swept: Path, tmp_path: Path) -> None:
+    asked = ("--asked", "metric=rtt", "--asked", "by=beside,flow")
+    code, said = fab("figure", str(swept), "curve", *asked, "--svg", "--columns", "2", "--out", str(tmp_path))
+    assert (code, said) == (0, f"{tmp_path}/curve.svg\n")
+    drawn = (tmp_path / "curve.svg").read_text()
+    assert 'width="687"' in drawn
+    assert all(f">{name}<" in drawn for name in ("RTT (ms)", "reno, first", "2bdp"))
 
 
 def test_all_files_are_read_together(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dumbbell.studies.source import Missing
 def figure(  # noqa: PLR0917
     run: str, name: str, formats: Sequence[str], columns: int, out: Path, asked: Sequence[str]
 ) -> None:
-    """Write a figure, or all that the run has data for (``all``), and print the paths; or list figures.
+    """Write a figure, or all that the run has data for (``all``), and print the paths; or ``list`` figures.
 
     ``run`` has commas between several directories, ``asked`` is ``argument=value`` for the figure. SystemExit
     with the reason where there is none.
@@ -25,7 +25,7 @@ def figure(  # noqa: PLR0917
         data = opened(*run.split(","))
     except FileNotFoundError as error:
         raise SystemExit(str(error)) from None
-    if not name:
+    if name == "list":
         tell(f"{data!r} has these figures, and `all`:\n{data.plot!r}")
         return
     if columns not in WIDTH_INCHES:
