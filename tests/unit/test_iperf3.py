@@ -97,6 +97,13 @@ def test_intervals_count_from_when_the_server_began(run_dir: Path) -> None:
     assert first.measured == pytest.approx(65_536 * 8 / 0.0496, rel=2e-2)
 
 
+def test_loss_is_that_of_the_window(run_dir: Path) -> None:
+    one, later, longer = measured(run_dir, (6.0968, 7.0496), (7.1, 7.9), (5, 8), metric="loss")
+    assert one.measured == pytest.approx(1 / 35, rel=0.01)  # the server missed one of 35 there
+    assert later.measured == 0
+    assert longer.measured == pytest.approx(1 / 92)
+
+
 def test_a_client_that_was_not_held_had_the_word_of_its_server_at_its_first_data(run_dir: Path) -> None:
     lines = [
         event | ({"held": False, "reason": "not seen"} if event["event"] == "flow_held" else {})

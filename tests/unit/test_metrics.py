@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,36 @@ def test_datagrams_over_a_window_that_their_life_does_not_fill(tmp_path: Path) -
         span = [second * S for second in window]
         (check,) = measured(tmp_path / "run", "goodput", flows=["late"], window_ns=span)
         assert check.measured == pytest.approx(mbps * 1e6, rel=0.01)
+
+
+def test_loss_is_a_share_of_the_datagrams_of_the_window(tmp_path: Path) -> None:
+    scenario = tmp_path / "late.yml"
+    scenario.write_text(
+        "name: late\ntitle: UDP in 10-20 s of 30\nduration: 30s\n"
+        "path: {forward: {rate: 20mbit, delay: 10ms, queue: {kind: pfifo, limit: 1bdp}}}\n"
+        "flows:\n  late: {kind: udp, from: 'senders[0]', to: 'receivers[0]', rate: 40mbit, start: 10s, "
+        "duration: 10s}\n"
+    )
+    write_run(tmp_path / "run", scenario)
+
+    def loss(*window: int) -> Any:
+        asked = {"flows": ["late"], "window_ns": [second * S for second in window]}
+        (check,) = measured(tmp_path / "run", "loss", **asked)
+        return check.measured
+
+    for window in (0, 30), (10, 20), (12, 14), (15, 30):  # 1514 bytes of a frame have 1472 of payload
+        assert loss(*window) == pytest.approx(1 - 20 / 40 * 1472 / 1514, abs=0.001)
+    assert loss(0, 5) is None
+
+    def lost_at_15_s(row: str) -> str:
+        before = int(row.rsplit(maxsplit=1)[-1]) < T0_UNIX_NS["measurement"] + 15 * S
+        return re.sub(r"lost_packets=\d+", f"lost_packets={0 if before else 1000}", row)
+
+    edit_rows(tmp_path / "run", "receiver1", "measurement", lost_at_15_s)
+    got_in_2_s = 2 * 20e6 / (8 * 1514)
+    assert loss(12, 14) == 0
+    assert loss(14, 16) == pytest.approx(1000 / (1000 + got_in_2_s), rel=0.01)
+    assert loss(17, 19) == 0
 
 
 def test_percentiles() -> None:

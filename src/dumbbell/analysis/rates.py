@@ -77,8 +77,16 @@ def sender_counter(tcp_info: pl.DataFrame, column: str) -> pl.DataFrame:
 
 def datagram_counters(udp: pl.DataFrame, header_bytes: int = 0) -> pl.DataFrame:
     """Bytes of datagrams received so far, with headers of this size each: ``[flow, stream, t_ns, bytes]``."""
+    return _received(udp, pl.col("received_bytes") + header_bytes * pl.col("received_packets"))
+
+
+def receiver_counter(udp: pl.DataFrame, column: str) -> pl.DataFrame:
+    """One of the counters of receivers of datagrams, ``[flow, stream, t_ns, bytes]``, whatever its unit."""
+    return _received(udp, pl.col(column)) if column in udp.columns else pl.DataFrame(schema=COUNTERS)
+
+
+def _received(udp: pl.DataFrame, total: pl.Expr) -> pl.DataFrame:
     received = udp.filter(pl.col("side") == "receiver")
-    total = pl.col("received_bytes") + header_bytes * pl.col("received_packets")
     stream = pl.col("stream") if "stream" in udp.columns else pl.lit("0").alias("stream")
     rows = received.with_columns(stream, bytes=total).select(*COUNTERS).filter(pl.col("bytes").is_not_null())
     return rows.cast(COUNTERS).sort("flow", "stream", "t_ns")  # type: ignore[arg-type]

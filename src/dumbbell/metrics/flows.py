@@ -41,6 +41,28 @@ def goodput_counters(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFra
     return over_life(run, counted, ends)
 
 
+def datagram_counters(run: Run, udp: pl.DataFrame, flow: Flow) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Datagrams that a flow's receiver missed and got so far, as counters of :func:`analysis.goodput`.
+
+    From the measurement's rows of ``udp``, or from reports of a kind that has others.
+    """
+    found = FOUND[flow.kind]
+    if (told := found.datagrams(run, flow)) is None:
+        own = udp.filter(flow=flow.name)
+        lost, received = (
+            analysis.receiver_counter(own, column) for column in ("lost_packets", "received_packets")
+        )
+    else:
+        lost, received = (
+            analysis.interval_counters(
+                flow.name, [(begin, end, counts[i]) for begin, end, *counts in told], flow.life_ns
+            )
+            for i in (0, 1)
+        )
+    ends = pl.DataFrame({"flow": [flow.name], "stream": "0"}).filter(found.ended(run, flow))
+    return over_life(run, lost, ends), over_life(run, received, ends)
+
+
 def over_life(run: Run, counted: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """:func:`analysis.over_life` of the measurement's flows."""
     flows = run.point.phase("measurement").flows

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from dumbbell import analysis
-from dumbbell.metrics.flows import goodput_counters, limits, mean_goodput, over_life, until_done, within_ns
+from dumbbell.metrics.flows import (
+    datagram_counters,
+    goodput_counters,
+    limits,
+    mean_goodput,
+    over_life,
+    until_done,
+    within_ns,
+)
 from dumbbell.metrics.registry import METRICS, NOT_COUNTED, NOT_RUNNING, NOT_SAMPLED, Value
 from dumbbell.plan import Expectation, Flow
 from dumbbell.plan.windows import Window, in_words
@@ -48,6 +56,7 @@ class Tables:
         self.phase = run.point.phase("measurement")
         self.flows = {flow.name: flow for flow in self.phase.flows}
         self.rows = tables["tcp_info"].filter(IN_MEASUREMENT)
+        self.udp = tables["udp"].filter(IN_MEASUREMENT)
         self.counted = goodput_counters(run, tables)
         self.limits = limits(run, tables)
         self.fetched = analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT))
@@ -104,6 +113,14 @@ class Tables:
         own = self._sender(flow)
         counted = over_life(self.run, analysis.sender_counter(own, counter), analysis.ended(own))
         return analysis.mean_goodput(counted, *window, within_ns=within_ns(self.run)).get(flow.name)
+
+    def datagrams_per_second(self, flow: Flow, window: Window) -> tuple[float | None, float | None]:
+        """How many datagrams a receiver missed and got each second; None if it did not count throughout."""
+        lost, received = (
+            analysis.mean_goodput(counted, *window, within_ns=within_ns(self.run)).get(flow.name)
+            for counted in datagram_counters(self.run, self.udp, flow)
+        )
+        return lost and lost / 8, received and received / 8
 
     def limited(self, flow: Flow, window: Window, by: str) -> Value:
         """Share of the time in which one of :data:`analysis.LIMITS` held a flow, or why it is not known."""

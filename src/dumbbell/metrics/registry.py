@@ -114,6 +114,10 @@ def _of_tcp(flow: Flow) -> bool:
     return flow.of_kind.counted_by == "tcp"
 
 
+def _of_udp(flow: Flow) -> bool:
+    return flow.of_kind.counted_by == "udp"
+
+
 def _of_followed(flow: Flow) -> bool:
     return _of_tcp(flow) and flow.of_kind.follows_sockets
 
@@ -237,6 +241,21 @@ def retransmits(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     if again_bps is None or sent_bps is None:
         return NOT_SAMPLED
     return again_bps / sent_bps if sent_bps else "nothing was sent"
+
+
+@_metric("share", Ratio, worse="more", least=0.0005, of=_of_udp, sampled=True)
+def loss(tables: Tables, flow: Flow, bound: Expectation) -> Value:
+    """Datagrams that did not arrive over all that were sent, of each flow of UDP.
+
+    As its receiver counts them: a datagram is lost when a later one arrives before it.
+    """
+    window = tables.while_running(flow, bound.window_ns)
+    if window[0] >= window[1]:
+        return NOT_RUNNING
+    lost, received = tables.datagrams_per_second(flow, window)
+    if lost is None or received is None:
+        return NOT_SAMPLED
+    return lost / (lost + received) if lost + received else "no datagram arrived"
 
 
 @_metric("share", Ratio, worse="more", least=0.002, of=_of_tcp, sampled=True, columns=("ca_state",))

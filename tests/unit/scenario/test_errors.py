@@ -336,7 +336,7 @@ from scenario.texts import GOOD, WHERE, problems
             "expect: [{metric: latency, max: 1}]\nflows:\n",
             [
                 "x.yml:7:11: expect[0].metric: 'latency' is not one of utilisation, jain_index, goodput, "
-                "retransmits, time_in_recovery, rtt, completion_time"
+                "retransmits, loss, time_in_recovery, rtt, completion_time"
             ],
         ),
         (

@@ -101,6 +101,10 @@ class Found:
         """Bytes delivered as (begin, end, bytes), in ns since t0; None if a table has them."""
         return None
 
+    def datagrams(self, run: Run, flow: Flow) -> list[tuple[int, int, int, int]] | None:
+        """Datagrams as (begin, end, lost, received), in ns since t0; None if a table has them."""
+        return None
+
     def ended(self, run: Run, flow: Flow) -> bool:
         """Whether the receiver, if it counts by itself, reported the end of the flow."""
         return False

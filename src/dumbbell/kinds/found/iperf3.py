@@ -127,14 +127,13 @@ class Udp(_Iperf3):
         Empty without a report, or if the start of the test is not known. The report's totals are not used:
         they repeat what the client says.
         """
-        report = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
-        sums = _interval_sums(report)
-        began_ns = _began_ns(run, flow)
-        if began_ns is None or not all({"start", "end", "bytes"} <= (told or {}).keys() for told in sums):
-            return []
+        return [(begin, end, told["bytes"]) for begin, end, told in _received(run, flow, "bytes")]
+
+    def datagrams(self, run: Run, flow: Flow) -> list[tuple[int, int, int, int]]:
+        """Datagrams of each interval of the server's report, lost and received, likewise."""
         return [
-            (began_ns + round(told["start"] * 1e9), began_ns + round(told["end"] * 1e9), told["bytes"])
-            for told in sums
+            (begin, end, told["lost_packets"], told["packets"] - told["lost_packets"])
+            for begin, end, told in _received(run, flow, "packets", "lost_packets")
         ]
 
     def lost_datagrams(self, run: Run, flow: Flow) -> Counted:
@@ -157,6 +156,20 @@ def _client_report(run: Run, flow: Flow) -> Any:
 def _interval_sums(report: Any) -> list[Any]:
     """The sum over all streams of each interval in a report; None where the report has none."""
     return [dig(interval, "sum") for interval in dig(report, "intervals") or []]
+
+
+def _received(run: Run, flow: Flow, *keys: str) -> list[tuple[int, int, dict[str, Any]]]:
+    """Intervals of the server's report: begin and end in ns since t0, and the sum of all streams.
+
+    Empty if one lacks any of these keys, or if the start of the test is not known.
+    """
+    report = read_json(run.raw(flow.dst_host, "measurement", f"iperf3-{flow.name}-server.json"))
+    sums, began_ns = _interval_sums(report), _began_ns(run, flow)
+    if began_ns is None or not all({"start", "end", *keys} <= (told or {}).keys() for told in sums):
+        return []
+    return [
+        (began_ns + round(told["start"] * 1e9), began_ns + round(told["end"] * 1e9), told) for told in sums
+    ]
 
 
 def _sent_throughout(of: Asked, flow: Flow) -> Iterator[Check]:
