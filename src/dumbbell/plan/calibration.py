@@ -18,6 +18,7 @@ PING_NS = PING_COUNT * PING_INTERVAL_NS
 PROBE_BYTES = 64  # payload of a datagram that measures a delay
 RATE_LOAD = 1.1  # offered load over the bottleneck's rate: fills its queue at little cost
 RATE_NS = 4_000_000_000
+EMPTIED_NS = RATE_NS // 2  # until which a bottleneck's burst is used up
 SETTLE_NS = 500_000_000  # for the last replies of a step, and until its queue is empty
 
 Probe = Literal["delayed", "plain"]  # to a port that has its own delay, and to one without
@@ -126,9 +127,11 @@ class Calibration:
         self.duration_ns += PING_NS + SETTLE_NS
 
     def _rate(self, path: PlannedPath, pair: Pair) -> None:
-        """More full-size datagrams than the bottleneck can send."""
+        """More full-size datagrams than the bottleneck can send, also when it begins with a full bucket."""
         payload_bytes = path.packet_bytes - UDP_HEADER_BYTES
-        rate_bps = math.ceil(RATE_LOAD * path.rate_bps(pair.direction) * payload_bytes / path.packet_bytes)
+        way = path.way(pair.direction)
+        frames_bps = RATE_LOAD * way.rate_bps + 8e9 * (way.burst_bytes or 0) / EMPTIED_NS
+        rate_bps = math.ceil(frames_bps * payload_bytes / path.packet_bytes)
         port = self._server_port(pair.dst_host)
         self._datagrams(
             rate_name(pair.direction),

@@ -96,9 +96,10 @@ def in_words(asked: Mapping[str, Any]) -> str:
     queue = {key: value for key, value in asked.pop("queue").items() if value is not None}
     first = [human(asked.pop("rate_bps"), "bps"), human(asked.pop("delay_us", 0) * 1000, "ns")]
     policer, burst = asked.pop("policer", None), asked.pop("burst_bytes", None)
-    first += [f"bursts of {burst} bytes"] if burst else []
+    first += [f"bursts of {human(burst)} bytes"] if burst else []
     if policer:
-        first.append(f"policed to {human(policer['rate_bps'], 'bps')} and {policer['burst_bytes']} bytes")
+        rate, size = human(policer["rate_bps"], "bps"), human(policer["burst_bytes"])
+        first.append(f"policed to {rate} with bursts of {size} bytes")
     own_us = sorted({flow["delay_us"] for flow in asked.pop("flows", [])})
     others = [_asked(key, value) for key, value in asked.items()]
     own = ["own delays " + " and ".join(human(us * 1000, "ns") for us in own_us)] if own_us else []

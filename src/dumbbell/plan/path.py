@@ -86,9 +86,10 @@ class Conditions(Part):
 
     def passing_bps(self, time_ns: int) -> float:
         """The mean of what passes at the most in a time that begins with full buckets."""
+        passing = self.rate_bps + 8e9 * (self.burst_bytes or 0) / time_ns
         if self.policer is None:
-            return self.rate_bps
-        return min(self.rate_bps, self.policer.rate_bps + 8e9 * self.policer.burst_bytes / time_ns)
+            return passing
+        return min(passing, self.policer.rate_bps + 8e9 * self.policer.burst_bytes / time_ns)
 
     @property
     def loses(self) -> bool:

@@ -47,6 +47,18 @@ def test_a_policer_and_a_burst_are_planned(tmp_path: Path) -> None:
     assert "policer" not in json.loads(point.model_dump_json())["path"]["reverse"]
 
 
+def test_the_calibration_empties_the_bottlenecks_bucket(tmp_path: Path) -> None:
+    point = changing(tmp_path, forward=WAY | {"burst": "25MB"})
+    assert point.path is not None
+    way = point.path.forward
+    (load,) = (flow for flow in point.phase("calibration").flows if flow.direction == "forward")
+    assert load.rate_bps
+    assert load.payload_bytes
+    offered_bps = load.rate_bps / load.payload_bytes * point.path.packet_bytes
+    assert offered_bps == pytest.approx(1.1 * 100e6 + 8 * 25e6 / 2)  # after 2 s there is a queue
+    assert way.passing_bps(load.duration_ns) == 100e6 + 8 * 25e6 / 4
+
+
 @pytest.mark.parametrize(
     ("policer", "reason"),
     [
