@@ -34,6 +34,10 @@ from tc_kernel import DELAYED, PFIFO, SHAPED, ask, ask_changes
         (DELAYED | {"loss_gemodel": {"r": 0.2}}, "loss_gemodel has no effect without loss_gemodel.p"),
         ({"policer": {"rate_bps": 7, "burst_bytes": 9000}}, "policer: rate_bps 7 is less than one byte"),
         ({"policer": {"rate_bps": 10**6, "burst_bytes": 0}}, "burst_bytes 0 passes nothing"),
+        (
+            {"policer": {"rate_bps": 10**6, "burst_bytes": 4 * 10**7}},
+            "lasts 320 s at 1000000 bit/s: more than 274 s",
+        ),
         ({"jitter_us": 1}, "jitter_us has no effect without delay_us"),
         ({"reorder": 0.1}, "reorder has no effect without delay_us"),
         (DELAYED | {"delay_correlation": 0.1}, "delay_correlation has no effect without jitter_us"),

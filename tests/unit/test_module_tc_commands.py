@@ -75,19 +75,16 @@ flow: st.SearchStrategy[dict[str, Any]] = st.one_of(
     ),
 )
 flows = st.lists(flow, max_size=4)
+bursts = st.integers(1, 2 * 10**6)  # at the lowest rate what the kernel can store
 bottlenecks = st.one_of(
     st.just({}),
     st.fixed_dictionaries(
         {"rate_bps": st.integers(64_000, 400 * 10**9), "queue": queues},
-        optional={"burst_us": st.integers(0, 100_000), "burst_bytes": st.integers(1, 10**8)},
+        optional={"burst_us": st.integers(0, 100_000), "burst_bytes": bursts},
     ),
 )
 policers = st.fixed_dictionaries(
-    {
-        "policer": st.fixed_dictionaries(
-            {"rate_bps": st.integers(64_000, 400 * 10**9), "burst_bytes": st.integers(1, 10**8)}
-        )
-    }
+    {"policer": st.fixed_dictionaries({"rate_bps": st.integers(64_000, 400 * 10**9), "burst_bytes": bursts})}
 )
 
 

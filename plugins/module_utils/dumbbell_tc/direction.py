@@ -12,6 +12,7 @@ from .police import Policer
 IFB = {"forward": "ifb_fwd", "reverse": "ifb_rev"}
 POLICER_INDEX = {"ifb_fwd": 1, "ifb_rev": 2}  # by which a policer is changed in place
 TICK_NS = 64  # psched tick: the unit of htb's buffers
+MOST_TICKS = 2**32 - 1
 
 
 class Devices(NamedTuple):
@@ -86,8 +87,14 @@ def burst_ticks(rate_bps: int, burst_us: int) -> int:
 
 
 def ticks_of(rate_bps: int, size_bytes: int) -> int:
-    """How long so many bytes take at a rate."""
-    return math.ceil(size_bytes / (rate_bps // 8) * 1e9 / TICK_NS)
+    """How long so many bytes take at a rate; ValueError if that is longer than the kernel can store."""
+    ticks = math.ceil(size_bytes / (rate_bps // 8) * 1e9 / TICK_NS)
+    if ticks > MOST_TICKS:
+        took_s, most_s = (n * TICK_NS // 10**9 for n in (ticks, MOST_TICKS))
+        raise ValueError(
+            f"a burst of {size_bytes} bytes lasts {took_s} s at {rate_bps} bit/s: more than {most_s} s"
+        )
+    return ticks
 
 
 def burst_bytes(rate_bps: int, ticks: int) -> int:
