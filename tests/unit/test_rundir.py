@@ -85,6 +85,23 @@ def test_a_run_of_one_point_has_one_directory(scenario: Path, tmp_path: Path) ->
     assert RunDir.open(run.dir).executions[0].id == again.id
 
 
+def test_a_run_can_be_repeated_from_its_own_files(scenario: Path, tmp_path: Path) -> None:
+    path = (
+        "path: {forward: {rate_trace: {file: $trace}, delay: 1ms, queue: {kind: pfifo, limit: 9packets}}}\n"
+    )
+    profile = "profiles: {other: {matrix: {trace: [other.csv]}}}\n"
+    scenario.write_text(f"{SWEEP}matrix: {{trace: [traces/lte.csv]}}\n{path}{profile}")
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces/lte.csv").write_text("0,8000000\n2,4000000\n")
+    (tmp_path / "other.csv").write_text("0,9000000\n")
+    run = RunDir.create(plan(scenario, inventory()), scenario, tmp_path / "results")
+    again = run.executions[0].again()
+    for folder in (run.dir, again.dir):
+        for chosen in (None, "other"):
+            kept = plan(folder / "scenario.yml", inventory(), chosen)
+            assert kept == plan(scenario, inventory(), chosen)
+
+
 def test_what_has_a_result_is_finished_and_what_was_aborted_is_not(run: RunDir) -> None:
     for execution, state in zip(run.executions, ("passed", "failed", "invalid"), strict=False):
         verdict(execution, state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from dumbbell.plan import Plan, Point
 from dumbbell.run.record import read_json, record_state, states, was_armed
+from dumbbell.scenario import traces_of
 from dumbbell.units import human
 
 STAMP = "%Y%m%dT%H%M%SZ"  # time in the name of a directory: when the run or night began
@@ -34,6 +35,14 @@ def point_folders(run_dir: Path) -> list[Path]:
     """
     found = (folder for folder in (run_dir / "points").glob("*") if folder.name.isdecimal())
     return sorted(found, key=lambda folder: int(folder.name))
+
+
+def _keep(scenario: Path, traces: Iterable[str], folder: Path) -> None:
+    """Copy a scenario and the files that it names, so that the run can be repeated from the copy."""
+    shutil.copy(scenario, folder / "scenario.yml")
+    for name in traces:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(scenario.parent / name, folder / name)
 
 
 def _part(part: Mapping[str, Any]) -> str:
@@ -146,7 +155,7 @@ class Execution:
         other = _execution(self.dir, self.holder, self.name, self.plan)
         other.create()
         if (scenario := before / "scenario.yml").exists():
-            shutil.copy(scenario, other.dir)
+            _keep(scenario, traces_of(scenario), other.dir)
         return other
 
     def _verdict(self) -> dict[str, Any]:
@@ -185,8 +194,9 @@ class RunDir:
         run = cls(run_dir, _executions(plan, run_id, run_dir))
         for execution in run.executions:
             execution.create()
+        traces = traces_of(scenario)
         for folder in {run_dir, *(execution.dir for execution in run.executions)}:
-            shutil.copy(scenario, folder / "scenario.yml")
+            _keep(scenario, traces, folder)
         if run.sweeps:
             (run_dir / "plan.json").write_bytes(plan.to_json())
             record_state(run_dir, "planned")

@@ -6,7 +6,7 @@ Schema and the reference from the models.
 """
 
 from dumbbell.scenario.document import Scenario
-from dumbbell.scenario.load import ScenarioCase, ScenarioFile, load
+from dumbbell.scenario.load import ScenarioCase, ScenarioFile, load, traces_of
 from dumbbell.scenario.path import LIMIT_UNIT, Direction, NetworkPath, Queue, QueueKind
 from dumbbell.scenario.problems import KeyPath, Problem, ScenarioError
 
@@ -23,4 +23,5 @@ __all__ = [
     "ScenarioError",
     "ScenarioFile",
     "load",
+    "traces_of",
 ]

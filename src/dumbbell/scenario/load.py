@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class ScenarioFile:
     tree: Tree
     cases: list[ScenarioCase]
     varies: Mapping[str, KeyPath]  # the position of each quantity that varies
+    traces: frozenset[str]  # files that it names, of all profiles, from its directory on
 
     @property
     def scenario(self) -> Scenario:
@@ -66,7 +67,13 @@ def load(path: Path, profile: str | None = None) -> ScenarioFile:
             problems += [problem for problem in error.problems if problem not in problems]
     if problems:
         raise ScenarioError(problems)
-    return files[asked]
+    named = frozenset[str]().union(*(file.traces for file in files.values()))
+    return replace(files[asked], traces=named)
+
+
+def traces_of(path: Path) -> frozenset[str]:
+    """The files beside a scenario without which it cannot be read."""
+    return load(path).traces if b"rate_trace" in path.read_bytes() else frozenset()
 
 
 def _validated(tree: Tree) -> ScenarioFile:
@@ -79,11 +86,12 @@ def _validated(tree: Tree) -> ScenarioFile:
             raise ScenarioError(tree.problem(("matrix", *k), reason) for k, reason in wrong) from None
 
     found: dict[Problem, list[Case]] = {}
-    cases = []
+    cases, traces = [], set[str]()
     expanded, varies = expand(tree, matrix)
     for case in expanded:
         try:
-            context = {"directory": tree.path.parent, "duration": case.value.get("duration")}
+            duration = case.value.get("duration") if isinstance(case.value, dict) else None
+            context = {"directory": tree.path.parent, "duration": duration, "traces": traces}
             scenario = Scenario.model_validate(case.value, context=context)
         except pydantic.ValidationError as error:
             problems = [tree.problem(*reason) for reason in reasons(error, case.value)]
@@ -94,7 +102,7 @@ def _validated(tree: Tree) -> ScenarioFile:
             found.setdefault(problem, []).append(case)
     if found:
         raise ScenarioError(among(problem, [c.levels for c in at], expanded) for problem, at in found.items())
-    return ScenarioFile(tree, cases, varies)
+    return ScenarioFile(tree, cases, varies, frozenset(traces))
 
 
 def among(problem: Problem, at: list[Mapping[str, str]], cases: list[Any]) -> Problem:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, model_validator
 
 from dumbbell import units
 from dumbbell.quantities import Delay, Duration, QueueLimit, Rate, Ratio, Size, Strict
@@ -56,7 +56,10 @@ class Queue(Strict):
 
 
 class Policer(Strict):
-    """A token bucket behind the bottleneck that drops what finds it empty, and queues nothing."""
+    """A token bucket behind the bottleneck that drops what finds it empty, and queues nothing.
+
+    What does TCP get of a rate that a provider polices?
+    """
 
     rate: Rate = Field(description="at which the bucket fills, counted on Ethernet frames")
     burst: Size = Field(
@@ -133,18 +136,33 @@ class RateTrace(Strict):
         json_schema_extra={"default": "1s"},
     )
 
+    @model_validator(mode="after")
+    def _beside(self) -> Self:
+        if Path(self.file).is_absolute() or ".." in Path(self.file).parts:
+            raise ValueError(f"{self.file} is not beside the scenario, or below: a run keeps a copy of both")
+        return self
+
+
+def _rate_or_trace(schema: dict[str, Any]) -> None:
+    schema["required"].remove("rate")
+    schema["anyOf"] = [{"required": ["rate"]}, {"required": ["rate_trace"]}]
+
 
 class Direction(Strict):
     """One direction of the path: bottleneck first, then policer, then delay and loss."""
 
-    rate: Rate = Field(description="rate of the bottleneck, counted on Ethernet frames")
+    model_config = ConfigDict(json_schema_extra=_rate_or_trace)
+
+    rate: Rate = Field(
+        description="rate of the bottleneck, counted on Ethernet frames; where it has no rate_trace"
+    )
     rate_trace: RateTrace | None = Field(
         default=None, description="in place of rate and of changes, which it makes"
     )
     burst: Size | None = Field(
         default=None,
         description="what the bottleneck passes at once after an idle time, at least a packet; default: "
-        "`path_burst_us` of the inventory",
+        "`path_burst_us` of the inventory. How far is the first second above the rate?",
     )
     policer: Policer | None = None
     delay: Delay = Field(description="one-way delay added by the router")
@@ -170,7 +188,10 @@ class Direction(Strict):
     @model_validator(mode="before")
     @classmethod
     def _replay(cls, given: Any, info: ValidationInfo) -> Any:
-        """A trace becomes a rate and changes; the context has the scenario's `directory` and `duration`."""
+        """A trace becomes a rate and changes.
+
+        The context has the scenario's `directory` and `duration`, and gets the file in `traces`.
+        """
         if not isinstance(given, dict) or not isinstance(given.get("rate_trace"), dict):
             return given
         if too := [key for key in ("rate", "changes") if key in given]:
@@ -183,6 +204,7 @@ class Direction(Strict):
         except (KeyError, ValueError, TypeError):
             duration_ns = asked.every  # of which the scenario's own check tells
         first, *later = read_steps(path, asked.every, duration_ns)
+        context.get("traces", set()).add(asked.file)
         changes = [{"at": f"{at}ns", "rate": f"{bps}bit"} for at, bps in later]
         return {**given, "rate": f"{first[1]}bit", "changes": changes}
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.load import load
+from dumbbell.scenario.schema import schema
 from dumbbell.scenario.trace import LEAST_BPS, read_steps
 
 S = 10**9
@@ -95,6 +99,7 @@ flows:
 def test_a_trace_becomes_changes_of_the_path(tmp_path: Path) -> None:
     (tmp_path / "x.yml").write_text(SCENARIO)
     (tmp_path / "lte.csv").write_text("0,8000000\n2,4000000\n")
+    jsonschema.Draft202012Validator(json.loads(schema())).validate(YAML(typ="safe").load(SCENARIO))
     path = load(tmp_path / "x.yml").scenario.path
     assert path is not None
     assert [(at, way.rate) for at, way in path.forward.states] == [(0, 8_000_000), (2 * S, 4_000_000)]
@@ -105,6 +110,7 @@ def test_a_trace_becomes_changes_of_the_path(tmp_path: Path) -> None:
     [
         (SCENARIO, "lte.csv: No such file or directory"),
         (SCENARIO.replace("delay:", "rate: 5mbit, delay:"), "give rate_trace, or rate, not both"),
+        (SCENARIO.replace("lte.csv", "../lte.csv"), "../lte.csv is not beside the scenario"),
     ],
 )
 def test_a_trace_that_cannot_be(tmp_path: Path, text: str, said: str) -> None:
