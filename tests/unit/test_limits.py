@@ -267,8 +267,8 @@ def test_a_policer_is_named_with_its_burst() -> None:
         policer=Policer(rate_bps=15_000_000, burst_bytes=10_000),
     )
     said = sentence("cwnd_policer", flow, numbers)
-    assert "as drops of the policer of 15 Mbit/s with a burst of 10 000 bytes left it" in said
-    assert "a burst of 187 500 bytes, a tenth of a second of its rate" in said
+    assert "as drops of the policer of 15 Mbit/s with a burst of 10\u202f000 bytes left it" in said
+    assert "a burst of 187\u202f500 bytes, a tenth of a second of its rate" in said
 
 
 def test_a_run_tells_it_in_tables_checks_and_report(run_dir: Path) -> None:

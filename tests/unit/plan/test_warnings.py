@@ -88,8 +88,8 @@ def test_buffers_hold_the_bdp(tmp_path: Path, flow: Any, hosts: Any, text: str |
 @pytest.mark.parametrize(
     ("burst", "text"),
     [
-        ("187499B", "burst of 187 499 bytes holds 100 ms of its rate"),
-        ("10kB", "a tenth of a second's rate is 187 500 bytes"),
+        ("187499B", "burst of 187\u202f499 bytes holds 100 ms of its rate"),
+        ("10kB", "a tenth of a second's rate is 187\u202f500 bytes"),
         ("187500B", None),
     ],
 )
