@@ -36,6 +36,11 @@ def test_its_numbers_are_right(outcomes: dict[str, Outcome], scenario: str) -> N
     ("scenario", "key", "reason"),
     [
         ("bytes_of_iperf3", "flows.iperf3", "use kind tcp"),
+        (
+            "limit_of_a_rate",
+            "path.forward.queue.limit",
+            "is not a queue limit: write a number and one of packets, ",
+        ),
         ("policer", "path.forward.queue.kind", "'police' is not one of 'pfifo', "),
     ],
 )
