@@ -20,6 +20,7 @@ from dumbbell.scenario import Queue as AskedQueue
 ETHERNET_BYTES = 14  # the header of a frame, which the bottleneck's queue counts too
 PACKET_BYTES = ETHERNET_BYTES + units.MTU_BYTES
 UDP_HEADER_BYTES = 14 + 20 + 8  # headers of a datagram over IPv4
+BURST_S = 1.1e-6  # tc cuts the time of a burst to whole microseconds, and the kernel to ticks of 64 ns
 POLICER_S = 0.1  # of its rate, that the burst of a policer should hold for TCP
 DRAIN_ROUND_TRIPS = 10  # that flows take to end; the handshake of iperf3's ends takes five
 DRAIN_NS = (10**9, 9 * 10**9)  # at least, for retransmissions; at most, because hosts kill what takes 10 s
@@ -280,10 +281,15 @@ def _conditions(
         if i == 0 or asked.changes[i - 1].queue is not None:
             key: KeyPath = ("changes", i - 1, "queue") if i else ("queue",)
             queue = _queue(state, rtt_ns(at_ns), packet_bytes, partial(refuse, (*key, "limit")))
-        if state.policer and state.policer.burst < packet_bytes and (i == 0 or asked.changes[i - 1].policer):
+        if state.policer and (i == 0 or asked.changes[i - 1].policer):
             where: KeyPath = ("changes", i - 1, "policer") if i else ("policer",)
-            size = f"{state.policer.burst} bytes are less than one packet of {packet_bytes} bytes"
-            refuse((*where, "burst"), f"{size}, which would never pass")
+            least = packet_bytes + 1 + math.ceil(BURST_S * state.policer.rate / 8)
+            if state.policer.burst < least:
+                packet = f"a packet of {packet_bytes} bytes, which would never pass"
+                reason = (
+                    f"{state.policer.burst} bytes, in whole microseconds of the rate, may not hold {packet}"
+                )
+                refuse((*where, "burst"), f"{reason}: give {least}B or more")
         bursts = state.loss_gemodel
         found.append(
             Conditions(

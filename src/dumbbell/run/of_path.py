@@ -21,7 +21,7 @@ from dumbbell.plan import (
     Way,
     probe_name,
 )
-from dumbbell.plan.path import Conditions, GilbertElliott
+from dumbbell.plan.path import BURST_S, Conditions, GilbertElliott
 from dumbbell.run.content import Run, dig
 from dumbbell.run.record import read_json
 
@@ -29,7 +29,6 @@ TC_ROUNDING_US = 1  # tc stores delays in ticks of 64 ns and shows them cut to w
 # Precision of values read back, by unit: rates are stored in bytes, shares in 32 bits.
 RESOLUTION = {"us": TC_ROUNDING_US, "bps": 8}
 LEAST_SHARE = 2**-32
-BURST_S = 1.1e-6  # tc cuts the time of a burst to whole microseconds, and the kernel to ticks of 64 ns
 TIMESTAMP_NS = 1_000_000  # the RTT of retransmitted packets comes from TCP's timestamps, in ms
 
 NETEM_SHARES = ("loss", "duplicate", "corrupt", "reorder")
