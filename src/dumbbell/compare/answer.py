@@ -121,7 +121,7 @@ def chosen(design: Design, pilot: Sequence[Sequence[Sequence[float]]]) -> Chosen
         return Chosen(
             needed, f"{told}{needed} rounds show a difference of {shown(least)} in 80 % of all cases."
         )
-    visible = shown(detectable(deviation, degrees, most, sides))
+    visible = shown(detectable(deviation, degrees, most, sides, design.pilot))
     return Chosen(
         most,
         f"{told}{needed} rounds would show a difference of {shown(least)}; {most} are run, as --most allows, "

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from typing import Literal
 
@@ -21,6 +23,7 @@ from dumbbell.quantities import Strict
 
 PILOT = 4  # rounds from whose spread the number of all rounds follows
 MOST_ROUNDS = 1000  # seeds of rounds that replace others begin beyond those
+UNREACHABLE = 10**6  # a number of rounds that stands for all that nobody runs
 
 
 @dataclass(frozen=True)
@@ -106,22 +109,33 @@ def least_rounds(sides: int, pilot: int = 0) -> int:
 
 
 def needed_rounds(deviation: float, degrees: int, least: float, sides: int, pilot: int) -> int:
-    """Rounds that show a difference of ``least`` with the probability POWER.
+    """The fewest rounds that show a difference of ``least`` with the probability POWER.
 
     ``deviation`` is that of a difference within a round, with its degrees of freedom, as the pilot has found
-    it (:func:`dumbbell.analysis.blocks.spread`); how well it knows it is allowed for (C. Stein, 1945).
+    it (:func:`dumbbell.analysis.blocks.spread`).
     """
-    return max(
-        least_rounds(sides, pilot) + 1, math.ceil((_quantiles(degrees, sides) * deviation / least) ** 2)
+    return bisect_left(
+        range(UNREACHABLE),
+        True,
+        lo=least_rounds(sides, pilot) + 1,
+        key=lambda number: detectable(deviation, degrees, number, sides, pilot) <= least,
     )
 
 
-def detectable(deviation: float, degrees: int, number: int, sides: int) -> float:
-    """The difference that so many rounds show with the probability POWER."""
-    return _quantiles(degrees, sides) * deviation / math.sqrt(number)
+def detectable(deviation: float, degrees: int, number: int, sides: int, pilot: int) -> float:
+    """The difference that so many rounds, a pilot among them, show with the probability POWER."""
+    return _quantile(degrees, number, sides, pilot) * deviation / math.sqrt(number)
 
 
-def _quantiles(degrees: int, sides: int) -> float:
-    """How many standard errors a difference must have."""
-    of = scipy.stats.t
-    return float(of.isf((1 - level_of_each(sides)) / 2, degrees) + of.ppf(POWER, degrees))
+@cache
+def _quantile(degrees: int, number: int, sides: int, pilot: int) -> float:
+    """How many standard errors the difference must have.
+
+    The test has the power of a t-test of so many values as its blocks are worth, of which the pilot is one
+    that is larger (L. Kish's effective size of a weighted sample, 1965). The deviation is as far off as one
+    of so many degrees of freedom is, so what the test needs follows a non-central t: POWER is the mean over
+    all pilots.
+    """
+    worth = number**2 / (number - pilot + pilot**2)
+    critical = scipy.stats.t.isf((1 - level_of_each(sides)) / 2, worth - 1)
+    return float(scipy.stats.nct.ppf(POWER, degrees, critical))

@@ -82,7 +82,13 @@ def test_more_spread_and_smaller_differences_take_more_rounds(
     assert needed > least_rounds(sides, PILOT)
     assert needed_rounds(2 * deviation, degrees, least, sides, PILOT) >= needed
     assert needed_rounds(deviation, degrees, 2 * least, sides, PILOT) <= needed
-    assert detectable(deviation, degrees, needed, sides) <= least * (1 + 1e-9)
+    assert detectable(deviation, degrees, needed, sides, PILOT) <= least * (1 + 1e-9)
+
+
+def test_without_a_pilot_there_are_as_many_rounds_as_a_t_test_needs() -> None:
+    assert needed_rounds(1, 10_000, 1, 2, 0) == 10
+    assert needed_rounds(3, 10_000, 1, 2, 0) == 73
+    assert needed_rounds(3, 3, 1, 2, 0) > 120  # if four rounds have told the spread
 
 
 VALUES = st.lists(st.tuples(*[st.floats(-10, 10)] * 3), min_size=2, max_size=8)
