@@ -245,21 +245,25 @@ def _refuse_changed(folder: Path, of: Design) -> None:
 
 def announced(of: Design) -> str:
     """What will be run, and about how long that takes."""
-    inventory = Inventory.read(Path(of.inventory))
-    plans = [plan(Path(of.scenario), inventory, arm.profile) for arm in of.sides.values()]
-    round_ns = sum(map(real_ns, plans)) / _at_once(virtual=inventory.virtual)
-    runs = f"{len(plans)} runs each, about {about(round_ns)}"
+    runs = f"{len(of.sides)} runs each"
     if of.chosen:
-        how = f"{of.chosen} rounds of {runs}: about {about(of.chosen * round_ns)}."
+        how = f"{of.chosen} rounds of {runs}: about {_takes(of, of.chosen)}."
     else:
         how = (
-            f"First a pilot: {of.pilot} rounds of {runs}. It decides how many rounds there are, at most "
-            f"{len(of.rounds)}: about {about(len(of.rounds) * round_ns)}."
+            f"First a pilot: {of.pilot} rounds of {runs}, about {_takes(of, of.pilot)}. It decides how many "
+            f"rounds there are, at most {len(of.rounds)}: about {_takes(of, len(of.rounds))}."
         )
     return (
         f"Does {of.metric} of {of.of} differ between {', '.join(of.sides)}? Differences below "
         f"{human(of.least, 'share')} do not matter.\n{how}"
     )
+
+
+def _takes(of: Design, number: int) -> str:
+    """About how long so many rounds take."""
+    inventory = Inventory.read(Path(of.inventory))
+    plans = (plan(Path(of.scenario), inventory, arm.profile) for arm in of.sides.values())
+    return about(number * sum(map(real_ns, plans)) / _at_once(virtual=inventory.virtual))
 
 
 def run(folder: Path, of: Design, say: Callable[[str], None]) -> tuple[Design, dict[str, list[Path]]]:
@@ -272,7 +276,8 @@ def run(folder: Path, of: Design, say: Callable[[str], None]) -> tuple[Design, d
         pilot = rounds_.run(of.rounds[: of.pilot])
         numbers = [[rounds_.primary(run_dir) for run_dir in runs.values()] for runs in pilot]
         found: Chosen = chosen(of, numbers)
-        say(found.told)
+        left = found.number - of.pilot
+        say(f"{found.told} The {left} that are left take about {_takes(of, left)}.")
         of = of.model_copy(update={"chosen": found.number})
         _write(folder, of)
     each = rounds_.run(of.rounds[: of.number])

@@ -2,106 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import io
 import json
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
-from stand_in import Playbook
-from synthetic import REPOSITORY
+from experiments import LAB, Ab, flat
 
-from dumbbell.compare.design import Round, rounds
+from dumbbell.compare.design import rounds
 from dumbbell.plan import Inventory, plan
 from dumbbell.suite import UNEXPLAINED
-
-LAB = REPOSITORY / "inventory" / "lab"
-PROFILES = """\
-profiles:
-  a: {hosts: {testbed: {sysctls: {net.ipv4.tcp_sack: 0}}}}
-  b: {}
-  c: {title: as b}
-"""
-GOODPUT = {"metric": "goodput", "of": "flow1"}
-
-
-def load_fabfile() -> Any:
-    spec = importlib.util.spec_from_file_location("fabfile", REPOSITORY / "fabfile.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-class Ab:
-    """``fab ab`` of two profiles of a scenario in a directory of its own."""
-
-    def __init__(self, collected: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(folder)
-        self.folder, self._collected = folder, collected
-        self.scenario = folder / "x.yml"
-        text = (REPOSITORY / "scenarios/two_flow_fairness.yml").read_text()
-        self.scenario.write_text(text.partition("profiles:")[0] + PROFILES)
-        self.playbook = Playbook.install(folder / "bin", monkeypatch)
-        self.results = folder / "results" / "ab_x_a_b"
-        self._left = 0
-
-    def leaves(
-        self,
-        one: Round,
-        side: str,
-        *,
-        state: str = "passed",
-        faster: float = 1.0,
-        settings: Mapping[str, str] | None = None,
-    ) -> None:
-        """The next run has this state, this goodput over that of the collected run, and these settings."""
-        planned = plan(self.scenario, Inventory.read(LAB), side, one.seed)
-        verdict = json.loads((self._collected / "verdict.json").read_text())
-        reasons = [] if state == "passed" else ["why not"]
-        files = {"plan.json": planned.to_json().decode()}
-        files["verdict.json"] = json.dumps(verdict | {"state": state, "reasons": reasons})
-        self._left += 1
-        copy = Path(shutil.copytree(self._collected, self.folder / f"left_{self._left}"))
-        rows = pl.read_parquet(copy / "tcp_info.parquet")
-        grown = [(pl.col(c) * faster).cast(rows.schema[c]) for c in ("bytes_received", "bytes_acked")]
-        rows.with_columns(grown).write_parquet(copy / "tcp_info.parquet")
-        file = copy / "raw/sender1/measurement/observed.json"
-        observed = json.loads(file.read_text())
-        own = {"net.ipv4.tcp_sack": "0"} if side == "a" else settings or {}
-        for reading in observed.values():
-            reading["settings"] |= own
-        file.write_text(json.dumps(observed))
-        self.playbook.leaves(planned.scenario, files, copy)
-
-    def leaves_round(self, one: Round, faster: float = 1.0, **more: Any) -> None:
-        """A valid round, in which b is so much faster than a."""
-        for side in one.sides:
-            self.leaves(one, side, faster=faster if side == "b" else 1.0, **more)
-
-    def run(self, *sides: str, **options: Any) -> tuple[int | str, str]:
-        """Exit status, or the message of an error; and what was printed."""
-        asked = GOODPUT | {"rounds": "6", "inventory": str(LAB)} | options
-        first, second, *also = sides or ("a", "b")
-        said = io.StringIO()
-        with redirect_stdout(said):
-            try:
-                load_fabfile().ab.body(None, "x.yml", first, second, also, **asked)
-            except SystemExit as end:
-                return end.code if isinstance(end.code, str) else int(end.code or 0), said.getvalue()
-        return 0, said.getvalue()
-
-    @property
-    def order(self) -> list[tuple[str, str]]:
-        """Side and seed of each run that was begun."""
-        return [(asked["profile"], asked["run_seed"]) for asked in self.playbook.asked]
 
 
 @pytest.fixture
@@ -110,10 +22,6 @@ def ab(collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ab:
 
 
 SIX = rounds(("a", "b"), 6, 1)
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def test_a_difference_is_told_first_with_its_interval(ab: Ab) -> None:
@@ -144,14 +52,14 @@ def test_no_difference_that_matters_is_told_apart_from_no_decision(ab: Ab) -> No
         ab.leaves_round(one, faster=1 + 0.002 * (-1) ** i)
     status, said = ab.run()
     assert status == 0
-    assert "No difference of 2 % or more: with b, goodput of flow1 is between 0.2 % lower" in flat(said)
+    assert "No difference of 2 % or more: with b, goodput of flow1 is between 0.20 % lower" in flat(said)
     ab.results.rename(ab.results.with_name("first"))
     for i, one in enumerate(SIX):
         ab.leaves_round(one, faster=1 + 0.05 * (-1) ** i)
     status, said = ab.run()
     assert status == 0
     assert "Not decided: with b, goodput of flow1 is between" in flat(said)
-    assert re.search(r"begin another A/B with --rounds \d+ --name NAME", flat(said))
+    assert re.search(r"begin another A/B with --rounds \d+ --seed 7 --name NAME", flat(said))
 
 
 def test_a_pilot_decides_how_many_rounds_there_are(ab: Ab) -> None:
@@ -160,7 +68,8 @@ def test_a_pilot_decides_how_many_rounds_there_are(ab: Ab) -> None:
     status, said = ab.run(rounds=None)
     assert (status, ab.playbook.left) == (0, 0)
     assert "First a pilot: 4 rounds" in said
-    assert "10 rounds show a difference of 2 % in 80 % of all cases." in said
+    assert "10 rounds show a difference of 2 % in about 80 % of all cases." in said
+    assert re.search(r"The 6 that are left take about \d+ min", said)
     assert json.loads((ab.results / "ab.json").read_text())["chosen"] == 10
 
 

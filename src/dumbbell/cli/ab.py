@@ -68,7 +68,7 @@ def ab(
         design, runs = run(folder, design, tell)
         answer = Answer(design, runs, accept)
         notes = replaced(folder)
-        tell("\n" + "\n".join([answer.mail(), *notes]))
+        tell("\n" + "\n".join([answer.mail(), *(f"- {note}" for note in notes)]))
         tell(f"\n{render(folder, answer, notes)}")
     except (AbError, ScenarioError, InventoryError, KernelError, DoesNotBuild, OSError, ValueError) as error:
         raise SystemExit(str(error)) from None

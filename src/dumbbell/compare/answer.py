@@ -15,7 +15,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.analysis.blocks import Effect, effect, spread
 from dumbbell.analysis.statistics import LEVEL, Floats, holm
-from dumbbell.compare.design import Design, detectable, level_of_each, needed_rounds
+from dumbbell.compare.design import MOST_ROUNDS, Design, detectable, level_of_each, needed_rounds
 from dumbbell.compare.sides import UNEXPLAINED, Sides
 from dumbbell.metrics.registry import PERCENTILES, of_name, title, worse
 from dumbbell.metrics.values import measurable, values
@@ -24,6 +24,7 @@ from dumbbell.units import human
 from dumbbell.words import columns
 
 MAIL_COLUMNS = 78
+PERCENT = 0.01
 ALL = "all points"
 MARKS = {True: "*", False: "", None: "?"}
 NO_VERDICT = (
@@ -57,8 +58,11 @@ class Row:
         if value is None:
             return "-"
         shown = math.expm1(value) if self.ratio else value
-        sign = "" if not signed else "+" if shown > 0 else "-" if shown < 0 else ""
-        return sign + (f"{abs(shown):.1%}" if self.ratio else human(abs(shown), self.unit))
+        digits = 2 if abs(shown) < PERCENT else 1
+        told = f"{abs(shown):.{digits}%}" if self.ratio else human(abs(shown), self.unit)
+        if not signed or told in {"0", "0.00%"}:
+            return told
+        return f"{'+' if shown > 0 else '-'}{told}"
 
     @property
     def interval(self) -> str:
@@ -119,7 +123,8 @@ def chosen(design: Design, pilot: Sequence[Sequence[Sequence[float]]]) -> Chosen
     told = f"In the pilot, differences within a round vary by {shown(deviation)} (standard deviation). "
     if needed <= most:
         return Chosen(
-            needed, f"{told}{needed} rounds show a difference of {shown(least)} in 80 % of all cases."
+            needed,
+            f"{told}{needed} rounds show a difference of {shown(least)} in about 80 % of all cases.",
         )
     visible = shown(detectable(deviation, degrees, most, sides, design.pilot))
     return Chosen(
@@ -232,6 +237,15 @@ class Answer(Sides):
             found[row.side] = (np.expm1(difference) if row.ratio else difference).tolist()
         return found
 
+    def notes(self) -> list[str]:
+        """What :meth:`Sides.notes` has, and which sides have the same samples in virtual time."""
+        first, *others = self.sides
+        same = [side.name for side in others if first.digests and side.digests == first.digests]
+        return [
+            *super().notes(),
+            *(f"all samples of {name} are the same as those of {first.name}, to the byte" for name in same),
+        ]
+
     def sentences(self) -> list[str]:
         """The answer: a sentence for each other side."""
         return [self._sentence(row) for row in self.primary]
@@ -241,9 +255,10 @@ class Answer(Sides):
         what = f"{title(row.metric)} of {row.subject}"
         if found.low is None or found.high is None:
             return f"Too few rounds: {found.n} say nothing about {what} with {row.side} and {first}."
-        level = level_of_each(len(self.sides))
-        how = f"{human(level, 'share')} interval, {found.n} rounds"
-        low, high = (row.lower_or_higher(end) for end in (found.low, found.high))
+        how = f"{human(level_of_each(len(self.sides)), 'share')} interval, {found.n} rounds"
+        least = least_difference(design, np.array(row.means), ratio=row.ratio)
+        smallest = human(design.least, "share") if row.ratio else human(least, row.unit)
+        small = -least < found.low and found.high < least
         if row.differ:
             good = "worse" if worse(row.metric, more=found.value > 0) else "better"
             ends = sorted((found.low, found.high), key=abs)
@@ -251,22 +266,31 @@ class Answer(Sides):
             return (
                 f"With {row.side}, {what} is {row.lower_or_higher(found.value)} than with {first}, which is "
                 f"{good} ({near} to {far}; {how})."
+                + (f" Differences below {smallest} do not matter." if small else "")
             )
-        least = least_difference(design, np.array(row.means), ratio=row.ratio)
+        low, high = (row.lower_or_higher(end) for end in (found.low, found.high))
         told = f"with {row.side}, {what} is between {low} and {high} than with {first} ({how})"
         if found.low == found.high:
             told = f"with {row.side}, {what} is the same as with {first} in all {found.n} rounds"
-        smallest = f"{human(design.least, 'share')}" if row.ratio else human(least, row.unit)
-        if -least < found.low and found.high < least:
+        if small:
             return f"No difference of {smallest} or more: {told}."
-        return f"Not decided: {told}. {self._more(row)}"
+        return f"Not decided: {told}. {self._more(row, smallest)}"
 
-    def _more(self, row: Row) -> str:
+    def _more(self, row: Row, smallest: str) -> str:
         """How to decide it."""
         deviation, degrees = spread(self._table)
         least = least_difference(self.design, self._table, ratio=row.ratio)
         needed = max(needed_rounds(deviation, degrees, least, len(self.sides), 0), row.effect.n + 1)
-        return f"About {needed} rounds would decide it: begin another A/B with --rounds {needed} --name NAME."
+        if needed > MOST_ROUNDS:
+            return (
+                f"More than {MOST_ROUNDS} rounds would be needed to show a difference of {smallest}: choose "
+                "a longer duration, or a larger --least."
+            )
+        seed = self.design.rounds[-1].seed + 1
+        return (
+            f"About {needed} rounds would decide it: begin another A/B with --rounds {needed} --seed {seed} "
+            "--name NAME."
+        )
 
     def no_verdict(self) -> str:
         """Unexplained differences of hosts, which take the place of an answer."""
@@ -281,29 +305,38 @@ class Answer(Sides):
         parts = ["\n".join(map(_wrapped, self.sentences()))]
         for own in self.primary:
             rows = [own, *(row for row in self.others if row.side == own.side)]
-            lines = [("metric", "of", first, own.side, "change", "95 % CI")]
+            lines = [("metric", "of", first, own.side, "change", "interval")]
             for row in rows:
                 name = row.metric if row.point == "-" else f"{row.metric}, {row.point}"
                 one, other = (human(mean, row.unit) for mean in row.means)
                 change = f"{row.change(row.effect.value):>6}{MARKS[row.differ]}"
                 lines.append((name, row.subject, one, other, change, row.interval))
             parts.append("\n".join(columns(lines, " ")))
-        parts.append("\n".join([_wrapped(self.how()), *map(_wrapped, self.notes())]))
-        return "\n\n".join(parts)
+        parts.append(_wrapped(self.how()))
+        parts.append("\n".join(_wrapped(f"- {note}") for note in self.notes()))
+        return "\n\n".join(filter(None, parts))
 
     def how(self) -> str:
         """How the numbers were had, in words."""
         pilot = f", {self.design.pilot} of them a pilot" if self.design.pilot else ""
         few = ", ? too few rounds to show it" if any(row.differ is None for row in self.others) else ""
-        each = "" if len(self.sides) == 2 else f" ({human(level_of_each(len(self.sides)), 'share')} each)"  # noqa: PLR2004
+        level, limit = human(level_of_each(len(self.sides)), "share"), human(1 - LEVEL, "share")
+        sides = " of all sides together" if len(self.primary) > 1 else ""
         return (
-            f"Means of {len(self.sides[0].dirs)} rounds{pilot}, sides in random order. The first line "
-            f"decides, at 5 % for all sides together{each}; the others are exploratory: * differ at 5 % "
-            f"(permutation test by rounds, Holm){few}. Their intervals are not corrected."
+            f"{self.design.scenario}, means of {len(self.sides[0].dirs)} rounds{pilot}, sides in random "
+            f"order. The first line decides: {level} interval, permutation test by rounds at {limit}{sides}. "
+            f"The others are exploratory: * differ at {limit} (Holm){few}; their intervals are of "
+            f"{human(LEVEL, 'share')}, not corrected."
         )
 
 
 def _wrapped(text: str) -> str:
-    return textwrap.fill(
-        text, MAIL_COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    space = "\N{NO-BREAK SPACE}"
+    lines = textwrap.fill(
+        text.replace(" %", f"{space}%"),
+        MAIL_COLUMNS,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+    return lines.replace(space, " ")

@@ -11,6 +11,8 @@ import polars as pl
 
 from dumbbell.report.figures.base import COLOURS, MAX_POINTS, Steps, add_level, add_line, axes, chart, thin
 
+FEW = 200  # points that are large enough to be counted
+
 
 def lines(
     series: Mapping[str, pl.DataFrame],
@@ -46,14 +48,14 @@ def scatter(
     for i, (name, rows) in enumerate(sets.items()):
         shown = rows.drop_nulls(["x", "y"])
         shown = shown.sample(min(MAX_POINTS, shown.height), seed=1)  # the same each time
-        marker = {"color": COLOURS[i % len(COLOURS)], "size": 4, "opacity": 0.45}
+        look = {"size": 8, "opacity": 0.8} if shown.height <= FEW else {"size": 4, "opacity": 0.45}
         figure.add_trace(
             go.Scatter(
                 x=shown["x"].to_list(),
                 y=shown["y"].to_list(),
                 name=name,
                 mode="markers",
-                marker=marker,
+                marker={"color": COLOURS[i % len(COLOURS)], **look},
                 hovertemplate="%{x:.4~g}, %{y:.4~g}",
             )
         )

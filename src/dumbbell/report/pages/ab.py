@@ -27,6 +27,7 @@ def render(folder: Path, answer: Answer, replaced: Sequence[str] = ()) -> Path:
     html.save_figures_as("ab", Path(design.scenario).stem)
     target = folder / PAGE
     told = not answer.unexplained
+    others = list(design.sides)[1:] if told else []
     target.write_text(
         html.page(
             "ab.html",
@@ -39,9 +40,11 @@ def render(folder: Path, answer: Answer, replaced: Sequence[str] = ()) -> Path:
             head=_head(answer),
             rows=_rows(answer) if told else [],
             how=answer.how(),
+            rounds_head=["round", "order", "reports", *(f"change, {side}" for side in others)],
             rounds=_rounds(folder, answer),
             over_rounds=_over_rounds(answer) if told else None,
             ratios=_ratios(answer) if told else None,
+            several=len(answer.primary) > 1,
             notes=[*answer.notes(), *replaced],
         )
     )
@@ -54,12 +57,12 @@ def _head(answer: Answer) -> list[str]:
         "metric",
         "of",
         first,
-        *(word for side in others for word in (side, "change", "95 % interval", "p")),
+        *(word for side in others for word in (side, "change", "interval", "p")),
     ]
 
 
 def _rows(answer: Answer) -> list[list[str]]:
-    """A line for each metric, with all sides; the primary one first."""
+    """A line for each metric, with all sides; the primary one first, in bold."""
     lines: dict[tuple[str, str, str], list[Row]] = {}
     for row in (*answer.primary, *answer.others):
         lines.setdefault((row.metric, row.subject, row.point), []).append(row)
@@ -71,6 +74,7 @@ def _rows(answer: Answer) -> list[list[str]]:
         for side in list(answer.design.sides)[1:]:
             cells += _cells(by_side.get(side))
         shown.append(cells)
+    shown[0] = [Markup("<b>{}</b>").format(cell) for cell in shown[0]]
     return shown
 
 
@@ -80,8 +84,8 @@ def _cells(row: Row | None) -> list[str]:
     marks = {True: " *", False: "", None: " ?"}
     return [
         human(row.means[1], row.unit),
-        row.change(row.effect.value) + marks[row.differ],
-        row.interval.replace("..", " to "),
+        row.change(row.effect.value).replace("%", " %") + marks[row.differ],
+        row.interval.replace("%", " %").replace("..", " to "),
         human(row.p),
     ]
 
@@ -96,7 +100,7 @@ def _rounds(folder: Path, answer: Answer) -> list[tuple[int, str, list[tuple[str
             for side in answer.sides
         ]
         changes = [
-            units[side].change(math.log1p(values[i]) if units[side].ratio else values[i])
+            units[side].change(math.log1p(values[i]) if units[side].ratio else values[i]).replace("%", " %")
             for side, values in answer.differences.items()
             if not answer.unexplained
         ]
@@ -116,8 +120,8 @@ def _over_rounds(answer: Answer) -> Figure:
             for side, found in answer.differences.items()
         },
         x_title="round",
-        y_title="difference [%]" if ratio else f"difference [{answer.primary[0].unit}]",
-        lines={"no difference": [(1, 0), (float(answer.design.number), 0)]},
+        y_title="change [%]" if ratio else f"change [{answer.primary[0].unit}]",
+        lines={"no change": [(1, 0), (float(answer.design.number), 0)]},
     )
 
 
