@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 from dumbbell.compare.answer import Chosen, chosen, primary
 from dumbbell.compare.design import MOST_ROUNDS, PILOT, Arm, Design, Round, least_rounds, rounds
 from dumbbell.kernels import build, check, find
+from dumbbell.kernels.git import split
 from dumbbell.metrics.values import measurable
 from dumbbell.plan import Inventory, Plan, plan
 from dumbbell.run.record import read_json
@@ -26,7 +28,6 @@ from dumbbell.words import known_are, listed
 DESIGN = "ab.json"
 ATTEMPTS = 3  # of a round
 LEAST, MOST = 0.02, 30  # by default: the smallest difference that matters, and rounds
-FEWEST_SIDES = 2
 
 
 class AbError(Exception):
@@ -53,13 +54,18 @@ class Asked:
 
     @property
     def sides(self) -> list[str]:
-        """Names of the sides. Of a kernel it is what was asked, with files without their directories."""
-        if not self.kernels:
-            return [*self.profiles]
-        return [
-            ",".join(part.strip().rstrip("/").rpartition("/")[2] for part in kernel.split(","))
-            for kernel in self.kernels
-        ]
+        """Names of the sides: those of the profiles, or of the kernels."""
+        return [_name(kernel) for kernel in self.kernels] or [*self.profiles]
+
+
+def _name(kernel: str) -> str:
+    """A name for a kernel, which its runs' directory has too: files and trees without where they are."""
+    names = []
+    for part in map(str.strip, kernel.split(",")):
+        place, revision = split(part, Path.cwd())
+        name = os.path.basename(os.path.abspath(os.path.expanduser(place))).removesuffix(".git")
+        names.append(f"{name}@{revision.replace('/', '-')}" if revision else name)
+    return "+".join(names)
 
 
 def design(asked: Asked) -> Design:
@@ -122,15 +128,15 @@ def design(asked: Asked) -> Design:
 
 
 def _refuse_sides(asked: Asked, inventory: Inventory) -> None:
-    if len(asked.sides) < FEWEST_SIDES or len({*asked.sides}) < len(asked.sides):
-        raise AbError(f"name at least two sides, each once: {', '.join(asked.sides) or 'nothing'} was asked")
-    if not asked.kernels:
-        return
-    if len(asked.profiles) > 1:
-        raise AbError(
-            f"sides are profiles or kernels, not both: {', '.join(asked.profiles)} and kernels were asked"
-        )
-    if not inventory.virtual:
+    named = [*asked.kernels] or [*asked.profiles]
+    for name, times in Counter(asked.sides).items():
+        if times > 1:
+            same = [text for text, side in zip(named, asked.sides, strict=True) if side == name]
+            raise AbError(
+                f"{times} sides have the name {name}: {listed(same)}. Name each side once"
+                + (", and kernels by files or trees of different names" if asked.kernels else "")
+            )
+    if asked.kernels and not inventory.virtual:
         raise AbError(
             f"{asked.inventory}: --kernels is of virtual time (--inventory inventory/vtime); on hosts give "
             "each kernel a profile (hosts.X.kernel) and name the profiles"
@@ -198,6 +204,7 @@ def _refuse_others(folder: Path, of: Design, asked: Asked) -> None:
     """A resumed A/B goes on as it was designed, whatever it has found so far."""
     was = {
         "sides": list(of.sides),
+        "kernels": [arm.kernel for arm in of.sides.values() if arm.kernel] or None,
         "scenario": of.scenario,
         "--inventory": of.inventory,
         "--metric": of.metric,
@@ -209,6 +216,7 @@ def _refuse_others(folder: Path, of: Design, asked: Asked) -> None:
     }
     now = (
         [*asked.sides],
+        [*asked.kernels] or None,
         *map(str, (asked.scenario, asked.inventory)),
         *(asked.metric, asked.of, asked.least, asked.rounds, asked.most, asked.seed),
     )
@@ -238,8 +246,8 @@ def _refuse_changed(folder: Path, of: Design) -> None:
             )
         if arm.kernel is not None and (now := find(arm.kernel).result.name) != arm.built:
             raise AbError(
-                f"{arm.kernel} was {arm.built} when {folder} was begun, and is {now}. Name that revision "
-                "to go on, or begin another: --name NAME"
+                f"{arm.kernel} is no longer the kernel that {folder} was begun with: it was {arm.built}, and "
+                f"is {now}. Set its branch, files or patches back to go on, or begin another: --name NAME"
             )
 
 

@@ -121,7 +121,7 @@ BISECT = ("bisect", "scenarios/one_flow.yml", "--tree")
     [
         ((*AB, "none.yml", "kernels/lab.yml", "--kernels"), "none.yml is no file: name a recipe"),
         ((*AB, "TREE", "none.yml", "--kernels"), "none.yml is no file: name a recipe"),
-        ((*AB, "TREE", "TREE", "--kernels"), "name at least two sides, each once: linux, linux was asked"),
+        ((*AB, "TREE", "TREE", "--kernels"), "2 sides have the name linux"),
         ((*AB, "a", "b", "--kernels", "--inventory", "inventory/lab"), "--kernels is of virtual time"),
         ((*AB, "a", "b", "--profile", "tiny"), "no kernels were asked for: add --kernels"),
         ((*AB, "a", "b", "--also", "c"), "the scenario has no profile a"),

@@ -182,7 +182,7 @@ def test_several_sides_are_compared_with_the_first(ab: Ab) -> None:
     ("sides", "options", "said"),
     [
         (("a", "d"), {}, "the scenario has no profile d"),
-        (("a", "a"), {}, "name at least two sides, each once: a, a was asked"),
+        (("a", "a"), {}, "2 sides have the name a: a, a. Name each side once"),
         ((), {"metric": None, "of": None}, "say before the first run which metric decides: --metric METRIC"),
         ((), {"metric": "goodputs"}, "this scenario has no metric goodputs, did you mean goodput?"),
         ((), {"of": None}, "goodput is known of flow1, flow2: choose one with --of"),
