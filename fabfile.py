@@ -4,7 +4,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from fabric import task
+from fabric import Task, task
+from invoke.parser import Argument
 
 # Tasks import modules when they run: tables and plots take a second to load, and most tasks need none.
 
@@ -67,16 +68,44 @@ def compare(_, a, b):
     command.compare(a.split(","), b.split(","))
 
 
+class Unless(Argument):
+    """A positional argument that is no longer asked for if another one is given."""
+
+    def __init__(self, other, like):
+        super().__init__(names=like.names, positional=True, help=like.help)
+        self.other = other
+
+    @property
+    def value(self):
+        """The text; None if it is still asked for, as Invoke has it."""
+        return super().value or ("" if self.other.got_value else None)
+
+    @value.setter
+    def value(self, text):
+        self.set_value(text)
+
+
+class OfSides(Task):
+    """``fab ab``: its profiles are positional, and are left out if kernels are named."""
+
+    def get_arguments(self, ignore_unknown_help=None):
+        """Arguments of the task."""
+        found = super().get_arguments(ignore_unknown_help)
+        kernel = next(argument for argument in found if argument.name == "kernel")
+        return [Unless(kernel, argument) if argument.name in {"a", "b"} else argument for argument in found]
+
+
 @task(
+    klass=OfSides,
     positional=["scenario", "a", "b"],
-    iterable=["also"],
+    iterable=["also", "kernel"],
     help={
         "scenario": "file of the scenario",
         "a": "first profile: the others are compared with it",
         "b": "second profile",
         "also": "a further profile; once for each",
-        "kernels": "these are no profiles but kernels: a recipe, a Debian source package, TREE@REVISION; "
-        "patches after commas (docs/kernels.md)",
+        "kernel": "in place of profiles, twice or more often: a recipe, a Debian source package, "
+        "TREE@REVISION; patches after commas (docs/kernels.md)",
         "profile": "profile that all kernels run",
         "metric": "metric that decides, by default the scenario's `primary`",
         "of": "flow or ping that the metric is of",
@@ -86,16 +115,16 @@ def compare(_, a, b):
         "seed": "of the orders and of the runs, by default the scenario's",
         "inventory": "Ansible's, by default the lab's; with kernels inventory/vtime",
         "accept": "settings that may differ without a reason: names or globs, with commas between them",
-        "name": "directory below results, by default ab_SCENARIO_PROFILES",
+        "name": "directory below results, by default ab_SCENARIO_SIDES",
     },
 )
 def ab(  # noqa: PLR0917
     _,
     scenario,
-    a,
-    b,
-    also,
-    kernels=False,
+    a="",
+    b="",
+    also=None,
+    kernel=None,
     profile=None,
     metric=None,
     of=None,
@@ -117,10 +146,10 @@ def ab(  # noqa: PLR0917
 
     command.ab(
         Path(scenario),
-        [a, b, *also],
-        Path(inventory or ("inventory/vtime" if kernels else "inventory/lab")),
+        list(filter(None, (a, b, *(also or ())))),
+        Path(inventory or ("inventory/vtime" if kernel else "inventory/lab")),
         command.Options(metric, of, least, rounds, most, seed),
-        kernels=kernels,
+        kernels=kernel or (),
         profile=profile,
         accept=list(filter(None, accept.split(","))),
         name=name,

@@ -28,6 +28,7 @@ from dumbbell.words import known_are, listed
 DESIGN = "ab.json"
 ATTEMPTS = 3  # of a round
 LEAST, MOST = 0.02, 30  # by default: the smallest difference that matters, and rounds
+FEWEST_SIDES = 2
 
 
 class AbError(Exception):
@@ -128,20 +129,31 @@ def design(asked: Asked) -> Design:
 
 
 def _refuse_sides(asked: Asked, inventory: Inventory) -> None:
-    named = [*asked.kernels] or [*asked.profiles]
+    kernels = [*asked.kernels]
+    if kernels and len(asked.profiles) > 1:
+        raise AbError(
+            f"sides are profiles or kernels: {listed(asked.profiles)}, and {listed(kernels)} were named. "
+            "A profile that all kernels run is --profile NAME"
+        )
+    named = kernels or [*asked.profiles]
+    if len(named) < FEWEST_SIDES:
+        raise AbError(
+            "name at least two sides: two profiles of the scenario, or two kernels, each with --kernel; "
+            + (f"only {named[0]} was named" if named else "none was named")
+        )
     for name, times in Counter(asked.sides).items():
         if times > 1:
             same = [text for text, side in zip(named, asked.sides, strict=True) if side == name]
             raise AbError(
                 f"{times} sides have the name {name}: {listed(same)}. Name each side once"
-                + (", and kernels by files or trees of different names" if asked.kernels else "")
+                + (", and kernels by files or trees of different names" if kernels else "")
             )
-    if asked.kernels and not inventory.virtual:
+    if kernels and not inventory.virtual:
         raise AbError(
-            f"{asked.inventory}: --kernels is of virtual time (--inventory inventory/vtime); on hosts give "
+            f"{asked.inventory}: --kernel is of virtual time (--inventory inventory/vtime); on hosts give "
             "each kernel a profile (hosts.X.kernel) and name the profiles"
         )
-    for kernel in asked.kernels:  # all of them, before the first is built
+    for kernel in kernels:  # all of them, before the first is built
         check(kernel)
 
 
@@ -204,7 +216,7 @@ def _refuse_others(folder: Path, of: Design, asked: Asked) -> None:
     """A resumed A/B goes on as it was designed, whatever it has found so far."""
     was = {
         "sides": list(of.sides),
-        "kernels": [arm.kernel for arm in of.sides.values() if arm.kernel] or None,
+        "--kernel": [arm.kernel for arm in of.sides.values() if arm.kernel] or None,
         "scenario": of.scenario,
         "--inventory": of.inventory,
         "--metric": of.metric,

@@ -112,19 +112,46 @@ def test_all_files_are_read_together(tmp_path: Path) -> None:
     assert said.startswith(f"{empty}, byte 0: the file is empty.")
 
 
-AB = ("ab", "scenarios/one_flow.yml", "--metric", "goodput")
 BISECT = ("bisect", "scenarios/one_flow.yml", "--tree")
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ((*AB, "none.yml", "kernels/lab.yml", "--kernels"), "none.yml is no file: name a recipe"),
-        ((*AB, "TREE", "none.yml", "--kernels"), "none.yml is no file: name a recipe"),
-        ((*AB, "TREE", "TREE", "--kernels"), "2 sides have the name linux"),
-        ((*AB, "a", "b", "--kernels", "--inventory", "inventory/lab"), "--kernels is of virtual time"),
-        ((*AB, "a", "b", "--profile", "tiny"), "no kernels were asked for: add --kernels"),
-        ((*AB, "a", "b", "--also", "c"), "the scenario has no profile a"),
+        (("ab", "scenarios/one_flow.yml"), "did not receive required positional arguments: 'a', 'b'"),
+        (("ab", "scenarios/one_flow.yml", "one"), "did not receive required positional arguments: 'b'"),
+        (("ab", "scenarios/one_flow.yml", "one", "two"), "the scenario has no profile one"),
+        (("ab", "scenarios/one_flow.yml", "--kernel", "a"), "name at least two sides"),
+        (
+            ("ab", "scenarios/one_flow.yml", "a", "b", "--also", "c", "--also", "c"),
+            "2 sides have the name c: c, c. Name each side once",
+        ),
+        (
+            (
+                "ab",
+                "scenarios/one_flow.yml",
+                "--kernel",
+                "none.yml",
+                "--kernel",
+                "kernels/lab.yml",
+                "--metric",
+                "goodput",
+            ),
+            "none.yml is no file: name a recipe",
+        ),
+        (
+            (
+                "ab",
+                "scenarios/one_flow.yml",
+                "--kernel",
+                "a",
+                "--kernel",
+                "b",
+                "--inventory",
+                "inventory/lab",
+            ),
+            "--kernel is of virtual time",
+        ),
         ((*BISECT, "none", "--good", "a", "--bad", "b"), "none: there is no such directory"),
         ((*BISECT, "TREE", "--good", "a", "--bad", "b"), "has no revision 'a'"),
         ((*BISECT, "TREE", "--good", "v9.8", "--bad", "main"), "are the same commit"),

@@ -110,7 +110,7 @@ class Ab:
         said = io.StringIO()
         with redirect_stdout(said):
             try:
-                load_fabfile().ab.body(None, "x.yml", *arguments, **{"also": []} | options)
+                load_fabfile().ab.body(None, "x.yml", *arguments, **options)
             except SystemExit as end:
                 return end.code if isinstance(end.code, str) else int(end.code or 0), said.getvalue()
         return 0, said.getvalue()

@@ -30,29 +30,23 @@ class Options(NamedTuple):
 
 def ab(
     scenario: Path,
-    sides: Sequence[str],
+    profiles: Sequence[str],
     inventory: Path,
     options: Options,
     *,
-    kernels: bool = False,
+    kernels: Sequence[str] = (),
     profile: str | None = None,
     accept: Sequence[str] = (),
     name: str | None = None,
 ) -> None:
-    """Run the rounds below results/, write ab.html, and print the answer; SystemExit if there is none.
-
-    Sides are profiles, or ``kernels`` that all run one ``profile``.
-    """
+    """Run the rounds below results/, write ab.html, and print the answer; SystemExit if there is none."""
     try:
-        if profile is not None and not kernels:
-            raise AbError(
-                f"--profile {profile} is what all kernels run, and no kernels were asked for: add --kernels, "
-                "or name profiles to compare after the scenario"
-            )
+        if profile and not kernels:
+            raise AbError(f"--profile {profile} is what all kernels run, and no --kernel was named")
         asked = Asked(
             scenario=scenario,
-            profiles=list(filter(None, [profile])) if kernels else sides,
-            kernels=sides if kernels else (),
+            profiles=[*profiles, *filter(None, [profile])],
+            kernels=kernels,
             inventory=inventory,
             metric=options.metric,
             of=options.of,
@@ -61,8 +55,8 @@ def ab(
             most=_number("--most", options.most),
             seed=_number("--seed", options.seed, least=0),
         )
-        names = dict.fromkeys((*asked.profiles, *asked.sides))
-        folder = Path("results", name or "_".join(["ab", scenario.stem, *names]))
+        sides = dict.fromkeys((*asked.profiles, *asked.sides))
+        folder = Path("results", name or "_".join(["ab", scenario.stem, *sides]))
         design = begun(folder, asked)
         tell(announced(design))
         design, runs = run(folder, design, tell)
