@@ -321,7 +321,7 @@ class Answer(Sides):
         pilot = f", {self.design.pilot} of them a pilot" if self.design.pilot else ""
         few = ", ? too few rounds to show it" if any(row.differ is None for row in self.others) else ""
         level, limit = human(level_of_each(len(self.sides)), "share"), human(1 - LEVEL, "share")
-        sides = " of all sides together" if len(self.primary) > 1 else ""
+        sides = " for all sides together" if len(self.primary) > 1 else ""
         return (
             f"{self.design.scenario}, means of {len(self.sides[0].dirs)} rounds{pilot}, sides in random "
             f"order. The first line decides: {level} interval, permutation test by rounds at {limit}{sides}. "

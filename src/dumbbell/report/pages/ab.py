@@ -61,13 +61,18 @@ def _head(answer: Answer) -> list[str]:
     ]
 
 
-def _rows(answer: Answer) -> list[list[str]]:
-    """A line for each metric, with all sides; the primary one first, in bold."""
+def _lines(answer: Answer) -> dict[tuple[str, str, str], list[Row]]:
+    """The rows of all sides for each metric; the primary one first."""
     lines: dict[tuple[str, str, str], list[Row]] = {}
     for row in (*answer.primary, *answer.others):
         lines.setdefault((row.metric, row.subject, row.point), []).append(row)
+    return lines
+
+
+def _rows(answer: Answer) -> list[list[str]]:
+    """A line for each metric, with all sides; the primary one in bold."""
     shown = []
-    for (metric, subject, point), rows in lines.items():
+    for (metric, subject, point), rows in _lines(answer).items():
         by_side = {row.side: row for row in rows}
         name = metric if point == "-" else f"{metric}, {point}"
         cells = [name, subject, human(rows[0].means[0], rows[0].unit)]
@@ -81,13 +86,18 @@ def _rows(answer: Answer) -> list[list[str]]:
 def _cells(row: Row | None) -> list[str]:
     if row is None:
         return ["-"] * 4
-    marks = {True: " *", False: "", None: " ?"}
+    marks = {True: "\N{NO-BREAK SPACE}*", False: "", None: "\N{NO-BREAK SPACE}?"}
     return [
         human(row.means[1], row.unit),
-        row.change(row.effect.value).replace("%", " %") + marks[row.differ],
-        row.interval.replace("%", " %").replace("..", " to "),
+        _spaced(row.change(row.effect.value)) + marks[row.differ],
+        _spaced(row.interval).replace("..", " to "),
         human(row.p),
     ]
+
+
+def _spaced(change: str) -> str:
+    """A change as people write it, in one line."""
+    return change.replace("%", "\N{NO-BREAK SPACE}%")
 
 
 def _rounds(folder: Path, answer: Answer) -> list[tuple[int, str, list[tuple[str, str]], list[str]]]:
@@ -100,7 +110,7 @@ def _rounds(folder: Path, answer: Answer) -> list[tuple[int, str, list[tuple[str
             for side in answer.sides
         ]
         changes = [
-            units[side].change(math.log1p(values[i]) if units[side].ratio else values[i]).replace("%", " %")
+            _spaced(units[side].change(math.log1p(values[i]) if units[side].ratio else values[i]))
             for side, values in answer.differences.items()
             if not answer.unexplained
         ]
@@ -127,7 +137,7 @@ def _over_rounds(answer: Answer) -> Figure:
 
 def _ratios(answer: Answer) -> Figure | None:
     """All metrics whose values have a ratio, with their intervals."""
-    rows = [row for row in (*answer.primary, *answer.others) if row.ratio]
+    rows = [row for of in _lines(answer).values() for row in of if row.ratio]
     if not rows:
         return None
     several = len(answer.primary) > 1
