@@ -42,8 +42,9 @@ class Plots:
     def __getitem__(self, name: str) -> Draw:
         if name not in self._kinds:
             raise AttributeError(f"there is no figure {name} of it; there are {', '.join(self._kinds)}")
-        bound = functools.partial(self._kinds[name], self._data)
-        return functools.update_wrapper(bound, self._kinds[name])
+        bound = functools.update_wrapper(functools.partial(self._kinds[name], self._data), self._kinds[name])
+        del bound.__wrapped__  # its signature has the run, which is given
+        return bound
 
     def __dir__(self) -> list[str]:
         return list(self._kinds)
