@@ -166,7 +166,7 @@ bench-regress: setup ## simulate histories of nights: false alarms, detected cha
 	python bench/regress.py
 
 .PHONY: bench-ab
-bench-ab: setup ## simulate A/B experiments: false alarms, and how often intervals have the true ratio, into bench/ab.json
+bench-ab: setup ## simulate A/B experiments: false alarms, what is found, how often intervals have the true ratio, into bench/ab.json
 	python bench/ab.py
 
 .PHONY: bench-lab

@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from dumbbell.compare.answer import Chosen, chosen, primary
 from dumbbell.compare.design import MOST_ROUNDS, PILOT, Arm, Design, Round, least_rounds, rounds
-from dumbbell.kernels import build, check, find
-from dumbbell.kernels.git import split
+from dumbbell.kernels import build, check, find, short
 from dumbbell.metrics.values import measurable
 from dumbbell.plan import Inventory, Plan, plan
 from dumbbell.run.record import read_json
@@ -56,17 +55,14 @@ class Asked:
     @property
     def sides(self) -> list[str]:
         """Names of the sides: those of the profiles, or of the kernels."""
-        return [_name(kernel) for kernel in self.kernels] or [*self.profiles]
+        return [short(kernel) for kernel in self.kernels] or [*self.profiles]
 
-
-def _name(kernel: str) -> str:
-    """A name for a kernel, which its runs' directory has too: files and trees without where they are."""
-    names = []
-    for part in map(str.strip, kernel.split(",")):
-        place, revision = split(part, Path.cwd())
-        name = os.path.basename(os.path.abspath(os.path.expanduser(place))).removesuffix(".git")
-        names.append(f"{name}@{revision.replace('/', '-')}" if revision else name)
-    return "+".join(names)
+    @property
+    def arms(self) -> list[tuple[str | None, str | None]]:
+        """Profile and kernel of each side."""
+        if not self.kernels:
+            return [(profile, None) for profile in self.profiles]
+        return [(next(iter(self.profiles), None), kernel) for kernel in self.kernels]
 
 
 def design(asked: Asked) -> Design:
@@ -76,15 +72,9 @@ def design(asked: Asked) -> Design:
     """
     inventory = Inventory.read(asked.inventory)
     _refuse_sides(asked, inventory)
-    profiles: Sequence[str | None] = asked.profiles
-    kernels: Sequence[str | None] = asked.kernels or [None] * len(profiles)
-    if asked.kernels:
-        profiles = [next(iter(asked.profiles), None)] * len(kernels)
-    plans = {
-        side: plan(asked.scenario, inventory, profile)
-        for side, profile in zip(asked.sides, profiles, strict=True)
-    }
-    declared = load(asked.scenario, profiles[0]).scenario.primary
+    arms = dict(zip(asked.sides, asked.arms, strict=True))
+    plans = {side: plan(asked.scenario, inventory, profile) for side, (profile, _) in arms.items()}
+    declared = load(asked.scenario, asked.arms[0][0]).scenario.primary
     if declared is not None:
         asked = replace(
             asked,
@@ -117,7 +107,7 @@ def design(asked: Asked) -> Design:
                 built=None if kernel is None else build(kernel).result.name,
                 plan=digest(plans[side]),
             )
-            for side, profile, kernel in zip(asked.sides, profiles, kernels, strict=True)
+            for side, (profile, kernel) in arms.items()
         },
         metric=metric,
         of=of,
@@ -129,13 +119,13 @@ def design(asked: Asked) -> Design:
 
 
 def _refuse_sides(asked: Asked, inventory: Inventory) -> None:
-    kernels = [*asked.kernels]
+    kernels = asked.kernels
     if kernels and len(asked.profiles) > 1:
         raise AbError(
             f"sides are profiles or kernels: {listed(asked.profiles)}, and {listed(kernels)} were named. "
             "A profile that all kernels run is --profile NAME"
         )
-    named = kernels or [*asked.profiles]
+    named = kernels or asked.profiles
     if len(named) < FEWEST_SIDES:
         raise AbError(
             "name at least two sides: two profiles of the scenario, or two kernels, each with --kernel; "
@@ -215,8 +205,7 @@ def _write(folder: Path, of: Design) -> None:
 def _refuse_others(folder: Path, of: Design, asked: Asked) -> None:
     """A resumed A/B goes on as it was designed, whatever it has found so far."""
     was = {
-        "sides": list(of.sides),
-        "--kernel": [arm.kernel for arm in of.sides.values() if arm.kernel] or None,
+        "sides": _named((arm.profile, arm.kernel) for arm in of.sides.values()),
         "scenario": of.scenario,
         "--inventory": of.inventory,
         "--metric": of.metric,
@@ -227,13 +216,12 @@ def _refuse_others(folder: Path, of: Design, asked: Asked) -> None:
         "--seed": of.rounds[0].seed,
     }
     now = (
-        [*asked.sides],
-        [*asked.kernels] or None,
+        _named(asked.arms),
         *map(str, (asked.scenario, asked.inventory)),
         *(asked.metric, asked.of, asked.least, asked.rounds, asked.most, asked.seed),
     )
     other = [
-        f"{name} {_shown(value) if value is not None else 'not given'}, now {_shown(given)}"
+        f"{name} {'not given' if value is None else value}, now {given}"
         for (name, value), given in zip(was.items(), now, strict=True)
         if given is not None and given != value
     ]
@@ -244,8 +232,8 @@ def _refuse_others(folder: Path, of: Design, asked: Asked) -> None:
         )
 
 
-def _shown(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _named(arms: Iterable[tuple[str | None, str | None]]) -> str:
+    return ", ".join(" with ".join(filter(None, (kernel, profile))) for profile, kernel in arms)
 
 
 def _refuse_changed(folder: Path, of: Design) -> None:
@@ -265,13 +253,13 @@ def _refuse_changed(folder: Path, of: Design) -> None:
 
 def announced(of: Design) -> str:
     """What will be run, and about how long that takes."""
-    runs = f"{len(of.sides)} runs each"
+    runs, most = f"{len(of.sides)} runs each", len(of.rounds)
     if of.chosen:
         how = f"{of.chosen} rounds of {runs}: about {_takes(of, of.chosen)}."
     else:
         how = (
             f"First a pilot: {of.pilot} rounds of {runs}, about {_takes(of, of.pilot)}. It decides how many "
-            f"rounds there are, at most {len(of.rounds)}: about {_takes(of, len(of.rounds))}."
+            f"rounds there are, at most {most}: about {_takes(of, most)}."
         )
     return (
         f"Does {of.metric} of {of.of} differ between {', '.join(of.sides)}? Differences below "
@@ -386,10 +374,7 @@ class _Rounds:
         if found is None:
             return results, f"{side}: its run did not begin"
         run_dir = results / found.dir.name
-        verdict = read_json(run_dir / "verdict.json") or {
-            "state": "aborted",
-            "reasons": ["it has no verdict"],
-        }
+        verdict = read_json(run_dir / "verdict.json") or {"state": "aborted", "reasons": ["no verdict"]}
         if verdict["state"] not in STATUS:
             return run_dir, f"{side}: {verdict['state']}: {'; '.join(verdict['reasons'][:1])}"
         try:

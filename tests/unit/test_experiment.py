@@ -75,9 +75,10 @@ def test_a_pilot_decides_how_many_rounds_there_are(ab: Ab) -> None:
 
 def test_of_a_noisy_pilot_the_difference_that_can_be_shown_is_told(ab: Ab) -> None:
     for i, one in enumerate(rounds(("a", "b"), 10, 1)):
-        ab.leaves_round(one, faster=1 + 0.1 * (-1) ** i)
+        ab.leaves_round(one, faster=1 + 0.5 * (-1) ** i)
     status, said = ab.run(rounds=None, most="10")
     assert (status, ab.playbook.left) == (0, 0)
+    assert "More than 1000 rounds would be needed to show a difference of 2 %: choose" in flat(said)
     assert re.search(r"\d+ rounds would show a difference of 2 %; 10 are run, as --most allows", said)
 
 
@@ -170,11 +171,12 @@ def test_settings_that_nobody_asked_for_take_the_place_of_the_answer(ab: Ab) -> 
 def test_several_sides_are_compared_with_the_first(ab: Ab) -> None:
     for i, one in enumerate(rounds(("a", "b", "c"), 7, 1)):
         for side in one.sides:
-            ab.leaves(one, side, faster={"a": 1.0, "b": 1.05 + 0.001 * i, "c": 1 + 0.001 * (-1) ** i}[side])
+            ab.leaves(one, side, faster={"a": 1.0, "b": 1.05 + 0.001 * i, "c": 1.005 + 0.0001 * i}[side])
     status, said = ab.run("a", "b", "c", rounds="7")
     assert (status, ab.playbook.left) == (0, 0)
     assert "With b, goodput of flow1 is 5.3 % higher than with a" in flat(said)
-    assert "No difference of 2 % or more: with c," in flat(said)
+    assert "With c, goodput of flow1 is 0.53 % higher than with a, which is better (" in flat(said)
+    assert "Differences below 2 % do not matter." in flat(said).partition("With c,")[2]
     assert "97.5 % interval" in flat(said)
 
 

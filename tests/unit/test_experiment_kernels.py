@@ -144,10 +144,10 @@ def test_an_ab_goes_on_only_with_the_kernels_that_it_was_begun_with(ab: Kernels)
     ab.run()
     elsewhere = trees.make(ab.folder / "elsewhere" / "linux")
     other = [f"{elsewhere}@main", ab.kernels[1]]
-    status, _ = ab.run(*other)
-    assert (
-        f"begun with other options: --kernel {', '.join(ab.kernels)}, now {', '.join(other)}. Leave them out"
-    ) in str(status)
+    was, now = ", ".join(ab.kernels), ", ".join(other)
+    assert f"begun with other options: sides {was}, now {now}. Leave them out" in str(ab.run(*other)[0])
+    now = ", ".join(f"{kernel} with b" for kernel in ab.kernels)
+    assert f"sides {was}, now {now}." in str(ab.run(profile="b", name=ab.name)[0])
     assert "--rounds 6, now 8" in str(ab.run(rounds="8")[0])
 
 

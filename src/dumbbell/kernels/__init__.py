@@ -6,6 +6,17 @@ The role ``kernel_build`` compiles them. A mistake in what a user asks for is a 
 from dumbbell.kernels.build import DoesNotBuild, build, check, find
 from dumbbell.kernels.kernel import Kernel
 from dumbbell.kernels.problems import KernelError
-from dumbbell.kernels.recipe import Asked, Recipe, asked
+from dumbbell.kernels.recipe import Asked, Recipe, asked, short
 
-__all__ = ["Asked", "DoesNotBuild", "Kernel", "KernelError", "Recipe", "asked", "build", "check", "find"]
+__all__ = [
+    "Asked",
+    "DoesNotBuild",
+    "Kernel",
+    "KernelError",
+    "Recipe",
+    "asked",
+    "build",
+    "check",
+    "find",
+    "short",
+]

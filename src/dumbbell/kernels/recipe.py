@@ -7,6 +7,7 @@ with a revision, ``TREE@REVISION``. PATCHES are files, mailboxes, directories, o
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -133,6 +134,16 @@ def asked(text: str, like: Path = LIKE) -> Asked:
         is_recipe=False,
         by_release=recipe.arch == "um",
     )
+
+
+def short(text: str) -> str:
+    """A name of what is asked for that a directory can have: files and trees without where they are."""
+    names = []
+    for part in map(str.strip, text.split(",")):
+        place, revision = split(part, Path.cwd())
+        name = os.path.basename(os.path.abspath(os.path.expanduser(place))).removesuffix(".git")
+        names.append(f"{name}@{revision.replace('/', '-')}" if revision else name)
+    return "+".join(names)
 
 
 def _name(base: str) -> str:
