@@ -39,7 +39,7 @@ virtual: setup build ## run SCENARIO in virtual time, without a lab, on KERNEL=~
 test: lab build ## run the tests: those of Go, then end-to-end tests in the lab, in virtual time, and all others side by side
 	type iperf3 nft tcpdump strace flent tshark chromium ipmi_sim ipmitool >/dev/null 2>&1 && \
 	    /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || \
-	    apt-get install --quiet --yes --no-install-recommends \
+	    DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends \
 	    iperf3 nftables tcpdump strace flent python3-matplotlib tshark chromium openipmi ipmitool
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
