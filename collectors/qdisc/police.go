@@ -87,31 +87,34 @@ func decodePolicers(b []byte) (found []Stats, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("attributes of a filter: %w", err)
 	}
+	action := func(d *netlink.AttributeDecoder) error {
+		p, ok, err := decodeAction(d)
+		if ok {
+			found = append(found, p)
+		}
+		return err
+	}
+	actions := func(d *netlink.AttributeDecoder) error {
+		for d.Next() {
+			d.Nested(action)
+		}
+		return d.Err()
+	}
+	options := func(d *netlink.AttributeDecoder) error {
+		for d.Next() {
+			if d.Type() == matchallActions {
+				d.Nested(actions)
+			}
+		}
+		return d.Err()
+	}
 	kind := ""
 	for attributes.Next() {
 		switch {
 		case attributes.Type() == attrKind:
 			kind = attributes.String()
 		case attributes.Type() == attrOptions && kind == "matchall":
-			attributes.Nested(func(options *netlink.AttributeDecoder) error {
-				for options.Next() {
-					if options.Type() == matchallActions {
-						options.Nested(func(actions *netlink.AttributeDecoder) error {
-							for actions.Next() {
-								actions.Nested(func(action *netlink.AttributeDecoder) error {
-									p, ok, err := decodeAction(action)
-									if ok {
-										found = append(found, p)
-									}
-									return err
-								})
-							}
-							return actions.Err()
-						})
-					}
-				}
-				return options.Err()
-			})
+			attributes.Nested(options)
 		}
 	}
 	if err := attributes.Err(); err != nil {

@@ -5,31 +5,17 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestPolicer sends real packets to a policer, which drops some, and compares
 // with what tc reads.
 func TestPolicer(t *testing.T) {
-	namespace(t)
-	run(t, "ip link add name left type veth peer name right")
-	run(t, "ip address add 198.18.0.1/24 dev left")
-	run(t, "ip link set left up")
-	run(t, "ip link set right up")
-	run(t, "ip neighbour add 198.18.0.2 lladdr 02:00:00:00:00:02 dev left")
+	veth(t)
 	run(t, "tc qdisc add dev left clsact")
 	if !tryRun("tc filter add dev left egress pref 1 matchall action police index 7 rate 80kbit burst 3000 mtu 65535 conform-exceed drop/ok") {
 		t.Skip("needs act_police")
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	for range 20 { // 2 in the burst, the rest dropped
-		unix.Sendto(fd, make([]byte, 1000), 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{198, 18, 0, 2}})
-	}
+	sendDatagrams(t, 20) // 2 in the burst, the rest dropped
 	got := slices.DeleteFunc(list(t), func(s Stats) bool { return s.Kind != "police" })
 	if len(got) != 1 {
 		t.Fatalf("%d policers: %+v", len(got), got)

@@ -74,24 +74,36 @@ func list(t *testing.T) []Stats {
 	return stats
 }
 
-// TestAgainstTC sends real packets through a qdisc, some of which it drops,
-// and compares with what tc reads.
-func TestAgainstTC(t *testing.T) {
+// veth makes a namespace in which device left leads to device right.
+func veth(t *testing.T) {
+	t.Helper()
 	namespace(t)
 	run(t, "ip link add name left type veth peer name right")
 	run(t, "ip address add 198.18.0.1/24 dev left")
 	run(t, "ip link set left up")
 	run(t, "ip link set right up")
 	run(t, "ip neighbour add 198.18.0.2 lladdr 02:00:00:00:00:02 dev left")
-	run(t, "tc qdisc add dev left root handle 1: tbf rate 80kbit burst 2000 limit 5000")
+}
+
+// sendDatagrams sends so many datagrams of 1000 bytes by device left, at once.
+func sendDatagrams(t *testing.T, number int) {
+	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	for range 20 { // 1 in the burst, 4 or so in the queue, the rest dropped
+	for range number {
 		unix.Sendto(fd, make([]byte, 1000), 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{198, 18, 0, 2}})
 	}
+}
+
+// TestAgainstTC sends real packets through a qdisc, some of which it drops,
+// and compares with what tc reads.
+func TestAgainstTC(t *testing.T) {
+	veth(t)
+	run(t, "tc qdisc add dev left root handle 1: tbf rate 80kbit burst 2000 limit 5000")
+	sendDatagrams(t, 20) // 1 in the burst, 4 or so in the queue, the rest dropped
 	var want []struct {
 		Kind, Handle, Dev                           string
 		Root                                        bool
@@ -151,12 +163,7 @@ func TestMultiqueue(t *testing.T) {
 // TestClasses: of an htb tree each class has a row, with what htb adds, and
 // the bytes that went through it.
 func TestClasses(t *testing.T) {
-	namespace(t)
-	run(t, "ip link add name left type veth peer name right")
-	run(t, "ip address add 198.18.0.1/24 dev left")
-	run(t, "ip link set left up")
-	run(t, "ip link set right up")
-	run(t, "ip neighbour add 198.18.0.2 lladdr 02:00:00:00:00:02 dev left")
+	veth(t)
 	run(t, "tc qdisc add dev left root handle 1: htb default 10")
 	run(t, "tc class add dev left parent 1: classid 1:1 htb rate 100mbit")
 	run(t, "tc class add dev left parent 1:1 classid 1:10 htb rate 100mbit")
