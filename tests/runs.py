@@ -95,7 +95,7 @@ def in_turn(
     design = Design(
         scenario=str(scenario),
         inventory=str(inventory),
-        sides={side: Arm(profile=side, plan=experiment.digest(plan(scenario, read, side))) for side in sides},
+        sides={side: Arm(profile=side, plan=plan(scenario, read, side).digest) for side in sides},
         metric="goodput",
         of=plan(scenario, read, sides[0]).points[0].phase("measurement").flows[0].name,
         least=0.02,

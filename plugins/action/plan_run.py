@@ -23,8 +23,8 @@ _OTHER = {
 
 class ActionModule(ActionBase):
     """Arguments: ``scenario`` (a file; '' if the user named none), ``results_dir``, ``profile``, ``point``
-    (an id; by default all), ``seed`` (in place of the scenario's), ``virtual`` (whether it will run in
-    virtual time), ``at_most`` (longest duration of traffic).
+    (an id; by default all), ``seed`` and ``repetitions`` (in place of the scenario's), ``virtual`` (whether
+    it will run in virtual time), ``at_most`` (longest duration of traffic).
 
     Returns RunDir.facts of the run and of each point. In check mode it only plans, creates no run
     directory, and returns only the points' plans.
@@ -40,6 +40,7 @@ class ActionModule(ActionBase):
                 "profile": {"type": "str"},
                 "point": {"type": "str"},
                 "seed": {"type": "int"},
+                "repetitions": {"type": "int"},
                 "virtual": {"type": "bool", "default": False},
                 "at_most": {"type": "str", "default": "24h"},
             }
@@ -52,7 +53,8 @@ class ActionModule(ActionBase):
             inventory = Inventory.of(task_vars["groups"], task_vars["hostvars"])
             if inventory.virtual != args["virtual"]:
                 raise InventoryError(_OTHER[inventory.virtual])
-            planned = _chosen(plan(scenario, inventory, args["profile"], args["seed"]), args["point"])
+            whole = plan(scenario, inventory, args["profile"], args["seed"], args["repetitions"])
+            planned = _chosen(whole, args["point"])
             at_most_ns = parse_duration(args["at_most"])
         except (ScenarioError, InventoryError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +18,7 @@ from dumbbell.metrics.values import measurable
 from dumbbell.plan import Inventory, Plan, plan
 from dumbbell.run.record import read_json
 from dumbbell.scenario import load
-from dumbbell.suite import STATUS, Entry, about, find_runs, real_ns, run_entry
+from dumbbell.suite import STATUS, Entry, about, at_once, ended, find_run, real_ns, run_entry
 from dumbbell.units import human
 from dumbbell.words import known_are, listed
 
@@ -105,7 +103,7 @@ def design(asked: Asked) -> Design:
                 profile=profile,
                 kernel=kernel,
                 built=None if kernel is None else build(kernel).result.name,
-                plan=digest(plans[side]),
+                plan=plans[side].digest,
             )
             for side, (profile, kernel) in arms.items()
         },
@@ -171,11 +169,6 @@ def _primary(asked: Asked, plans: Mapping[str, Plan]) -> tuple[str, str]:
     return asked.metric, of
 
 
-def digest(planned: Plan) -> str:
-    """A digest of all that a plan asks for."""
-    return hashlib.sha256(planned.to_json()).hexdigest()[:16]
-
-
 def begun(folder: Path, asked: Asked) -> Design:
     """The design of an A/B in a directory; a new one is written there.
 
@@ -239,7 +232,7 @@ def _named(arms: Iterable[tuple[str | None, str | None]]) -> str:
 def _refuse_changed(folder: Path, of: Design) -> None:
     inventory = Inventory.read(Path(of.inventory))
     for side, arm in of.sides.items():
-        if digest(plan(Path(of.scenario), inventory, arm.profile)) != arm.plan:
+        if plan(Path(of.scenario), inventory, arm.profile).digest != arm.plan:
             raise AbError(
                 f"the plan of {side} is no longer what {folder} was begun with: {of.scenario}, the inventory "
                 "or Dumbbell has changed. Undo that to go on, or begin another: --name NAME"
@@ -253,13 +246,13 @@ def _refuse_changed(folder: Path, of: Design) -> None:
 
 def announced(of: Design) -> str:
     """What will be run, and about how long that takes."""
-    runs, most = f"{len(of.sides)} runs each", len(of.rounds)
+    runs, most, round_ns = f"{len(of.sides)} runs each", len(of.rounds), _round_ns(of)
     if of.chosen:
-        how = f"{of.chosen} rounds of {runs}: about {_takes(of, of.chosen)}."
+        how = f"{of.chosen} rounds of {runs}: about {about(of.chosen * round_ns)}."
     else:
         how = (
-            f"First a pilot: {of.pilot} rounds of {runs}, about {_takes(of, of.pilot)}. It decides how many "
-            f"rounds there are, at most {most}: about {_takes(of, most)}."
+            f"First a pilot: {of.pilot} rounds of {runs}, about {about(of.pilot * round_ns)}. It decides how "
+            f"many rounds there are, at most {most}: about {about(most * round_ns)}."
         )
     return (
         f"Does {of.metric} of {of.of} differ between {', '.join(of.sides)}? Differences below "
@@ -267,11 +260,11 @@ def announced(of: Design) -> str:
     )
 
 
-def _takes(of: Design, number: int) -> str:
-    """About how long so many rounds take."""
+def _round_ns(of: Design) -> float:
+    """About how long a round takes."""
     inventory = Inventory.read(Path(of.inventory))
     plans = (plan(Path(of.scenario), inventory, arm.profile) for arm in of.sides.values())
-    return about(number * sum(map(real_ns, plans)) / _at_once(virtual=inventory.virtual))
+    return sum(map(real_ns, plans)) / at_once(inventory)
 
 
 def run(folder: Path, of: Design, say: Callable[[str], None]) -> tuple[Design, dict[str, list[Path]]]:
@@ -285,7 +278,7 @@ def run(folder: Path, of: Design, say: Callable[[str], None]) -> tuple[Design, d
         numbers = [[rounds_.primary(run_dir) for run_dir in runs.values()] for runs in pilot]
         found: Chosen = chosen(of, numbers)
         left = found.number - of.pilot
-        say(f"{found.told} The {left} that are left take about {_takes(of, left)}.")
+        say(f"{found.told} The {left} that are left take about {about(left * _round_ns(of))}.")
         of = of.model_copy(update={"chosen": found.number})
         _write(folder, of)
     each = rounds_.run(of.rounds[: of.number])
@@ -305,9 +298,9 @@ class _Rounds:
         """The run directory of each side, for each round."""
         # The first alone: in virtual time it makes what the worlds of all others begin with.
         done = [self._round(asked[0])] if asked else []
-        with ThreadPoolExecutor(_at_once(virtual=self._inventory.virtual)) as at_once:
+        with ThreadPoolExecutor(at_once(self._inventory)) as side_by_side:
             try:
-                done += at_once.map(self._round, asked[1:])
+                done += side_by_side.map(self._round, asked[1:])
             except BaseException as error:
                 self._stopped.set()
                 raise self._failed or error from None
@@ -355,8 +348,8 @@ class _Rounds:
         """The run of a side, and why it is not valid; empty if it is."""
         of, arm = self._design, self._design.sides[side]
         wanted = plan(Path(of.scenario), self._inventory, arm.profile, one.seed)
-        found = next(reversed(find_runs(results, wanted)), None)
-        if found is None or not all(execution.finished for execution in found.executions):
+        found = find_run(results, wanted)
+        if found is None or not ended(found):
             if self._stopped.is_set():
                 raise AbError("it was stopped")
             _refuse_changed(self._folder, of)
@@ -369,7 +362,7 @@ class _Rounds:
                 seed=one.seed,
                 kernel=arm.kernel,
             )
-            found = next(reversed(find_runs(results, wanted)), None)
+            found = find_run(results, wanted)
         results.mkdir(parents=True, exist_ok=True)
         if found is None:
             return results, f"{side}: its run did not begin"
@@ -396,7 +389,3 @@ def replaced(folder: Path) -> list[str]:
             why = f"{path.parent.parent.name} {of.get('state')}: {'; '.join(of.get('reasons', [])[:1])}"
         told.append(f"round {int(place.name[:3])} was replaced: {why}")
     return told
-
-
-def _at_once(*, virtual: bool) -> int:
-    return len(os.sched_getaffinity(0)) if virtual else 1

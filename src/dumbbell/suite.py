@@ -122,7 +122,7 @@ def run_suite(
 
     def run(entry: Entry, wanted: Plan) -> Outcome:
         begun = find_run(results, wanted)
-        if begun is None or not _ended(begun):
+        if begun is None or not ended(begun):
             if why := budget.refuses(wanted):
                 return Outcome(entry, NOT_RUN, (why,), None)
             run_entry(entry, inventory_path, results, virtual=inventory.virtual, begun=begun)
@@ -136,8 +136,8 @@ def run_suite(
 
     # The first makes what the worlds of all others begin with.
     yield outcome(suite.runs[0], plans[0])
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if inventory.virtual else 1) as at_once:
-        yield from at_once.map(outcome, suite.runs[1:], plans[1:])
+    with ThreadPoolExecutor(at_once(inventory)) as side_by_side:
+        yield from side_by_side.map(outcome, suite.runs[1:], plans[1:])
 
 
 def told_of(error: Exception) -> str:
@@ -169,7 +169,13 @@ def find_run(results: Path, wanted: Plan) -> RunDir | None:
     return next(reversed(find_runs(results, wanted)), None)
 
 
-def _ended(run: RunDir) -> bool:
+def at_once(inventory: Inventory) -> int:
+    """How many runs an inventory takes side by side: in virtual time as many as there are cores."""
+    return len(os.sched_getaffinity(0)) if inventory.virtual else 1
+
+
+def ended(run: RunDir) -> bool:
+    """Whether every point of a run came to its end."""
     return all(execution.finished for execution in run.executions)
 
 
@@ -182,6 +188,7 @@ def run_entry(
     begun: RunDir | None = None,
     point: str | None = None,
     seed: int | None = None,
+    repetitions: int | None = None,
     kernel: str | None = None,
     log: IO[str] | None = None,
 ) -> None:
@@ -196,7 +203,7 @@ def run_entry(
     else:
         name = "run"
         asked = {"scenario": entry.scenario, "profile": entry.profile, "point": point}
-        asked["run_seed"] = seed
+        asked |= {"run_seed": seed, "run_repetitions": repetitions}
         asked["results_dir"] = results.absolute()
     asked["kernel"] = kernel
     if virtual:

@@ -179,6 +179,8 @@ def render_limit(limit: Limit) -> str:
     return f"{limit.amount:f}{limit.unit}"
 
 
+# Divisor and unit in which all values of a figure or a column are shown.
+SCALES = {"bps": (1e6, "Mbit/s"), "ns": (1e6, "ms"), "share": (0.01, "%")}
 _HUMAN = {
     "ns": ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns")),
     "bps": ((10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbit/s"), (1, "bit/s")),

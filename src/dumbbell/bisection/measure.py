@@ -12,11 +12,10 @@ from dumbbell.analysis import VALID
 from dumbbell.inventory import Inventory
 from dumbbell.kernels import DoesNotBuild, KernelError, build
 from dumbbell.metrics.registry import METRICS
-from dumbbell.metrics.values import values
-from dumbbell.plan import PingAction, Plan, plan
+from dumbbell.metrics.values import measurable, values
+from dumbbell.plan import Plan, plan
 from dumbbell.run.directory import RunDir
-from dumbbell.scenario.seeded import seeded
-from dumbbell.suite import Entry, find_run, outcome_of, run_entry
+from dumbbell.suite import Entry, ended, find_run, outcome_of, run_entry
 from dumbbell.words import known_are
 
 _MOST_REASON = 300  # letters
@@ -68,13 +67,13 @@ class InVirtualTime:
         hosts = Inventory.read(inventory)
         if not hosts.virtual:
             raise ValueError(f"{inventory} is of real time: a bisection takes virtual time, inventory/vtime")
-        _one_point(plan(sought.scenario, hosts, sought.profile), sought)  # before anything is written
+        first = _one_point(plan(sought.scenario, hosts, sought.profile), sought).seed
+        self.entry = Entry(scenario=str(sought.scenario), profile=sought.profile)
         # Each look adds a batch of seeds, with a run of its own: those before are not measured again.
-        self.batches: list[tuple[int, Path, Plan]] = []
+        self.batches: list[tuple[int, Plan]] = []
         for number, (before, seeds) in enumerate(pairwise((0, *looks))):
-            copy = folder / "scenarios" / str(number)
-            scenario = seeded(sought.scenario, sought.profile, seeds - before, copy, later=number)
-            self.batches.append((seeds, scenario, _one_point(plan(scenario, hosts), sought)))
+            wanted = plan(sought.scenario, hosts, sought.profile, first + number, seeds - before)
+            self.batches.append((seeds, _one_point(wanted, sought)))
 
     def build(self, commit: str) -> None:
         """By ``playbooks/kernel_build.yml``, from the objects of the commit before."""
@@ -89,8 +88,8 @@ class InVirtualTime:
     def values(self, commit: str, seeds: int) -> list[float]:
         """By runs below ``runs/COMMIT``; those that are there are not run again."""
         found: list[float] = []
-        for last, scenario, wanted in self.batches:
-            found += self._of_batch(commit, scenario, wanted)
+        for last, wanted in self.batches:
+            found += self._of_batch(commit, wanted)
             if last >= seeds:
                 break
         return found[:seeds]
@@ -101,26 +100,28 @@ class InVirtualTime:
         files = [run.dir / "report.html" for run in runs if run]
         return [str(file.relative_to(self.folder)) for file in files if file.exists()]
 
-    def _of_batch(self, commit: str, scenario: Path, wanted: Plan) -> list[float]:
+    def _of_batch(self, commit: str, wanted: Plan) -> list[float]:
         results = self._results(commit)
         run = find_run(results, wanted)
-        if run is None or not _ended(run):
+        if run is None or not ended(run):
             results.mkdir(parents=True, exist_ok=True)
             with self._log() as log:
                 run_entry(
-                    Entry(scenario=str(scenario)),
+                    self.entry,
                     self.inventory,
                     results,
                     virtual=True,
                     begun=run,
                     point=self.sought.point,
+                    seed=wanted.seed,
+                    repetitions=len(wanted.points),
                     kernel=self._asked(commit),
                     log=log,
                 )
             run = find_run(results, wanted)
         if run is None:
             raise Failed(f"playbooks/virtual.yml did not begin a run; see {self.folder / 'playbooks.log'}")
-        outcome = outcome_of(Entry(scenario=str(scenario)), run)
+        outcome = outcome_of(self.entry, run)
         if outcome.state not in VALID:
             raise Untestable(f"its run is {outcome.state}: {'; '.join(outcome.reasons)[:_MOST_REASON]}")
         return self._read(run)
@@ -150,10 +151,6 @@ class InVirtualTime:
         return (self.folder / "playbooks.log").open("a")
 
 
-def _ended(run: RunDir) -> bool:
-    return all(execution.finished for execution in run.executions)
-
-
 def _one_point(wanted: Plan, sought: Sought) -> Plan:
     """The plan with its only point, or the one that is asked for; ValueError without the metric."""
     labels = {point.id: point.label for point in wanted.points}
@@ -168,10 +165,7 @@ def _one_point(wanted: Plan, sought: Sought) -> Plan:
     compared = [name for name, metric in METRICS.items() if metric.compared]
     if sought.metric not in compared:
         raise ValueError(f"there is no metric {sought.metric}{known_are(sought.metric, compared)}")
-    phase = points[0].phase("measurement")
-    actions = (action for host in phase.hosts.values() for action in host.actions)
-    pings = [action.name for action in actions if isinstance(action, PingAction)]
-    names = METRICS[sought.metric].known(phase.flows, pings)
+    names = measurable(points[0]).get(sought.metric, [])
     if not names:
         raise ValueError(f"no flow of {wanted.scenario} has {sought.metric}")
     if not METRICS[sought.metric].shared:

@@ -11,6 +11,7 @@ from dumbbell.metrics.registry import METRICS, title
 from dumbbell.plan import clock
 from dumbbell.report import html
 from dumbbell.units import human
+from dumbbell.words import columns
 
 HEAD = (
     "step",
@@ -65,9 +66,7 @@ def rows(of: Bisection) -> Iterator[tuple[str, ...]]:
 
 def text(of: Bisection) -> str:
     """All of it for a terminal or a mail: the answer, the commit, the table of the steps."""
-    table = [HEAD, *rows(of)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+    lines = columns([HEAD, *rows(of)])
     commits = [of.search.message(commit) for commit in of.found[:1] if len(of.found) == 1]
     return "\n".join([*answer(of), "", *(line for of in commits for line in (of, "")), *lines])
 

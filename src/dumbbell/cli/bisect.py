@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def bisect(
         looks = list(decide.looks(seeds, most))
         measure = InVirtualTime(folder, place, sought, inventory, looks)
         asked = _asked(sought, place, (good, bad), seeds=seeds, most=most, sure=sure)
-        asked["plans"] = [sha256(wanted.to_json()).hexdigest()[:12] for *_, wanted in measure.batches]
+        asked["plans"] = [wanted.digest for *_, wanted in measure.batches]
         _refuse_another(folder, asked)
         search = Search.begin(folder / "bisect.git", repository, good, bad)
         bisection = Bisection(folder, search, measure, asked=asked, looks=looks, sure=sure, tell=tell)

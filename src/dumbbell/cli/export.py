@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from dumbbell.cli import tell
+from dumbbell.cli.named import points_of
 from dumbbell.export import flent, long, pcapng, qlog
-from dumbbell.results import Run, RunSet, opened
+from dumbbell.results import Run
 from dumbbell.studies.source import Missing
 
 OF_POINTS = {
@@ -21,11 +22,7 @@ def export(run: str, kind: str, out: Path) -> None:
     """Write a file, or one for each point, into a directory, and print paths; SystemExit without any."""
     if kind not in FORMATS:
         raise SystemExit(f"There is no format {kind}; there are {', '.join(FORMATS)}.")
-    try:
-        found = opened(*run.split(","))
-    except FileNotFoundError as error:
-        raise SystemExit(str(error)) from None
-    runs = RunSet([found.dir]) if isinstance(found, Run) else found
+    runs = points_of(run)
     out.mkdir(parents=True, exist_ok=True)
     if kind == "csv":
         path = out / f"{_name(runs[0], several=len(runs) > 1)}.csv"

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dumbbell.cli import tell
+from dumbbell.cli.named import named
 from dumbbell.report.vector import WIDTH_INCHES, for_paper, write
-from dumbbell.results import Run, RunSet, opened
+from dumbbell.results import Run, RunSet
 from dumbbell.studies.source import Missing
 
 
@@ -21,17 +22,14 @@ def figure(  # noqa: PLR0917
     ``run`` has commas between several directories, ``asked`` is ``argument=value`` for the figure. SystemExit
     with the reason where there is none.
     """
-    try:
-        data = opened(*run.split(","))
-    except FileNotFoundError as error:
-        raise SystemExit(str(error)) from None
+    data = named(run)
     if name == "list":
         tell(f"{data!r} has these figures, and `all`:\n{data.plot!r}")
         return
     if columns not in WIDTH_INCHES:
         raise SystemExit(f"--columns {columns}: a figure is as wide as 1 column or 2")
     arguments = _arguments(asked)
-    names = [call.partition("(")[0] for call, _ in data.plot.described]
+    names = data.plot.names
     if name != "all" and name not in names:
         raise SystemExit(f"There is no figure {name} of {data!r}; there are all, {', '.join(names)}.")
     made: dict[Path, Any] = {}

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from dumbbell.cli import tell
+from dumbbell.cli.named import points_of
 from dumbbell.report import latex
-from dumbbell.results import RunSet, opened
 from dumbbell.studies.source import Missing
 
 
 def table(run: str, metrics: str, *, csv: bool, out: str) -> None:
     """Print or write medians by levels and flows; SystemExit with the reason without any."""
+    runs = points_of(run)
     try:
-        found = opened(*run.split(","))
-        runs = found if isinstance(found, RunSet) else RunSet([found.dir])
         medians = runs.medians(metrics.split(","))
-    except (FileNotFoundError, Missing) as error:
+    except Missing as error:
         raise SystemExit(str(error)) from None
     title = runs[0].manifest.get("title") or Path(run).name
     text = medians.write_csv() if csv else latex.table(medians, title)

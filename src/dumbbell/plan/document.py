@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
@@ -310,6 +311,11 @@ class Plan(Part):
     def observed(self) -> bool:
         """Whether its runs judge owned settings of hosts and those that agents observe."""
         return self.schema_version > 1
+
+    @property
+    def digest(self) -> str:
+        """Identifies all that the plan asks for."""
+        return hashlib.sha256(self.to_json()).hexdigest()[:16]
 
     def to_json(self) -> bytes:
         """Canonical bytes: keys in the order of the contract, hosts and sysctls sorted."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from dumbbell.inventory import Inventory
@@ -18,18 +18,19 @@ from dumbbell.scenario.load import among
 
 
 def plan(
-    scenario_path: Path, inventory: Inventory, profile: str | None = None, seed: int | None = None
+    scenario_path: Path,
+    inventory: Inventory,
+    profile: str | None = None,
+    seed: int | None = None,
+    repetitions: int | None = None,
 ) -> Plan:
     """Resolve a scenario on an inventory; :class:`ScenarioError` lists every line that cannot be met.
 
-    ``seed`` is used in place of the scenario's.
+    ``seed`` and ``repetitions`` are used in place of the scenario's.
     """
-    file = load(scenario_path, profile)
-    if seed is not None:
-        seeded = [case.scenario.model_copy(update={"seed": seed}) for case in file.cases]
-        cases = [replace(case, scenario=of) for case, of in zip(file.cases, seeded, strict=True)]
-        file = replace(file, cases=cases)
-    return _Planner(file, inventory).plan(profile)
+    asked = {"seed": seed, "repetitions": repetitions}
+    over = {name: value for name, value in asked.items() if value is not None}
+    return _Planner(load(scenario_path, profile, over), inventory).plan(profile)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dumbbell.studies.points import LEVEL
+from dumbbell.units import SCALES
 
-_SCALES = {"bps": (1e6, "Mbit/s"), "ns": (1e6, "ms"), "share": (0.01, "\\%")}
 _ESCAPED = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
     "~": r"\textasciitilde{}",
@@ -35,9 +35,9 @@ def table(medians: pl.DataFrame, caption: str) -> str:
     scales = {}
     for name in numbers:
         metric, _, unit = name.rpartition("_")
-        scales[name], shown = _SCALES.get(unit, (1.0, ""))
-        title = escape((metric if unit in _SCALES else name).replace("_", " "))
-        head.append(f"{title} ({shown})" if shown else title)
+        scales[name], shown = SCALES.get(unit, (1.0, ""))
+        title = escape((metric if unit in SCALES else name).replace("_", " "))
+        head.append(f"{title} ({escape(shown)})" if shown else title)
     rows = [
         [
             *(escape(row[name]) for name in known),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pydantic
@@ -41,10 +42,13 @@ class ScenarioFile:
         return self.cases[0].scenario
 
 
-def load(path: Path, profile: str | None = None) -> ScenarioFile:
+def load(
+    path: Path, profile: str | None = None, over: Mapping[str, Any] = MappingProxyType({})
+) -> ScenarioFile:
     """Read a scenario file; :class:`ScenarioError` lists everything wrong in it, in any profile.
 
     ``profile`` may name several, ``first,second``; each is merged over the result of those before it.
+    ``over`` has values that take the place of what the file says at its top level.
     """
     tree = read(path)
     problems = list(tree.problems)
@@ -61,6 +65,8 @@ def load(path: Path, profile: str | None = None) -> ScenarioFile:
         for name in chosen:
             if name in names:
                 merged = merged.merged(("profiles", name))
+        if chosen == asked:
+            merged = merged.with_values(over)
         try:
             files[chosen] = _validated(merged)
         except ScenarioError as error:

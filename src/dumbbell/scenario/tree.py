@@ -35,6 +35,10 @@ class Tree:
         line, column = self.positions.get(at, (1, 1))
         return Problem(str(self.path), line, column, render_key(key), reason)
 
+    def with_values(self, values: Mapping[str, Any]) -> Tree:
+        """This tree with other values of keys of its top level."""
+        return replace(self, value={**self.value, **values}) if isinstance(self.value, dict) else self
+
     def merged(self, overlay: KeyPath) -> Tree:
         """This tree with the mapping at a key merged over it, at any depth."""
         over: Any = self.value

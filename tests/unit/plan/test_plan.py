@@ -7,6 +7,7 @@ import pytest
 from synthetic import REPOSITORY, inventory
 
 from dumbbell.plan import Plan, calibration, plan
+from dumbbell.scenario import ScenarioError
 from plan.plans import SCENARIO, SCENARIOS, only, planned
 
 # What every host of a measurement samples.
@@ -70,3 +71,24 @@ def test_new_plans_have_the_settings_of_hosts_judged() -> None:
     assert made.observed
     older = made.model_dump() | {"schema_version": 1}
     assert not Plan.model_validate(older).observed
+
+
+def test_another_seed_and_number_of_repetitions_may_be_asked_for() -> None:
+    scenario = REPOSITORY / "scenarios" / "shallow_queues.yml"
+    own = plan(scenario, inventory(), "tiny")
+    found = plan(scenario, inventory(), "tiny", own.seed + 2, 3)
+    assert found.seed == own.seed + 2
+    assert [point.repetition for point in found.points].count(3) == len(own.points)
+    assert {point.id for point in found.points} == {point.id for point in own.points}
+    assert len(found.points) == 3 * len(own.points)
+    assert plan(scenario, inventory(), "tiny", own.seed, None) == own
+
+
+@pytest.mark.parametrize(
+    ("seed", "repetitions", "key"),
+    [(-1, None, "seed"), (2**63, None, "seed"), (None, 0, "repetitions"), (None, 1001, "repetitions")],
+)
+def test_they_have_the_bounds_of_the_scenario_s(seed: int | None, repetitions: int | None, key: str) -> None:
+    value = repetitions if seed is None else seed
+    with pytest.raises(ScenarioError, match=f"{key}: {value} should be "):
+        plan(REPOSITORY / "scenarios" / "shallow_queues.yml", inventory(), "tiny", seed, repetitions)

@@ -46,8 +46,13 @@ class Plots:
         del bound.__wrapped__  # its signature has the run, which is given
         return bound
 
-    def __dir__(self) -> list[str]:
+    @property
+    def names(self) -> list[str]:
+        """All that can be called."""
         return list(self._kinds)
+
+    def __dir__(self) -> list[str]:
+        return self.names
 
     def __repr__(self) -> str:
         return "\n".join(f"{call}: {what}" for call, what in self.described)

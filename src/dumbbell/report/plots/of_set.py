@@ -17,11 +17,10 @@ from dumbbell.report.plots.kinds import figure_of_set
 from dumbbell.studies.points import LEVEL, Points, in_order
 from dumbbell.studies.sharing import BIN_NS
 from dumbbell.studies.source import Missing
-from dumbbell.units import quantity
+from dumbbell.units import SCALES, quantity
 
 LINES = 8  # most lines of a figure, unless it is said what they are to be
 TWO = 2  # values from which on a quantity varies
-SHOWN = {"bps": (1e6, "Mbit/s"), "ns": (1e6, "ms"), "share": (0.01, "%"), "": (1.0, "")}
 By = str | Sequence[str] | None
 
 
@@ -249,7 +248,7 @@ def _places(points: Points, level: str) -> dict[str, int]:
 def _rows(points: Points, metric: str) -> tuple[pl.DataFrame, str, str]:
     """Values of a metric as they are shown, without those of baselines; the axis' title; and the unit."""
     rows = points.of_metric(metric)
-    scale, unit = SHOWN.get(rows["unit"][0], (1.0, rows["unit"][0]))
+    scale, unit = SCALES.get(rows["unit"][0], (1.0, rows["unit"][0]))
     title = registry.title(metric)
     rows = rows.filter(pl.col("baseline").is_null()).with_columns(pl.col("value") / scale)
     if rows.is_empty():
