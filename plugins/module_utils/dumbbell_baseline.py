@@ -6,7 +6,6 @@ hand, do not alter the record. A setting is identified by a kind and a subject, 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -198,6 +197,8 @@ def _stat(file: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     stat = file.stat()
+    import hashlib  # noqa: PLC0415  # loads OpenSSL, and most callers need no digest
+
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return {"owner": [stat.st_uid, stat.st_gid], "mode": f"{stat.st_mode & 0o7777:04o}", "sha256": digest}
 

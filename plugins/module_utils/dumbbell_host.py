@@ -231,9 +231,13 @@ def management_devices(connection: str | None, links: list[State]) -> set[str]:
         carrying |= beneath
 
 
-def require_devices(module: Any, *names: str) -> list[State]:
-    """Links of this host; fails on names that do not exist, and on devices of the SSH session."""
-    links: list[State] = read_json(module, ["ip", "-j", "-d", "address", "show"])
+def require_devices(module: Any, *names: str, links: list[State] | None = None) -> list[State]:
+    """Links of this host, unless the caller has read them.
+
+    Fails on names that do not exist, and on devices of the SSH session.
+    """
+    if links is None:
+        links = read_json(module, ["ip", "-j", "-d", "address", "show"])
     known = [link["ifname"] for link in links]
     carrying = management_devices(ssh_connection(), links)
     for name in names:

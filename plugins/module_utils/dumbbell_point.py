@@ -13,7 +13,6 @@ import pwd
 import shlex
 import shutil
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -172,7 +171,7 @@ def converge(
     module: Any, asked: Mapping[str, Any], host: state.Host
 ) -> tuple[list[tuple[state.Part, Any]], list[Command], dict[str, Any]]:
     """Bring the host to a state; returns the parts with their values, the commands, and the differences."""
-    require_devices(module, *asked["interfaces"])
+    require_devices(module, *asked["interfaces"], links=host.links())
     if not module.check_mode:
         baseline.record(state.first_contact(asked), lambda setting: baseline.read(setting, host.execute))
     parts = state.parts(asked, baseline.load(), host, Context(module, host))
@@ -301,6 +300,8 @@ def main() -> None:
     except Refused as error:
         answer = {"refused": str(error)}
     except Exception as error:
+        import traceback  # noqa: PLC0415  # a slow host takes as long to import it as to run `ip`
+
         traceback.print_exc()
         answer = {"refused": f"{type(error).__name__}: {error}"}
     print(json.dumps({"warnings": caller.warnings, **answer}))

@@ -169,10 +169,10 @@ def target(request: pytest.FixtureRequest) -> InfluxTarget:
 
 def test_rows_are_written_counted_and_read(target: InfluxTarget) -> None:
     with Influx(target) as influx:
-        assert influx.count("tcp_info", "no such run") == 0
+        assert influx.counts(["tcp_info", "cpu"], "no such run") == {"tcp_info": 0, "cpu": 0}
         for _ in range(2):  # writing again changes nothing
             influx.write([ROWS])
-        assert influx.count("tcp_info", "r1") == 7000
+        assert influx.counts(["tcp_info", "cpu"], "r1") == {"tcp_info": 7000, "cpu": 0}
         rows = influx.query(
             'SELECT snd_cwnd FROM tcp_info WHERE "flow" = $flow AND time < 3 GROUP BY "run"', flow="it's 1"
         )
@@ -373,12 +373,12 @@ def test_any_text_is_one_string_of_toml(text: str) -> None:
 def test_a_wrong_token_or_password_is_said(target: InfluxTarget) -> None:
     wrong = replace(target, token="no") if target.token else replace(target, password="no")
     with Influx(wrong) as influx, pytest.raises(InfluxError, match="answered 401"):
-        influx.count("tcp_info", "r1")
+        influx.counts(["tcp_info"], "r1")
 
 
 def test_a_server_of_another_authority_is_refused(version_1: InfluxTarget) -> None:
     with Influx(replace(version_1, ca=None)) as influx, pytest.raises(InfluxError, match="certificate"):
-        influx.count("tcp_info", "r1")
+        influx.counts(["tcp_info"], "r1")
 
 
 def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,10 @@ mv is.part is
 """
 AFTER = """\
 echo "$EXIT_CODE $EXIT_STATUS" >/run/host/left/$1/ended
+"""
+PACKS = """\
+#!/bin/sh
+[ "$1" = archive ] && tar -czf "$2.tgz" -C "$2" .
 """
 # The files are gone with these mounts. The kernel accepts files of namespaces on private ones only.
 HOST = """\
@@ -109,7 +114,10 @@ def test_commands_and_files_are_the_host_s(place: Path, tmp_path: Path) -> None:
 said["name"] = host.shell("hostname").strip()
 said["links"] = host.shell("ls /sys/class/net; ip -br link | wc -l").split()[-1]
 said["given"] = host.shell("cat >/run/host/given && cat /run/host/given", stdin=b"text")
-host.fetch("/run/host/given", Path({str(tmp_path / "given")!r}))
+host.shell("mount -t tmpfs own /usr/local/sbin && mkdir /run/host/phase")
+host.shell("install -m 0755 /dev/stdin /usr/local/sbin/dumbbell-agent", stdin={PACKS!r}.encode())
+host.shell("cp /run/host/given /run/host/phase/status.json")
+host.fetch({{"/run/host/phase": Path({str(tmp_path / "phase.tgz")!r})}})
 said["own"] = [Path("/run/host").exists(), Path.cwd() == Path({str(REPOSITORY)!r})]
 try:
     host.command(["sh", "-c", "echo why; exit 3"])
@@ -124,7 +132,8 @@ except Trouble as trouble:
         "own": [False, True],
         "trouble": "`sh -c 'echo why; exit 3'` failed: why",
     }
-    assert (tmp_path / "given").read_text() == "text"
+    with tarfile.open(tmp_path / "phase.tgz") as archive:
+        assert any(name.endswith("status.json") for name in archive.getnames())
 
 
 def test_a_state_is_applied_to_the_host_alone(place: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import subprocess
-import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from dumbbell.execution.answers import SECOND_NS, SILENT, Answers, Armed, behind
 from dumbbell.execution.collect import collect, own_rows
 from dumbbell.execution.judge import judge_calibrations
 from dumbbell.execution.point import PlannedPoint
+from dumbbell.execution.reach import Trouble, output
 from dumbbell.facts.check import Check
 from dumbbell.plan import plan
 from dumbbell.report.notebooks import render_points
@@ -93,10 +94,10 @@ AGENTS = st.builds(
 )
 
 
-@given(st.lists(AGENTS, min_size=1, max_size=6), st.integers(0, 5 * SECOND_NS))
-def test_every_agent_has_its_time_before_t0(agents: list[Armed], margin_ns: int) -> None:
-    t0 = start_unix_ns(agents, margin_ns)
-    assert t0 % SECOND_NS == 0
+@given(st.lists(AGENTS, min_size=1, max_size=6), st.integers(0, 5 * SECOND_NS), st.integers(1, SECOND_NS))
+def test_every_agent_has_its_time_before_t0(agents: list[Armed], margin_ns: int, step_ns: int) -> None:
+    t0 = start_unix_ns(agents, margin_ns, step_ns)
+    assert t0 % step_ns == 0
     last = max(agent.received_unix_ns for agent in agents)
     for agent in agents:
         its_clock_then = agent.now_unix_ns + last - agent.received_unix_ns
@@ -106,7 +107,8 @@ def test_every_agent_has_its_time_before_t0(agents: list[Armed], margin_ns: int)
 
 def test_t0_is_as_near_as_the_slowest_agent_allows() -> None:
     agents = [Armed(10**18, 10**18, 3 * SECOND_NS), Armed(10**18, 10**18, SECOND_NS // 2)]
-    assert start_unix_ns(agents, SECOND_NS) == 10**18 + 4 * SECOND_NS
+    assert start_unix_ns(agents, SECOND_NS, SECOND_NS) == 10**18 + 4 * SECOND_NS
+    assert start_unix_ns(agents, SECOND_NS // 2, SECOND_NS // 10) == 10**18 + 35 * SECOND_NS // 10
 
 
 def asked(**path: Any) -> dict[str, Any]:
@@ -338,27 +340,44 @@ def test_what_a_host_does_in_a_point() -> None:
     assert point.kinds("receiver1") == {"atou"}
 
 
+PACKS = """#!/bin/sh
+[ "$1" = archive ] && tar -czf "$2.tgz" -C "$2" . && cat "$2/padding" >>"$2.tgz"
+"""
+
+
 @pytest.mark.parametrize("padding", [0, 1 << 20])
-def test_an_archive_comes_home_and_is_unpacked(
+def test_archives_come_home_and_are_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, padding: int
 ) -> None:
     monkeypatch.setattr(archive, "PIECE_BYTES", 1 << 18 if padding else 100)
-    (tmp_path / "phase").mkdir()
-    (tmp_path / "phase/events.jsonl").write_bytes(bytes(range(256)) * 9)
-    packed = tmp_path / "phase.tgz"
-    with tarfile.open(packed, "w:gz") as tar:
-        tar.add(tmp_path / "phase", arcname=".")
-    with packed.open("ab") as file:
-        file.write(bytes(padding))
+    agent = tmp_path / "bin" / "dumbbell-agent"
+    agent.parent.mkdir()
+    agent.write_text(PACKS)
+    agent.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{agent.parent}:{os.environ['PATH']}")
+    contents = {"one": bytes(range(256)) * 9, "the other": b"x"}
+    for name, content in contents.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "events.jsonl").write_bytes(content)
+        (tmp_path / name / "padding").write_bytes(bytes(padding if name == "one" else 0))
+    asked = 0
 
     def shell(line: str) -> str:
-        return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout
+        nonlocal asked
+        asked += 1
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+        return output(line, done.returncode, done.stdout + done.stderr)
 
-    copied, home = tmp_path / "copied.tgz", tmp_path / "home"
-    archive.copy_in_pieces(shell, str(packed), copied)
-    assert copied.read_bytes() == packed.read_bytes()
-    archive.unpack(copied, home)
-    assert (home / "events.jsonl").read_bytes() == bytes(range(256)) * 9
+    homes = {str(tmp_path / name): tmp_path / "home" / name for name in contents}
+    (tmp_path / "home").mkdir()
+    archive.fetch(shell, {folder: home.with_suffix(".tgz") for folder, home in homes.items()})
+    assert asked > 4 if padding else asked >= 1
+    for folder, home in homes.items():
+        assert home.with_suffix(".tgz").read_bytes() == Path(f"{folder}.tgz").read_bytes()
+        archive.unpack(home.with_suffix(".tgz"), home)
+        assert (home / "events.jsonl").read_bytes() == contents[home.name]
+    with pytest.raises(Trouble, match=r"dumbbell-agent archive .*none.* failed: .*tar"):
+        archive.fetch(shell, {str(tmp_path / "none"): tmp_path / "home" / "none.tgz"})
 
 
 def test_an_archive_that_is_cut_short_is_no_result(tmp_path: Path) -> None:

@@ -47,11 +47,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query)
-        measurement = re.search(r'FROM "(\w+)"', query["q"][0])[1]  # type: ignore[index]
+        asked = re.search(r"FROM (.+) WHERE", query["q"][0])[1]  # type: ignore[index]
         run = json.loads(query["params"][0])["run"]
-        stored = [s for s, _ in self.server.rows if s.startswith(f"{measurement},") and f"run={run}" in s]
-        series = {"name": measurement, "columns": ["time", "count"], "values": [[0, len(stored)]]}
-        self.answer(200, {"results": [{"series": [series] if stored else []}]})
+        found = []
+        for measurement in re.findall(r'"(\w+)"', asked):
+            stored = [s for s, _ in self.server.rows if s.startswith(f"{measurement},") and f"run={run}" in s]
+            if stored:
+                values = [[0, len(stored)]]
+                found.append({"name": measurement, "columns": ["time", "count"], "values": values})
+        self.answer(200, {"results": [{"series": found}]})
 
     def answer(self, status: int, body: Any) -> None:
         content = json.dumps(body).encode() if body else b""

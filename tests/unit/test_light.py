@@ -7,7 +7,7 @@ import json
 import re
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,12 @@ class StandIn(Reach):
             self.t0.append(json.loads(stdin)["t0_unix_ns"])
         return json.dumps({"state": "done"})
 
-    def fetch(self, file: str, to: Path) -> None:
-        self.note(f"fetch {file}")
-        with tarfile.open(to, "w:gz") as tar:
-            tar.addfile(tarfile.TarInfo("status.json"), io.BytesIO())
+    def fetch(self, archives: Mapping[str, Path]) -> None:
+        for folder in archives:
+            self.note(f"fetch {folder.rpartition('/')[2]}")
+        for to in archives.values():
+            with tarfile.open(to, "w:gz") as tar:
+                tar.addfile(tarfile.TarInfo("status.json"), io.BytesIO())
 
     def apply(self, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
         self.note("apply")
@@ -178,6 +180,14 @@ def test_a_host_in_trouble_ends_the_point_on_all_and_its_results_come_home(takes
     assert "stop measurement" in hosts["sender1"].done
     assert (controller.point.dir / "raw/sender1/calibration/status.json").exists()
     assert not was_armed(controller.point.dir)
+
+
+def test_what_is_whole_comes_home_although_other_files_are_lost(takes: Hosts) -> None:
+    broken = StandIn(fails={"fetch measurement": Trouble("the disk is broken")})
+    controller = takes(sender1=broken)
+    assert read_json(controller.point.dir / "reasons.json") == ["sender1: the disk is broken"]
+    raw = controller.point.dir / "raw/sender1"
+    assert [(raw / of / "status.json").exists() for of in ("calibration", "measurement")] == [True, False]
 
 
 def test_an_error_of_the_controller_is_a_reason(takes: Hosts, capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,6 +165,10 @@ def test_a_seed_is_all_that_tells_a_worlds_random_numbers(tmp_path: Path) -> Non
     [
         ("echo 2 >$world/status", "the world's controller ended with status 2; see "),
         ("exit 3", "the world's kernel ended with 3; see "),
+        (
+            "echo '[ERROR]: Task failed: no such host'; echo Origin; echo 2 >$world/status",
+            "the world's controller ended with status 2: no such host; see ",
+        ),
     ],
 )
 def test_a_world_that_ends_badly_says_where_to_look(tmp_path: Path, script: str, reason: str) -> None:
@@ -173,9 +177,12 @@ def test_a_world_that_ends_badly_says_where_to_look(tmp_path: Path, script: str,
 
 
 def test_what_an_earlier_attempt_left_is_no_result(tmp_path: Path) -> None:
-    run(world(tmp_path, "echo 9 >$world/beat; echo 1 >$world/status"))
+    run(world(tmp_path, "echo 9 >$world/beat; echo '[ERROR]: first'; echo 1 >$world/status"))
     ended = run(world(tmp_path, "exit 3"))
     assert (ended.status, ended.virtual_s) == (None, 0)
+    console = tmp_path / "world" / "console.log"
+    assert ended.reason == f"the world's kernel ended with 3; see {console}"
+    assert console.read_text() == "[ERROR]: first\n"  # why the first attempt ended is not lost
 
 
 def test_a_world_that_came_to_its_end_does_not_begin_again(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from dumbbell.execution import engine, reach
+from dumbbell.execution import archive, engine, reach
 from dumbbell.execution.answers import SILENT, Answer
-from dumbbell.execution.archive import copy_in_pieces
 from dumbbell.execution.on_host import PointOnHost
 from dumbbell.execution.point import PlannedPoint
 from dumbbell.execution.reach import Reach, Silent, Trouble
@@ -73,15 +72,9 @@ class HostAction(ActionBase, Reach):  # type: ignore[misc]
             raise Silent from error
         return reach.output(line, done["rc"], str(done["stdout"]))
 
-    def fetch(self, file: str, to: Path) -> None:
-        """Copy a file by SFTP if the login account may read it, otherwise in pieces as root."""
-        if self._connection.become is not None:
-            copy_in_pieces(self.shell, file, to)
-            return
-        try:
-            self._connection.fetch_file(file, str(to))
-        except AnsibleConnectionFailure as error:
-            raise Silent from error
+    def fetch(self, archives: Mapping[str, Path]) -> None:
+        """Copy agents' archives as root."""
+        archive.fetch(self.shell, archives)
 
     def apply(self, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Apply a state by the engine that the host keeps; in Ansible's check mode the host gets no files."""

@@ -98,16 +98,15 @@ class Armed:
         return self.received_unix_ns - self.now_unix_ns
 
 
-def start_unix_ns(armed: Sequence[Armed], margin_ns: int) -> int:
-    """t0 by the hosts' clocks: the first whole second that the slowest agent allows.
+def start_unix_ns(armed: Sequence[Armed], margin_ns: int, step_ns: int) -> int:
+    """t0 by the hosts' clocks: the first multiple of ``step_ns`` that the slowest agent allows.
 
-    Every host computes it from the same answers. ``margin_ns`` is the time to send it. The whole second keeps
-    t0 the same in virtual time if the controller's earlier work takes some us more or less.
+    Every host computes it from the same answers. ``margin_ns`` is the time to send it.
     """
     last = max(agent.received_unix_ns for agent in armed)
     now = max(last - agent.behind_ns for agent in armed)
     soonest = now + margin_ns + max(agent.lead_ns for agent in armed)
-    return -(-soonest // SECOND_NS) * SECOND_NS
+    return -(-soonest // step_ns) * step_ns
 
 
 def behind_ns(armed: Sequence[Armed]) -> int:

@@ -1,23 +1,36 @@
-"""An agent's files as one archive: copied in pieces where only root may read it, and unpacked."""
+"""An agent's files as one archive: packed, copied in pieces as only root may read it, and unpacked."""
 
 from __future__ import annotations
 
 import base64
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-PIECE_BYTES = 32 << 20  # in memory at a time
+PIECE_BYTES = 16 << 20  # in memory at a time
 
 
-def copy_in_pieces(shell: Callable[[str], str], archive: str, to: Path) -> None:
-    """Copy a file that only root may read by ``shell``, which runs a line on the host as root."""
-    size, name = int(shell(f"stat -c %s {shlex.quote(archive)}")), shlex.quote(archive)
-    with to.open("wb") as file:
-        for start in range(0, size, PIECE_BYTES):
-            piece = shell(f"tail -c +{start + 1} {name} | head -c {PIECE_BYTES} | base64 -w0")
-            file.write(base64.b64decode(piece))
+def pack(folders: Iterable[str]) -> str:
+    """A shell line that packs agents' directories. Most agents have done it, but not one that was killed."""
+    return " && ".join(shlex.join(["dumbbell-agent", "archive", folder]) for folder in folders)
+
+
+def fetch(shell: Callable[[str], str], archives: Mapping[str, Path]) -> None:
+    """Pack agents' directories and copy the archives, which only root may read.
+
+    ``archives`` has the archive's place for each directory, ``shell`` runs a line on the host as root. Each
+    line costs a connection. One is enough, unless an archive is larger than a piece.
+    """
+    names = [shlex.quote(f"{folder}.tgz") for folder in archives]
+    read = f'for file in {" ".join(names)}; do head -c {PIECE_BYTES} "$file" | base64 -w0; echo; done'
+    first = shell(f"{pack(archives)} && {read}").splitlines()[-len(archives) :]
+    for name, to, text in zip(names, archives.values(), first, strict=True):
+        with to.open("wb") as file:
+            file.write(piece := base64.b64decode(text))
+            while len(piece) == PIECE_BYTES:
+                rest = f"tail -c +{file.tell() + 1} {name} | head -c {PIECE_BYTES} | base64 -w0"
+                file.write(piece := base64.b64decode(shell(rest)))
 
 
 def unpack(archive: Path, home: Path) -> None:

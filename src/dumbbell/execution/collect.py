@@ -97,13 +97,13 @@ def _store(
         with Influx(target) as influx:
 
             def complete() -> bool:
-                before.update({name: influx.count(name, run.id) for name in spooled})
+                before.update(influx.counts(spooled, run.id))
                 return before == spooled
 
             if _wait_until(complete, wait_s):
                 return {name: Stored(spooled=n, stored=n) for name, n in spooled.items()}
             influx.write(batch for path in run.spool_paths for batch in spool.batches(path))
-            after = {name: influx.count(name, run.id) for name in spooled}
+            after = influx.counts(spooled, run.id)
     except InfluxError as error:
         return {name: Stored(spooled=n, stored=None, error=str(error)) for name, n in spooled.items()}
     return {

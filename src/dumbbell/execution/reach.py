@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,11 @@ class Reach(ABC):
         """Run a shell line on the host as root and return its output. Raises :class:`Trouble` if it fails."""
 
     @abstractmethod
-    def fetch(self, file: str, to: Path) -> None:
-        """Copy a file of the host to the controller. Raises OSError or :class:`Trouble` on failure."""
+    def fetch(self, archives: Mapping[str, Path]) -> None:
+        """Pack agents' directories and copy each archive to its place on the controller.
+
+        Raises OSError or :class:`Trouble` on failure.
+        """
 
     @abstractmethod
     def apply(self, *, check: bool = False, **arguments: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import os
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -117,6 +117,22 @@ class Influx:
 
     def query(self, influxql: str, **parameters: str | float) -> list[dict[str, Any]]:
         """Rows of an InfluxQL query, with tags; ``$name`` in the query is a parameter; times in ns."""
+        rows = []
+        for series in self._series(influxql, parameters):
+            tags = series.get("tags", {})
+            rows += [tags | dict(zip(series["columns"], row, strict=True)) for row in series["values"]]
+        return rows
+
+    def counts(self, measurements: Iterable[str], run: str) -> dict[str, int]:
+        """Number of a run's rows in each measurement; every row of the agents has ``mono_ns``."""
+        names = list(measurements)
+        of = ", ".join(f'"{name}"' for name in names)
+        found = self._series(f'SELECT count("mono_ns") FROM {of} WHERE "run" = $run', {"run": run})
+        return dict.fromkeys(names, 0) | {
+            series["name"]: int(series["values"][0][series["columns"].index("count")]) for series in found
+        }
+
+    def _series(self, influxql: str, parameters: Mapping[str, str | float]) -> list[dict[str, Any]]:
         answer = self._request(
             "GET",
             "/query",
@@ -127,19 +143,12 @@ class Influx:
                 "epoch": "ns",
             },
         ).json()
-        rows = []
+        found: list[dict[str, Any]] = []
         for result in answer.get("results", []):
             if "error" in result:
                 raise InfluxError(f"InfluxDB refused {influxql!r}: {result['error']}")
-            for series in result.get("series", []):
-                tags = series.get("tags", {})
-                rows += [tags | dict(zip(series["columns"], row, strict=True)) for row in series["values"]]
-        return rows
-
-    def count(self, measurement: str, run: str) -> int:
-        """Number of a run's rows; every row of the agents has ``mono_ns``."""
-        rows = self.query(f'SELECT count("mono_ns") FROM "{measurement}" WHERE "run" = $run', run=run)
-        return int(rows[0]["count"]) if rows else 0
+            found += result.get("series", [])
+        return found
 
     def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:

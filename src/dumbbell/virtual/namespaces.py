@@ -19,7 +19,7 @@ from typing import Any
 import ansible.module_utils
 
 from dumbbell import REPOSITORY
-from dumbbell.execution import reach
+from dumbbell.execution import archive, reach
 from dumbbell.execution.reach import Reach, Trouble
 
 ansible.module_utils.__path__.append(str(REPOSITORY / "plugins/module_utils"))
@@ -76,10 +76,12 @@ class Namespaces(Reach):
             )
         return reach.output(line, done.returncode, done.stdout.decode(errors="replace"))
 
-    def fetch(self, file: str, to: Path) -> None:
-        """Copy a file."""
-        with to.open("wb") as target, self._within(), open(file, "rb") as source:
-            shutil.copyfileobj(source, target, 1 << 20)
+    def fetch(self, archives: Mapping[str, Path]) -> None:
+        """Copy agents' archives."""
+        self.shell(archive.pack(archives))
+        for folder, to in archives.items():
+            with to.open("wb") as target, self._within(), open(f"{folder}.tgz", "rb") as source:
+                shutil.copyfileobj(source, target, 1 << 20)
 
     def apply(self, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Apply a state by the engine of the module ``point_state``, in this process."""

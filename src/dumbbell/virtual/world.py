@@ -34,6 +34,7 @@ _LOOK_S = 1.0
 _MCONSOLE = struct.Struct("=III512s")  # struct mconsole_request of Linux' arch/um/drivers/mconsole.h
 _MCONSOLE_MAGIC, _MCONSOLE_VERSION = 0xCAFEBABE, 2
 _MCONSOLE_REPLY_S = 5.0
+_ERROR = re.compile(r"^\[ERROR\]: (?:Task failed: )?(.+)$", re.MULTILINE)  # of Ansible
 _RUNNING = re.compile(r"^Pid: [0-9]+, comm: (\S+)", re.MULTILINE)
 _UMID = "kernel"  # directory of its sockets, in the world's directory
 _OWN = Path("/proc/self/cwd")  # the world's directory, as its kernel sees it
@@ -97,7 +98,9 @@ def run(world: World) -> Ended:
     if world.light is not None:
         (world.dir / GIVEN).write_text(json.dumps(world.light))
     _give(world)
-    with _core() as core, (world.dir / "console.log").open("wb") as console:
+    # Appended: an earlier attempt may have ended for another reason.
+    with _core() as core, (world.dir / "console.log").open("ab") as console:
+        begins = console.tell()
         began = time.monotonic()
         kernel = subprocess.Popen(
             [*_on(core), *_command_line(world)],
@@ -119,7 +122,8 @@ def run(world: World) -> Ended:
     status = _read(world.dir / "status")
     if not reason and status != "0":
         who = f"controller ended with status {status}" if status else f"kernel ended with {kernel.returncode}"
-        reason = f"the world's {who}; see {world.dir / 'console.log'}"
+        said = _last_error(world.dir / "console.log", begins)
+        reason = f"the world's {who}{said and f': {said}'}; see {world.dir / 'console.log'}"
     return Ended(
         status=int(status) if status else None,
         virtual_s=virtual_s(world),
@@ -292,6 +296,14 @@ class _Turns:
 def _cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
+
+
+def _last_error(console: Path, begins: int) -> str:
+    """The last error that Ansible printed after a position of a console, '' if it printed none."""
+    with console.open("rb") as file:
+        file.seek(begins)
+        errors = _ERROR.findall(file.read().decode(errors="replace"))
+    return errors[-1].strip() if errors else ""
 
 
 def _running(console: Path, mconsole: Path) -> str:
