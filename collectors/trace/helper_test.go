@@ -104,7 +104,9 @@ func hasInstance(t *testing.T, pid int) bool {
 	root, err := openRoot()
 	check(t, err)
 	defer root.close()
-	_, err = os.Stat(fmt.Sprint(root.path, "/instances/dumbbell-", pid))
+	prefix, err := instancePrefix()
+	check(t, err)
+	_, err = os.Stat(fmt.Sprint(root.path, "/instances/", prefix, pid))
 	return err == nil
 }
 

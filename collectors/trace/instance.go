@@ -134,9 +134,13 @@ func newInstance(bufferKB int) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	removeLeftovers(root.path)
-	i := &instance{root: root, path: filepath.Join(root.path, "instances", fmt.Sprint("dumbbell-", os.Getpid()))}
-	if err := os.Mkdir(i.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	prefix, err := instancePrefix()
+	if err != nil {
+		return nil, errors.Join(err, root.close())
+	}
+	removeLeftovers(root.path, prefix)
+	i := &instance{root: root, path: filepath.Join(root.path, "instances", fmt.Sprint(prefix, os.Getpid()))}
+	if err := os.Mkdir(i.path, 0o700); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, err), root.close())
 	}
 	// The oldest records give way to new ones, and the kernel counts them.
@@ -163,12 +167,23 @@ func (i *instance) openPages() (pages []int, err error) {
 	return pages, nil
 }
 
-// removeLeftovers removes instances of processes that were killed.
-func removeLeftovers(root string) {
-	paths, _ := filepath.Glob(filepath.Join(root, "instances", "dumbbell-*"))
+// instancePrefix is what names of instances of this PID namespace begin with.
+// Hosts may share a kernel, and then processes of two hosts may have the same PID.
+func instancePrefix() (string, error) {
+	var of unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &of); err != nil {
+		return "", fmt.Errorf("finding the PID namespace: %w", err)
+	}
+	return fmt.Sprintf("dumbbell-%d-", of.Ino), nil
+}
+
+// removeLeftovers removes instances of processes that were killed, also of one
+// that had our PID.
+func removeLeftovers(root, prefix string) {
+	paths, _ := filepath.Glob(filepath.Join(root, "instances", prefix+"*"))
 	for _, path := range paths {
 		pid, err := strconv.Atoi(path[strings.LastIndexByte(path, '-')+1:])
-		if err == nil && unix.Kill(pid, 0) == unix.ESRCH {
+		if err == nil && (pid == os.Getpid() || unix.Kill(pid, 0) == unix.ESRCH) {
 			os.Remove(path)
 		}
 	}
