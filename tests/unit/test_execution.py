@@ -6,6 +6,7 @@ import html
 import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -370,7 +371,9 @@ def test_archives_come_home_and_are_unpacked(
 
     homes = {str(tmp_path / name): tmp_path / "home" / name for name in contents}
     (tmp_path / "home").mkdir()
-    archive.fetch(shell, {folder: home.with_suffix(".tgz") for folder, home in homes.items()})
+    then = f"touch {shlex.quote(str(tmp_path / 'fetched'))}"
+    archive.fetch(shell, {folder: home.with_suffix(".tgz") for folder, home in homes.items()}, then)
+    assert (tmp_path / "fetched").exists()
     assert asked > 4 if padding else asked >= 1
     for folder, home in homes.items():
         assert home.with_suffix(".tgz").read_bytes() == Path(f"{folder}.tgz").read_bytes()

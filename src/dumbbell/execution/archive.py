@@ -16,15 +16,15 @@ def pack(folders: Iterable[str]) -> str:
     return " && ".join(shlex.join(["dumbbell-agent", "archive", folder]) for folder in folders)
 
 
-def fetch(shell: Callable[[str], str], archives: Mapping[str, Path]) -> None:
-    """Pack agents' directories and copy the archives, which only root may read.
+def fetch(shell: Callable[[str], str], archives: Mapping[str, Path], then: str = ":") -> None:
+    """Pack agents' directories and copy the archives, which only root may read, and run a line.
 
     ``archives`` has the archive's place for each directory, ``shell`` runs a line on the host as root. Each
     line costs a connection. One is enough, unless an archive is larger than a piece.
     """
     names = [shlex.quote(f"{folder}.tgz") for folder in archives]
     read = f'for file in {" ".join(names)}; do head -c {PIECE_BYTES} "$file" | base64 -w0; echo; done'
-    first = shell(f"{pack(archives)} && {read}").splitlines()[-len(archives) :]
+    first = shell(f"{pack(archives)} && {read} && {then}").splitlines()[-len(archives) :]
     for name, to, text in zip(names, archives.values(), first, strict=True):
         with to.open("wb") as file:
             file.write(piece := base64.b64decode(text))
