@@ -34,6 +34,11 @@ class PlannedPoint:
         return bool(self.facts["measuring"])
 
     @property
+    def virtual(self) -> bool:
+        """Whether it runs in virtual time, where the duration of a step must not shift the next ones."""
+        return bool(self.facts["virtual"])
+
+    @property
     def path(self) -> Mapping[str, Any] | None:
         """The path of its plan; None without one."""
         path: Mapping[str, Any] | None = self.facts["plan"]["path"]

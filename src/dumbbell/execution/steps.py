@@ -208,7 +208,7 @@ def start(on: PointOnHost, phase: str, armed_by: Sequence[str], margin_s: float)
         record_state(on.point.dir, "armed", phase)
     agents = next(filter(None, map(on.agents, armed_by)))
     # In virtual time a whole second stays the same if the work before it takes some us more or less.
-    step_ns = SECOND_NS if on.point.facts["plan"].get("virtual") else SECOND_NS // 10
+    step_ns = SECOND_NS if on.point.virtual else SECOND_NS // 10
     t0_unix_ns = start_unix_ns(agents, round(margin_s * SECOND_NS), step_ns)
     if on.point.takes_part(on.host, phase):
         part = shlex.quote(f"{file}.part")  # renamed when complete
@@ -233,7 +233,7 @@ def turn(on: PointOnHost, end_timeout_s: int, arm_timeout_s: int) -> Answer:
         time.sleep(max(0, ends_unix_ns - time.time_ns()) / 1e9)
         try:
             # It is packed while the next arms. In virtual time the archive's length would shift what follows.
-            on.await_end("calibration", end_timeout_s, packed=bool(on.point.facts["plan"].get("virtual")))
+            on.await_end("calibration", end_timeout_s, packed=on.point.virtual)
         except Trouble as trouble:
             raise Trouble(f"calibration: {trouble}") from None
     if not on.point.takes_part(on.host, "measurement"):

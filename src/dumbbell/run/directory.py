@@ -95,6 +95,7 @@ class Execution:
             "measuring": self.measuring,
             "finished": self.finished,
             "last": last,
+            "virtual": bool(self.plan.virtual),
         }
 
     def create(self) -> None:
