@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from synthetic import inventory
 
+from dumbbell.inventory.check import ASKED
 from dumbbell.plan import plan
 from dumbbell.run.directory import RunDir
 from dumbbell.run.record import read_json
@@ -257,6 +259,20 @@ def test_an_inventory_for_physical_hosts_is_checked_without_its_secrets(tmp_path
     names = ("influxdb_admin_password", "influxdb_writer_password")
     (mine / "group_vars/all/vault.yml").write_text("".join(vault.format(name=name) for name in names))
     code, said = playbook("-i", mine, "playbooks/validate_inventory.yml")
+    assert code == 0, said
+
+
+def test_what_is_asked_of_a_run_is_no_variable_of_the_inventory() -> None:
+    asked = {
+        name
+        for playbook in ("run", "virtual")
+        for name in re.findall(
+            r"(run_\w+) \| default\(omit\)", (REPOSITORY / f"playbooks/{playbook}.yml").read_text()
+        )
+    }
+    assert asked == ASKED
+    variables = [argument for name in sorted(ASKED) for argument in ("-e", f"{name}=1")]
+    code, said = ansible_playbook("-i", "inventory/vtime", "playbooks/validate_inventory.yml", *variables)
     assert code == 0, said
 
 

@@ -18,6 +18,7 @@ Groups = Mapping[str, Sequence[str]]
 Variables = Mapping[str, Any]
 Address = IPv4Interface | IPv6Interface
 
+ASKED = {"run_at_most", "run_repetitions", "run_seed"}  # of a playbook that runs a scenario, by -e
 OWN = {"management_interface", "experiment_interfaces", "experiment_routes"}
 STORE = {"influxdb_admin_username", "influxdb_admin_token", "influxdb_ca", "influxdb_writer_username"}
 
@@ -155,7 +156,7 @@ def _interface(each: Mapping[str, Any]) -> Address | None:
 
 def _misspelt(of: Variables, roles: Mapping[str, set[str]]) -> Iterator[str]:
     """Variables that look like ours, but are not; facts that roles set end in ``_measured``."""
-    known = OWN | STORE | set().union(*roles.values())
+    known = ASKED | OWN | STORE | set().union(*roles.values())
     for name in sorted(of):
         if name in known or name.endswith("_measured"):
             continue
