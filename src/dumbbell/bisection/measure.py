@@ -63,7 +63,8 @@ class InVirtualTime:
     def __init__(
         self, folder: Path, tree: str, sought: Sought, inventory: Path, looks: Sequence[int]
     ) -> None:
-        self.folder, self.tree, self.sought, self.inventory = folder, tree, sought, inventory
+        self.folder = folder.resolve()  # as a run's own directory is
+        self.tree, self.sought, self.inventory = tree, sought, inventory
         hosts = Inventory.read(inventory)
         if not hosts.virtual:
             raise ValueError(f"{inventory} is of real time: a bisection takes virtual time, inventory/vtime")
