@@ -89,6 +89,7 @@ def test_who_stops_a_point_ends_the_run() -> None:
 
 AGENTS = st.builds(
     Armed,
+    asked_unix_ns=st.integers(10**18 - 10 * 10**9, 10**18),
     now_unix_ns=st.integers(10**18, 10**18 + 10**9),
     received_unix_ns=st.integers(10**18, 10**18 + 10 * 10**9),
     lead_ns=st.integers(0, 10**10),
@@ -102,14 +103,16 @@ def test_every_agent_has_its_time_before_t0(agents: list[Armed], margin_ns: int,
     last = max(agent.received_unix_ns for agent in agents)
     for agent in agents:
         its_clock_then = agent.now_unix_ns + last - agent.received_unix_ns
-        assert t0 - its_clock_then >= agent.lead_ns + margin_ns
+        assert t0 - its_clock_then >= agent.lead_ns + max(margin_ns, agent.took_ns)
     assert behind_ns(agents) == min(agent.received_unix_ns - agent.now_unix_ns for agent in agents)
 
 
 def test_t0_is_as_near_as_the_slowest_agent_allows() -> None:
-    agents = [Armed(10**18, 10**18, 3 * SECOND_NS), Armed(10**18, 10**18, SECOND_NS // 2)]
+    agents = [Armed(10**18, 10**18, 10**18, 3 * SECOND_NS), Armed(10**18, 10**18, 10**18, SECOND_NS // 2)]
     assert start_unix_ns(agents, SECOND_NS, SECOND_NS) == 10**18 + 4 * SECOND_NS
     assert start_unix_ns(agents, SECOND_NS // 2, SECOND_NS // 10) == 10**18 + 35 * SECOND_NS // 10
+    slow = [*agents, Armed(10**18 - 2 * SECOND_NS, 10**18, 10**18, 0)]
+    assert start_unix_ns(slow, SECOND_NS, SECOND_NS) == 10**18 + 5 * SECOND_NS
 
 
 def asked(**path: Any) -> dict[str, Any]:

@@ -86,8 +86,12 @@ class Answers:
 
 @dataclass(frozen=True)
 class Armed:
-    """An armed agent: its clock when it answered, the controller's then, the time that it needs before t0."""
+    """An armed agent: its clock when it answered, the controller's then, the time that it needs before t0.
 
+    ``asked_unix_ns`` is the controller's time when it began to arm it.
+    """
+
+    asked_unix_ns: int
     now_unix_ns: int
     received_unix_ns: int
     lead_ns: int
@@ -97,15 +101,22 @@ class Armed:
         """How far its clock is behind the controller's, plus the time that its answer took."""
         return self.received_unix_ns - self.now_unix_ns
 
+    @property
+    def took_ns(self) -> int:
+        """How long it took to arm it."""
+        return self.received_unix_ns - self.asked_unix_ns
+
 
 def start_unix_ns(armed: Sequence[Armed], margin_ns: int, step_ns: int) -> int:
     """t0 by the hosts' clocks: the first multiple of ``step_ns`` that the slowest agent allows.
 
-    Every host computes it from the same answers. ``margin_ns`` is the time to send it.
+    Every host computes it from the same answers. ``margin_ns`` is the least time to send it. To send it takes
+    no longer than to arm an agent, also on a busy machine.
     """
     last = max(agent.received_unix_ns for agent in armed)
     now = max(last - agent.behind_ns for agent in armed)
-    soonest = now + margin_ns + max(agent.lead_ns for agent in armed)
+    sent_ns = max(margin_ns, *(agent.took_ns for agent in armed))
+    soonest = now + sent_ns + max(agent.lead_ns for agent in armed)
     return -(-soonest // step_ns) * step_ns
 
 

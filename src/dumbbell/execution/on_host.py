@@ -52,11 +52,13 @@ class PointOnHost:
     def arm(self, phase: str, timeout_s: int) -> dict[str, int]:
         """Start the agent of a phase and wait until it is armed. Returns the fields of :class:`Armed`."""
         unit = self.point.unit(self.host, phase)
+        asked = time.time_ns()
         said = last_json(self.reach.start(unit, self._await(phase, "armed", timeout_s)))
         received = time.time_ns()
         if said["state"] != "armed":
             raise Trouble(in_words(said))
         return {
+            "asked_unix_ns": asked,
             "now_unix_ns": said["now_unix_ns"],
             "received_unix_ns": received,
             "lead_ns": said["lead_ns"],
