@@ -232,7 +232,7 @@ def test_an_influxdb_that_is_away(lab: Lab, tmp_path: Path) -> None:
 
         def arrived() -> bool:
             try:
-                return {name: influx.count(name, met.dir.name) for name in spooled} == spooled
+                return influx.counts(spooled, met.dir.name) == spooled
             except InfluxError:  # it is not up yet
                 return False
 

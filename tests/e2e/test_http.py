@@ -51,7 +51,7 @@ def test_every_fetch_is_told_of_by_both_ends(finished: Finished, lab: Lab) -> No
     stored = finished.json("manifest.json")["rows"]["influxdb"]["http_fetch"]["stored"]
     assert stored == rows.height
     with lab.influx() as influx:
-        assert influx.count("http_fetch", finished.id) == rows.height
+        assert influx.counts(["http_fetch"], finished.id) == {"http_fetch": rows.height}
 
 
 def test_no_fetch_is_quicker_than_the_path(fetched: pl.DataFrame) -> None:

@@ -47,7 +47,7 @@ def test_every_sample_is_in_the_spools_the_table_and_influxdb(finished: Finished
     assert rows["influxdb"]["tcp_info"]["backfilled"] < spooled
 
     with lab.influx() as influx:
-        assert influx.count("tcp_info", finished.id) == spooled
+        assert influx.counts(["tcp_info"], finished.id) == {"tcp_info": spooled}
         groups = influx.query(
             'SELECT count("snd_cwnd") AS n FROM "tcp_info" WHERE "run" = $run GROUP BY "flow", "side"',
             run=finished.id,
