@@ -183,7 +183,7 @@ def _done_ns(point: PointNow, now_ns: int) -> int:
     """How much of its phases a point that is under way has behind it."""
     recorded, of = point.recorded, point.execution.point
     calibration, measurement = (of.phase(name).duration_ns for name in ("calibration", "measurement"))
-    passed_ns = max(0, now_ns - recorded["unix_ns"])
+    passed_ns: int = max(0, now_ns - recorded["unix_ns"])
     match recorded["state"], recorded["reason"]:
         case "armed", "calibration":
             return min(passed_ns, calibration)

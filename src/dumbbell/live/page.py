@@ -13,7 +13,7 @@ from dash import dcc, html
 from plotly.subplots import make_subplots
 from tqdm import tqdm
 
-from dumbbell.live.flows import WINDOW_NS, Flows
+from dumbbell.live.flows import Flows
 from dumbbell.live.known import GOING, Known, PointNow
 from dumbbell.report.figures.base import FONT, line_style
 from dumbbell.units import human
@@ -24,7 +24,7 @@ MOST_ENDED = 20  # rows of the table of ended points
 MOST_REASONS = 8
 MANY = 150  # points from which on their cells are small
 MARKS = {"passed": "✓", "failed": "✗"} | dict.fromkeys(("invalid", "inconclusive", "aborted", "unknown"), "⚠")
-GRAPH = {"displaylogo": False, "displayModeBar": False, "responsive": True}
+GRAPH: Any = {"displaylogo": False, "displayModeBar": False, "responsive": True}
 
 Component = Any
 
@@ -62,7 +62,7 @@ def head(known: Known, flows: Flows, now_unix_ns: int) -> list[Component]:
     reasons = [html.Li(reason) for reason in known.reasons[:MOST_REASONS]]
     if (more := len(known.reasons) - MOST_REASONS) > 0:
         reasons.append(html.Li(f"and {more} more, which the report lists"))
-    said = [html.P(known.progress)] if known.progress else []
+    said: list[Component] = [html.P(known.progress)] if known.progress else []
     if known.reasons:
         said.append(html.Ul(reasons))
     if known.state not in {*GOING, "planned"}:
@@ -117,7 +117,7 @@ def strip(known: Known) -> list[Component]:
 
 def _cell(run: str, point: PointNow) -> Component:
     told = "\n".join([f"{point.execution.name}: {point.state}", *point.reasons[:MOST_REASONS]])
-    about = {"className": f"cell {point.state}", "title": told}
+    about: dict[str, Any] = {"className": f"cell {point.state}", "title": told}
     if not point.judged:
         return html.Span(**about)
     return html.A(**about, href=_href(f"{run}/points/{point.execution.dir.name}"), target="_blank")
@@ -125,7 +125,8 @@ def _cell(run: str, point: PointNow) -> Component:
 
 def tables(known: Known, flows: Flows) -> list[Component]:
     """Flows, queues, ended points and earlier runs."""
-    found = [html.H2(f"Flows of the {known.phase.phase}"), *_flows(flows)]
+    rows: list[list[Component]]
+    found: list[Component] = [html.H2(f"Flows of the {known.phase.phase}"), *_flows(flows)]
     if flows.queues:
         rows = [
             [queue.way, queue.device, queue.kind, human(queue.backlog_bytes), str(queue.packets), queue.limit,
@@ -199,7 +200,7 @@ def figure(flows: Flows) -> go.Figure:
     """Goodput of all flows, and below it the bottleneck's backlog, over the last minutes."""
     rows = 1 if flows.backlogs.is_empty() else 2
     drawn = make_subplots(rows=rows, cols=1, shared_xaxes=True, vertical_spacing=0.08,
-                          row_heights=[0.66, 0.34][:rows] if rows > 1 else [1.0])  # fmt: skip
+                          row_heights=[0.6, 0.4] if rows > 1 else [1.0])  # fmt: skip
     named = [flow.asked.name for flow in flows.flows][:MOST_FLOWS]
     _lines(drawn, flows.series, named, 1e-6, row=1)
     if rows > 1:
@@ -208,20 +209,19 @@ def figure(flows: Flows) -> go.Figure:
     drawn.update_layout(
         template="simple_white",
         font={"family": FONT, "size": 13, "color": "#1a1c1f"},
-        height=320 if rows == 1 else 420,
+        height=320 if rows == 1 else 460,
         margin={"l": 70, "r": 16, "t": 34, "b": 46},
         hovermode="x unified",
         legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "bgcolor": "rgba(0,0,0,0)"},
         showlegend=True,
         uirevision=flows.run,  # what the reader has zoomed stays so
     )
-    drawn.update_xaxes(showgrid=True, gridcolor="#eceff2", zeroline=False)
+    drawn.update_xaxes(showgrid=True, gridcolor="#eceff2", zeroline=False, tickangle=0, nticks=8)
     drawn.update_xaxes(title_text="time by the hosts' clocks (UTC)", row=rows, col=1)
     drawn.update_yaxes(rangemode="tozero", showgrid=True, gridcolor="#eceff2", tickformat="~g")
     drawn.update_yaxes(title_text="goodput (Mbit/s)", row=1, col=1)
     if flows.last_ns:
-        begin_ns = min(flows.series["unix_ns"].min() or flows.last_ns, flows.last_ns)
-        since_ns = max(begin_ns, flows.last_ns - WINDOW_NS)
+        since_ns = min([flows.last_ns, *flows.series["unix_ns"]])
         drawn.update_xaxes(range=[_date(since_ns), _date(flows.last_ns)])
     return drawn
 

@@ -19,6 +19,7 @@ from dumbbell.live.flows import Flows
 from dumbbell.live.known import Known, NoRunError, look
 
 REPORT = "report.html"
+AGED_S = 30  # samples that were asked for before this time are not shown: nobody had the page open
 FRAME = """<!doctype html>
 <html lang="en"><head>{%metas%}<title>{%title%}</title>{%favicon%}<style>STYLE</style>{%css%}</head>
 <body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
@@ -32,6 +33,7 @@ class Samples:
         self._influx: Influx | None = None
         self._refused = ""  # why the inventory gives no InfluxDB
         self._found: Flows | None = None
+        self._found_s = 0.0
         self._final = False  # whether the point had ended when they were asked for
         self._asking, self._lock = Thread(), Lock()
 
@@ -57,7 +59,10 @@ class Samples:
 
     def _asked(self, known: Known) -> Flows | None:
         with self._lock:
-            found = self._found if self._found and self._found.run == known.shown.execution.id else None
+            found = self._found
+            aged = time.monotonic() - self._found_s > AGED_S and not self._final
+            if found and (aged or found.run != known.shown.execution.id):
+                found = None
             if not (self._asking.is_alive() or (found and self._final)):
                 self._asking = Thread(target=self._ask, args=[known], daemon=True)
                 self._asking.start()
@@ -74,7 +79,8 @@ class Samples:
             if self._found is None or self._found.missing != found.missing:
                 self._tell(found.missing[0])
         with self._lock:
-            self._found, self._final = found, known.shown.judged
+            self._found, self._found_s = found, time.monotonic()
+            self._final = known.shown.judged
 
     def _connected(self) -> Influx:
         try:
@@ -115,7 +121,9 @@ def application(run: Path, samples: Samples) -> Dash:
         figure = no_update if no_figure else page.figure(found)
         return page.head(known, found, now_ns), *strip, figure, no_figure, page.tables(known, found)
 
-    @app.server.get("/runs/<path:name>")
+    server: flask.Flask = app.server
+
+    @server.get("/runs/<path:name>")
     def report(name: str) -> flask.Response | tuple[str, int]:
         # Other files of a run directory tell more of its hosts than a reader of the page should know.
         if Path(name).name != REPORT:
