@@ -30,7 +30,8 @@ STARTUP_S = 60
 def served(run: Path, said: list[str], *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The page's address and its server, which ends as by Ctrl-C; then ``said`` has its output."""
     port = free_port()
-    command = [Path(sys.executable).with_name("fab"), "live", "--run", run, "--port", str(port), *arguments]
+    program = str(Path(sys.executable).with_name("fab"))
+    command = [program, "live", "--run", str(run), "--port", str(port), *arguments]
     with subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as server:
