@@ -42,6 +42,21 @@ def follow(_, run="results/latest"):
 
 
 @task(
+    help={
+        "run": "directory of the run; results/latest becomes a newer one when that begins",
+        "inventory": "Ansible's, which says where InfluxDB is, by default the lab's",
+        "port": "of the server",
+        "host": "address of the server; others than loopback can be read by everybody there",
+    }
+)
+def live(_, run="results/latest", inventory="inventory/lab", port="8050", host="127.0.0.1"):
+    """Serve a page that shows a run while it lasts: points, time left, flows, queue, verdicts."""
+    from dumbbell.cli import live as command
+
+    command.live(Path(run), inventory, host, port)
+
+
+@task(
     help={"run": "directory of the run, by default the last", "inventory": "Ansible's, by default the lab's"}
 )
 def stop(context, run="results/latest", inventory="inventory/lab"):

@@ -67,7 +67,7 @@ def test_a_plan_waits_for_no_table_or_plot_to_load() -> None:
     assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
 
 
-@pytest.mark.parametrize("task", ["status", "follow", "stop"])
+@pytest.mark.parametrize("task", ["status", "follow", "live", "stop"])
 def test_what_is_no_run_is_said(task: str, tmp_path: Path) -> None:
     code, said = fab(task, "--run", str(tmp_path))
     assert code != 0

@@ -38,6 +38,11 @@ def test_an_inventory_that_does_not_say_it(tmp_path: Path) -> None:
         InfluxTarget.of_inventory(inventory(tmp_path, "influxdb_database: samples"))
 
 
+def test_an_inventory_that_names_none(tmp_path: Path) -> None:
+    with pytest.raises(InfluxError, match="names no InfluxDB: influxdb_url is null"):
+        InfluxTarget.of_inventory(inventory(tmp_path, "influxdb_url: null"))
+
+
 def test_no_inventory_is_a_sentence() -> None:
     explore = Explore("inventory/nowhere")
     for made in (explore.runs(), explore.flows(), explore.series()):

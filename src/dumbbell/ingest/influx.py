@@ -65,7 +65,10 @@ class InfluxTarget:
             check=False,
         )
         try:
-            return cls(**json.loads(done.stdout[done.stdout.index("{") :])["msg"])
+            found = json.loads(done.stdout[done.stdout.index("{") :])["msg"]
+            if found is None:
+                raise InfluxError(f"{path} names no InfluxDB: influxdb_url is null")
+            return cls(**found)
         except (ValueError, TypeError, KeyError):
             # The output of a successful command may contain the password.
             said = " ".join((done.stdout if done.returncode else done.stderr).split())

@@ -21,6 +21,7 @@ SERIES = {
     "unix_ns": pl.Int64,
     **dict.fromkeys(("goodput_bps", "snd_cwnd", "srtt_us"), pl.Float64),
 }
+QUEUE = dict.fromkeys(("unix_ns", "backlog_bytes", "qlen_packets", "drops"), pl.Int64)
 
 
 def runs(influx: Influx) -> pl.DataFrame:
@@ -36,6 +37,12 @@ def runs(influx: Influx) -> pl.DataFrame:
     begins = found[0].group_by("run").agg(begin_ns=pl.col("time").min(), flows=pl.col("flow").n_unique())
     ends = found[1].group_by("run").agg(end_ns=pl.col("time").max())
     return begins.join(ends, on="run").select(RUNS.keys()).cast(RUNS).sort("end_ns", descending=True)  # type: ignore[arg-type]
+
+
+def last_ns(influx: Influx, run: str) -> int | None:
+    """The time of a run's last sample of a flow or a queue (CLOCK_REALTIME); None if there is none."""
+    rows = influx.query(f"SELECT last(mono_ns) FROM {MEASUREMENTS}, qdisc WHERE run = $run", run=run)
+    return max((row["time"] for row in rows), default=None)
 
 
 def flows(influx: Influx, run: str) -> pl.DataFrame:
@@ -71,9 +78,7 @@ def series(influx: Influx, run: str, since_ns: int, until_ns: int) -> pl.DataFra
     receiver of datagrams, and the bytes of the fetches that began; of several streams it is the sum. Windows
     (the sum) and RTTs (the mean) are the last of a step.
     """
-    step_ns = max(LEAST_STEP_NS, -(-(until_ns - since_ns) // MOST_STEPS))
-    whole_ns = until_ns - until_ns % step_ns  # without the last step, which is incomplete
-    when = f"run = $run AND time >= {since_ns} AND time < {whole_ns}"
+    step_ns, when = _whole_steps(since_ns, until_ns)
     every = f"GROUP BY time({step_ns}ns), flow, stream fill(none)"
     rows = influx.query(
         f"SELECT last(snd_cwnd) AS snd_cwnd, last(srtt_us) AS srtt_us FROM tcp_info "
@@ -100,3 +105,28 @@ def series(influx: Influx, run: str, since_ns: int, until_ns: int) -> pl.DataFra
         for name in ("goodput_bps", "snd_cwnd")
     )
     return found.group_by("flow", "unix_ns").agg(*sums, pl.col("srtt_us").mean()).sort("flow", "unix_ns")
+
+
+def queue(
+    influx: Influx, run: str, phase: str, since_ns: int, until_ns: int, *, host: str, dev: str, kind: str
+) -> pl.DataFrame:
+    """The queue of a bottleneck over a time of a phase: ``[unix_ns, backlog_bytes, qlen_packets, drops]``.
+
+    The queue is of this kind, below the root of the device. Times are CLOCK_REALTIME, steps those of
+    :func:`series`. Lengths are the greatest of a step, drops those of a step (packets).
+    """
+    step_ns, when = _whole_steps(since_ns, until_ns)
+    rows = influx.query(
+        "SELECT max(backlog_bytes) AS backlog_bytes, max(qlen_packets) AS qlen_packets, max(drops) AS drops "
+        f"FROM qdisc WHERE {when} AND phase = $phase AND host = $host AND dev = $dev "
+        f"AND kind = $kind AND parent != 'root' GROUP BY time({step_ns}ns) fill(none)",
+        **{"run": run, "phase": phase, "host": host, "dev": dev, "kind": kind},
+    )
+    found = pl.DataFrame([row | {"unix_ns": row["time"]} for row in rows], schema=QUEUE).sort("unix_ns")
+    return found.with_columns(pl.col("drops").diff().fill_null(0).clip(0))
+
+
+def _whole_steps(since_ns: int, until_ns: int) -> tuple[int, str]:
+    """The length of steps, and the condition of their rows, without the last step, which is incomplete."""
+    step_ns = max(LEAST_STEP_NS, -(-(until_ns - since_ns) // MOST_STEPS))
+    return step_ns, f"run = $run AND time >= {since_ns} AND time < {until_ns - until_ns % step_ns}"

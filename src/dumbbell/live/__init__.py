@@ -1,0 +1,1 @@
+"""A page that shows a run while it lasts: what is known of it (known, flows), and how it looks (page)."""
