@@ -23,7 +23,8 @@ UDP_HEADER_BYTES = 14 + 20 + 8  # headers of a datagram over IPv4
 BURST_S = 1.1e-6  # tc cuts the time of a burst to whole microseconds, and the kernel to ticks of 64 ns
 POLICER_S = 0.1  # of its rate, that the burst of a policer should hold for TCP
 DRAIN_ROUND_TRIPS = 10  # that flows take to end; the handshake of iperf3's ends takes five
-DRAIN_NS = (10**9, 9 * 10**9)  # at least, for retransmissions; at most, because hosts kill what takes 10 s
+# At least, for what is lost several times; at most, because hosts kill what takes 10 s.
+DRAIN_NS = (3 * 10**9, 9 * 10**9)
 LONGEST_JITTER = 4  # as a multiple of the jitter: a distribution's table holds no more
 MOST_DELAYS = 15  # of flows in a direction: tc's prio has 16 bands, and one is for all others
 

@@ -60,10 +60,10 @@ def test_the_path_is_restored_when_the_last_packets_of_the_flows_have_passed(tmp
         return point.phase("measurement").hosts["router"].restore_ns
 
     # 10 RTTs, each with 166 packets of 1514 bytes before it in both queues, after the phase of 11 s.
-    at_100mbit = 11 * S + 10 * (100_000_000 + 2 * 166 * 1514 * 8 * 10)
-    assert restored_ns({"delay": "90ms"}) == at_100mbit
-    assert restored_ns({"delay": "90ms"}, delay="10ms") == at_100mbit + 100_000_000
-    assert restored_ns({"delay": "10ms"}) == 12 * S  # a second at the least
+    at_100mbit = 11 * S + 10 * (300_000_000 + 2 * 166 * 1514 * 8 * 10)
+    assert restored_ns({"delay": "290ms"}) == at_100mbit
+    assert restored_ns({"delay": "290ms"}, delay="10ms") == at_100mbit + 100_000_000
+    assert restored_ns({"delay": "10ms"}) == 14 * S  # at the least, for what is lost several times
     assert restored_ns({"delay": "3s"}) == 20 * S  # before hosts end what has not ended
     constant = only(tmp_path, scenario({"flow": TCP}, path={"forward": WAY}))
     assert "restore_ns" not in constant.phase("measurement").hosts["router"].model_dump()
