@@ -45,7 +45,7 @@ def set_clock(host: str) -> str:
 
 FAULTS = {
     # First what must be done while the flow lasts.
-    "sender1": "timeout 30 sh -c 'until pkill -KILL --newest --exact iperf3; do sleep 0.1; done' && "
+    "sender1": "timeout 90 sh -c 'until pkill -KILL --newest --exact iperf3; do sleep 0.1; done' && "
     f"{set_clock('sender1')}",
     "sender2": "date +%s%N; systemctl kill --signal=KILL 'dumbbell-agent@*measurement*'",
     "receiver1": f"{set_clock('receiver1')}; head --bytes=2M /dev/zero > {RUNS}/filler || true",
