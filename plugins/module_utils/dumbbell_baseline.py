@@ -197,7 +197,7 @@ def _stat(file: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     stat = file.stat()
-    import hashlib  # noqa: PLC0415  # loads OpenSSL, and most callers need no digest
+    import hashlib  # noqa: PLC0415  loads OpenSSL, and most callers need no digest
 
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return {"owner": [stat.st_uid, stat.st_gid], "mode": f"{stat.st_mode & 0o7777:04o}", "sha256": digest}

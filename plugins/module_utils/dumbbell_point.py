@@ -300,7 +300,7 @@ def main() -> None:
     except Refused as error:
         answer = {"refused": str(error)}
     except Exception as error:
-        import traceback  # noqa: PLC0415  # a slow host takes as long to import it as to run `ip`
+        import traceback  # noqa: PLC0415  a slow host takes as long to import it as to run `ip`
 
         traceback.print_exc()
         answer = {"refused": f"{type(error).__name__}: {error}"}

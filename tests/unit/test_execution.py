@@ -386,6 +386,15 @@ def test_archives_come_home_and_are_unpacked(
         archive.fetch(shell, {str(tmp_path / "none"): tmp_path / "home" / "none.tgz"})
 
 
+def test_a_long_line_that_failed_is_named_by_its_begin() -> None:
+    line = "dumbbell-agent archive /var/lib/dumbbell/runs/r1/measurement && " + "true && " * 50 + "base64"
+    with pytest.raises(
+        Trouble, match=r"^`dumbbell-agent archive .* \.\.\.` failed: no space left$"
+    ) as caught:
+        output(line, 1, "no space\nleft")
+    assert "base64" not in str(caught.value)
+
+
 def test_an_archive_that_is_cut_short_is_no_result(tmp_path: Path) -> None:
     (tmp_path / "phase.tgz").write_bytes(b"\x1f\x8b\x08")
     with pytest.raises(OSError, match="cannot be unpacked"):

@@ -15,7 +15,7 @@ from dumbbell.execution.on_host import PointOnHost
 from dumbbell.execution.point import PlannedPoint
 from dumbbell.execution.reach import Reach, Silent, Trouble
 
-_DELIVER = "systemctl kill --signal=SIGUSR1 telegraf.service 2>/dev/null"
+_DELIVER = "{ systemctl kill --signal=SIGUSR1 telegraf.service 2>/dev/null || true; }"
 
 
 class HostAction(ActionBase, Reach):  # type: ignore[misc]
@@ -76,7 +76,7 @@ class HostAction(ActionBase, Reach):  # type: ignore[misc]
 
     def fetch(self, archives: Mapping[str, Path]) -> None:
         """Copy agents' archives as root, and let Telegraf send the last rows, for which the verdict waits."""
-        archive.fetch(self.shell, archives, f"{{ {_DELIVER} || true; }}")
+        archive.fetch(self.shell, archives, _DELIVER)
 
     def apply(self, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Apply a state by the engine that the host keeps; in Ansible's check mode the host gets no files."""

@@ -6,7 +6,10 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
+
+_MOST_SHOWN = 160  # letters of a line that failed
 
 
 class Trouble(Exception):
@@ -56,8 +59,9 @@ class Reach(ABC):
 
 
 def output(line: str, status: int, said: str) -> str:
-    """The output of a shell line. Raises :class:`Trouble` with the line and what it said if it failed."""
+    """The output of a shell line. Raises :class:`Trouble` if it failed, with its begin and what it said."""
     if status:
         words = " ".join(said.split())
-        raise Trouble(f"`{line}` failed: {words or f'it ended with status {status}'}")
+        begin = shorten(line, _MOST_SHOWN, placeholder=" ...")
+        raise Trouble(f"`{begin}` failed: {words or f'it ended with status {status}'}")
     return said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from dumbbell.ingest.influx import Influx
@@ -100,11 +102,13 @@ def series(influx: Influx, run: str, since_ns: int, until_ns: int) -> pl.DataFra
         run=run,
     )
     found = pl.DataFrame([row | {"unix_ns": row["time"]} for row in rows], schema=SERIES)
-    sums = (
-        pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
-        for name in ("goodput_bps", "snd_cwnd")
-    )
+    sums = sum_of_known("goodput_bps", "snd_cwnd")
     return found.group_by("flow", "unix_ns").agg(*sums, pl.col("srtt_us").mean()).sort("flow", "unix_ns")
+
+
+def sum_of_known(*names: str) -> Iterator[pl.Expr]:
+    """The sum of each column's values that are known; null if none is."""
+    return (pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name) for name in names)
 
 
 def queue(

@@ -113,10 +113,7 @@ def sampled(influx: Influx, execution: Execution, phase: Phase) -> Flows:
     sums = latest.group_by("flow").agg(
         pl.col("congestion_control").drop_nulls().first(),
         pl.col("srtt_us").mean(),
-        *(
-            pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
-            for name in ("snd_cwnd", "total_retrans", "lost_packets")
-        ),
+        *live.sum_of_known("snd_cwnd", "total_retrans", "lost_packets"),
     )
     rows = {row["flow"]: row for row in sums.iter_rows(named=True)}
     flows = [
