@@ -23,7 +23,8 @@ from dumbbell.ingest.influx import Influx, InfluxTarget
 from dumbbell.live import flows
 from dumbbell.live.known import look
 
-STARTUP_S = 60
+# Tests beside this one may leave it little of the processor.
+STARTUP_S = 300
 
 
 @contextmanager

@@ -106,7 +106,7 @@ CHANGING_INVALID: dict[str, tuple[Damage, str]] = {
     ),
     "the path came back while a flow ended": (
         last_socket(19),
-        "router: the path was restored at 13.22 s, while flows may still have met it: asked 19 s or later",
+        "router: the path was restored at 15 s, while flows may still have met it: asked 19 s or later",
     ),
     "the path never came back": (
         events("router", "path_restored", event="nothing"),
