@@ -224,20 +224,24 @@ def bisect(  # noqa: PLR0917
 @task(
     help={
         "suite": "file of the suite",
-        "inventory": "Ansible's, by default the lab's",
+        "inventory": "Ansible's, by default the lab's, with --kernel that of virtual time",
         "home": "directory of the nights",
         "now": "run a night; otherwise list what it would run, and how long that takes",
+        "kernel": "in virtual time: a recipe, a tree, or either with patches",
     }
 )
-def nightly(
+def nightly(  # noqa: PLR0917
     context,
     suite="suites/nightly.yml",
-    inventory="inventory/lab",
+    inventory=None,
     home="results/nightly",
     now=False,
+    kernel=None,
 ):
     """Run a night now, as the timer of playbooks/nightly.yml does; exits with 1 after a regression."""
+    inventory = inventory or ("inventory/vtime" if kernel else "inventory/lab")
     night = ["dumbbell.cli.nightly", suite, "--home", home, "--inventory", inventory]
+    night += ["--kernel", kernel] if kernel else []
     what = night if now else ["dumbbell.cli.suite", suite, "--plan", "--inventory", inventory]
     raise SystemExit(context.run(shlex.join([sys.executable, "-m", *what]), warn=True).exited)
 

@@ -108,13 +108,17 @@ class Budget:
 
 
 def run_suite(
-    suite: Suite, inventory_path: Path, results: Path, budget: Budget | None = None
+    suite: Suite,
+    inventory_path: Path,
+    results: Path,
+    budget: Budget | None = None,
+    kernel: str | None = None,
 ) -> Iterator[Outcome]:
     """Run what has no result yet, entry by entry; in virtual time side by side.
 
     What would not end within the budget (by default the suite's, from now) is not begun. An entry that
-    cannot be run, for whatever reason, keeps no other from being run. ScenarioError or InventoryError before
-    anything is run.
+    cannot be run, for whatever reason, keeps no other from being run. ``kernel`` is as for :func:`run_entry`.
+    ScenarioError or InventoryError before anything is run.
     """
     inventory = Inventory.read(inventory_path)
     plans = planned(suite, inventory)
@@ -125,7 +129,7 @@ def run_suite(
         if begun is None or not ended(begun):
             if why := budget.refuses(wanted):
                 return Outcome(entry, NOT_RUN, (why,), None)
-            run_entry(entry, inventory_path, results, virtual=inventory.virtual, begun=begun)
+            run_entry(entry, inventory_path, results, virtual=inventory.virtual, begun=begun, kernel=kernel)
         return outcome_of(entry, begun or find_run(results, wanted))
 
     def outcome(entry: Entry, wanted: Plan) -> Outcome:

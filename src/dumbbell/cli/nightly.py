@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from dumbbell.ingest.influx import InfluxError, InfluxTarget
+from dumbbell.kernels import KernelError
 from dumbbell.nightly import page, tell
 from dumbbell.nightly.history import History
 from dumbbell.nightly.judge import Acknowledgement
@@ -32,12 +33,13 @@ def main() -> int:
     parser.add_argument("suite", type=Path, help="file of the suite")
     parser.add_argument("--inventory", type=Path, default=Path("inventory/lab"))
     parser.add_argument("--home", type=Path, required=True, help="directory of its nights")
+    parser.add_argument("--kernel", help="in virtual time: a recipe, a tree, or either with patches")
     options = parser.parse_args()
     try:
         suite = load(options.suite)
         known = acknowledged(Path(suite.acknowledged)) if suite.acknowledged else []
-        night = run_night(suite, options.inventory, options.home, known)
-    except (ScenarioError, InventoryError, NightError) as error:
+        night = run_night(suite, options.inventory, options.home, known, options.kernel)
+    except (KernelError, ScenarioError, InventoryError, NightError) as error:
         print(error, file=sys.stderr)
         return NO_STATEMENT
     except KeyboardInterrupt:

@@ -11,6 +11,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from dumbbell.kernels import check
 from dumbbell.nightly.again import InTurn
 from dumbbell.nightly.history import History
 from dumbbell.nightly.judge import Acknowledgement, Finding, judge
@@ -63,17 +64,31 @@ class Night:
 
 
 def run_night(
-    suite: Suite, inventory: Path, home: Path, acknowledged: Sequence[Acknowledgement] = ()
+    suite: Suite,
+    inventory: Path,
+    home: Path,
+    acknowledged: Sequence[Acknowledgement] = (),
+    kernel: str | None = None,
 ) -> Night:
     """Run a suite, and compare its results with all earlier nights.
 
     ``home`` has ``history.sqlite`` and a directory for each night. A night that was interrupted less than
     :data:`GOES_ON` ago is resumed; the remaining runs of older ones are skipped.
-    Raises NightError if another night is running; ScenarioError or InventoryError if planning fails.
+    In virtual time it may be on another ``kernel``, as :func:`dumbbell.kernels.asked` takes it.
+    Raises NightError if another night is running or the hosts are not virtual; KernelError, ScenarioError or
+    InventoryError if planning fails.
     """
     home = home.resolve()  # as run directories are
     with _alone(home):
-        plans = planned(suite, Inventory.read(inventory))  # before a directory for the night exists
+        hosts = Inventory.read(inventory)
+        if kernel is not None:
+            if not hosts.virtual:
+                raise NightError(
+                    f"{inventory}: --kernel is of virtual time (--inventory inventory/vtime); on hosts a "
+                    "scenario asks for it (hosts.X.kernel)"
+                )
+            check(kernel)
+        plans = planned(suite, hosts)  # before a directory for the night exists
         (home / _UNDER_WAY).touch()
         folder, left = _folders(home, datetime.now(UTC))
         for earlier in left:
@@ -82,7 +97,8 @@ def run_night(
         with closing(History(home / "history.sqlite")) as history:
             _measure_anew(history)
             outcomes = [
-                _recorded(history, folder, outcome) for outcome in run_suite(suite, inventory, folder, budget)
+                _recorded(history, folder, outcome)
+                for outcome in run_suite(suite, inventory, folder, budget, kernel)
             ]
             in_turn = InTurn(inventory, folder, zip(outcomes, plans, strict=True), budget)
             findings = list(

@@ -15,6 +15,7 @@ from synthetic import REPOSITORY, write_run
 
 from dumbbell.compare.comparison import Comparison
 from dumbbell.execution.collect import collect
+from dumbbell.kernels import KernelError
 from dumbbell.nightly.again import InTurn, kernels
 from dumbbell.nightly.history import History, Key, Series
 from dumbbell.nightly.judge import NotMeasured
@@ -43,6 +44,29 @@ def test_what_cannot_be_planned_begins_no_night(tmp_path: Path) -> None:
 
 
 ONE_RUN = Suite(name="x", title="y", runs=[Entry(scenario=str(FAIRNESS))])
+
+
+def test_a_night_in_virtual_time_may_be_on_another_kernel(playbook: Playbook, tmp_path: Path) -> None:
+    kernel = str(REPOSITORY / "kernels" / "lab.yml")
+    run_night(ONE_RUN, REPOSITORY / "inventory" / "vtime", tmp_path, kernel=kernel)
+    assert [(asked["playbook"], asked["kernel"]) for asked in playbook.asked] == [
+        ("playbooks/virtual.yml", kernel)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inventory", "kernel", "error", "reason"),
+    [
+        ("lab", "kernels/lab.yml", NightError, "--kernel is of virtual time"),
+        ("vtime", "kernels/none.yml", KernelError, r"kernels/none\.yml"),
+    ],
+)
+def test_a_kernel_that_cannot_be_had_begins_no_night(
+    tmp_path: Path, inventory: str, kernel: str, error: type[Exception], reason: str
+) -> None:
+    with pytest.raises(error, match=reason):
+        run_night(ONE_RUN, REPOSITORY / "inventory" / inventory, tmp_path, kernel=kernel)
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def begun_ago(**ago: float) -> str:
