@@ -140,7 +140,8 @@ def sentence(found: Json) -> str:
     change = f"{human(found['before'], unit)} to {human(found['after'], unit)}"
     if found["effect"] is not None:
         change += f", {found['effect']:+.1%}{_interval(found)}"
-    what = f"{found['metric']} of {found['subject']}, {found['label']} of {found['scenario']}"
+    point = "" if found["label"] == "-" else f"{found['label']} of "  # "-": the scenario has one point
+    what = f"{found['metric']} of {found['subject']}, {point}{found['scenario']}"
     with_ = f" with {found['tested']}" if found.get("tested") else ""
     notes = [f"confirmed by {found['evidence']}"] if found.get("evidence") else []
     notes += [f"Dumbbell: {found['instrument']}"] if found.get("instrument") else []

@@ -71,6 +71,10 @@ def test_annotations_are_line_protocol() -> None:
     )
 
 
+def test_the_only_point_of_a_scenario_has_no_name() -> None:
+    assert "goodput of tcp, on_off_udp: 100" in page.sentence({**TOLD["findings"][0], "label": "-"})
+
+
 def test_what_was_zero_has_no_relative_change() -> None:
     was_zero = {"metric": "retransmits", "unit": "share", "before": 0.0, "effect": None}
     said = page.sentence({**TOLD["findings"][0], **was_zero})
