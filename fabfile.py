@@ -67,20 +67,24 @@ def stop(context, run="results/latest", inventory="inventory/lab"):
 
 
 @task(
+    positional=["a", "b"],
+    iterable=["also"],
     help={
-        "a": "directory of a run, or several with commas between them",
+        "a": "directory of a run, or several with commas between them; NAME= before them names them",
         "b": "directory of another run, or several",
-    }
+        "also": "further ones; once for each",
+        "figure": "file for a figure of the ratios: .svg, .pdf or .png",
+    },
 )
-def compare(_, a, b):
-    """Compare two runs or sets of runs: medians, their ratio with its interval, other differences.
+def compare(_, a, b, also=None, figure=None):
+    """Compare runs or sets of runs with the first: medians, their ratio with its interval, other differences.
 
     Settings of hosts that differ without an explanation by plans or kernels are listed first.
     Exits with 2 if there is nothing to compare.
     """
     from dumbbell.cli import compare as command
 
-    command.compare(a.split(","), b.split(","))
+    command.compare([a, b, *(also or ())], Path(figure) if figure else None)
 
 
 class Unless(Argument):

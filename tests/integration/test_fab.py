@@ -104,6 +104,20 @@ def test_a_figure_is_written(swept: Path, tmp_path: Path) -> None:
     assert all(f">{name}<" in drawn for name in ("RTT (ms)", "reno, first", "2bdp"))
 
 
+@pytest.mark.skipif(vector.browser() is None, reason="Chromium is not installed")
+def test_several_sets_are_compared(collected: Path, tmp_path: Path) -> None:
+    figure = tmp_path / "ratios.svg"
+    sets = (f"one={collected}", str(collected), "--also", f"three={collected},{collected}")
+    code, said = fab("compare", *sets, f"--figure={figure}")
+    assert code == 0, said
+    titles = " ".join(said.splitlines()[0].split())
+    assert titles == "point metric of one second ratio 95 % interval three ratio 95 % interval"
+    assert figure.read_bytes()[:4] == b"<svg"
+    assert fab("compare", str(collected), f"the first={collected}") == (
+        *(1, "the first is the name of several sets: give each a name of its own\n"),
+    )
+
+
 def test_all_files_are_read_together(tmp_path: Path) -> None:
     (empty := tmp_path / "empty.txt").write_bytes(b"")
     log = "tests/unit/fixtures/read/capture-ss.txt"

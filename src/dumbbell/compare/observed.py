@@ -81,6 +81,7 @@ class Seen:
     point: Point
     settings: Mapping[str, Mapping[str, str]]  # by host
     trim_us: Mapping[str, int]  # for each router: the path's own delay, which was subtracted
+    side: str = ""  # that it is of, if sides may run on kernels that no plan names: in virtual time
 
     def asked(self, host: str) -> State:
         """The state that the plan requests of a host."""
@@ -209,7 +210,11 @@ def _path(seen: Seen, host: str, _: str) -> Any:
 
 _QUEUES = r"(?:qdisc|class|filter) .*"
 DECIDED_BY = (
-    Decides("kernel", r"kernel release|kernel version", lambda seen, host, _: seen.asked(host).kernel),
+    Decides(
+        "kernel",
+        r"kernel release|kernel version",
+        lambda seen, host, _: (seen.asked(host).kernel, seen.side),
+    ),
     Decides("modules", r"module .*", _module),
     Decides("sysctls", r"net\..*", _sysctls),
     Decides("sysctls", _QUEUES, lambda seen, host, _: seen.asked(host).sysctls.get("net.core.default_qdisc")),

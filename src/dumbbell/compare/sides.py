@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -72,7 +72,11 @@ class Side:
     @cached_property
     def seen(self) -> list[Seen]:
         """Settings of hosts at each valid point that kept them."""
-        return [*seen(((Run.open(folder), self.name) for folder in self.valid), valid=True)]
+        runs = [Run.open(folder) for folder in self.valid]
+        found = seen(((run, self.name) for run in runs), valid=True)
+        # In virtual time a run is begun on a kernel: all runs of a side must be on the same.
+        virtual = any(run.plan.virtual for run in runs)
+        return [replace(one, side=self.name) for one in found] if virtual else [*found]
 
     @cached_property
     def digests(self) -> dict[tuple[str, int], dict[str, set[str]]]:

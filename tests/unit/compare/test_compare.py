@@ -206,3 +206,15 @@ def test_a_run_without_tables_or_verdict_is_in_the_way_of_no_other(collected: Pa
 def test_a_directory_without_a_run(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"plan\.json"):
         values(tmp_path)
+
+
+def test_further_sets_are_compared_with_the_first(collected: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(collected, tmp_path / "other"))
+    several = Comparison([collected], [other], ("a", "b", "c"), others=[[collected, other]])
+    assert several.head()[3:] == ("a", "b", "ratio", "95 % interval", "", "c", "ratio", "95 % interval", "")
+    two = Comparison([collected], [other], ("a", "b"))
+    assert several.rows.filter(side="b").drop("side").equals(two.rows.drop("side"))
+    assert [line[:6] for line in several.cells()] == [line[:6] for line in two.cells()]
+    assert {line[8] for line in several.cells() if line[1] == "goodput"} == {
+        line[4].replace("(1)", "(2)") for line in two.cells() if line[1] == "goodput"
+    }

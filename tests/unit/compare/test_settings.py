@@ -149,3 +149,22 @@ def test_runs_that_kept_no_settings_are_counted(collected: Path, tmp_path: Path)
     assert Comparison([older], [collected], ("a", "b")).notes() == [
         "1 of 1 valid runs of a kept no settings of hosts"
     ]
+
+
+def test_sides_of_virtual_time_may_run_on_other_kernels_but_each_on_one(
+    collected: Path, tmp_path: Path
+) -> None:
+    def on(kernel: str, name: str, *, virtual: bool = True) -> Path:
+        to = Path(shutil.copytree(collected, tmp_path / name))
+        plan = json.loads((to / "plan.json").read_text()) | ({"virtual": True} if virtual else {})
+        (to / "plan.json").write_text(json.dumps(plan))
+        for host in ("sender1", "receiver1"):
+            setting(to, host, "kernel release", kernel)
+        return to
+
+    old, new = on("6.12.0-x", "old"), on("7.2.0-x", "new")
+    assert Comparison([old], [new], ("a", "b")).unexplained == []
+    (told,) = Comparison([new], [new, on("6.12.0-x", "again")], ("a", "b")).unexplained
+    assert told == ("receiver1, sender1 kernel release: 7.2.0-x in 1 of 2 of b; 6.12.0-x in 1 of 2 of b")
+    real = [on("6.12.0-x", "real_old", virtual=False), on("7.2.0-x", "real_new", virtual=False)]
+    assert Comparison(real[:1], real[1:], ("a", "b")).unexplained

@@ -1,4 +1,4 @@
-"""Two sets of runs side by side, as parts of a page."""
+"""Sets of runs side by side, as parts of a page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import partial
 
 import polars as pl
 from markupsafe import Markup
+from plotly.graph_objects import Figure
 
 from dumbbell.compare.comparison import NOTHING
 from dumbbell.compare.comparison import Comparison as Compared
@@ -18,7 +19,7 @@ fill = partial(html.part, "comparison.html")
 
 
 class Comparison(Compared):
-    """Parts about two sets of run directories."""
+    """Parts about sets of run directories."""
 
     @part
     def table(self) -> Markup:
@@ -28,7 +29,7 @@ class Comparison(Compared):
         return fill(
             "table",
             head=self.head(),
-            rows=[self.cells(row) for row in self.rows.iter_rows(named=True)],
+            rows=self.cells(),
             says_unexplained=UNEXPLAINED,
             unexplained=self.unexplained,
             notes=self.notes(),
@@ -37,8 +38,15 @@ class Comparison(Compared):
     @part
     def figure(self) -> Markup:
         """The ratio of each metric, with its interval."""
+        return fill("ratios", drawn=self.ratios())
+
+    def ratios(self) -> Figure:
+        """The figure of these ratios; :class:`Missing` if there is none."""
         shown = self.rows.filter(pl.col("ratio").is_not_null())
         if shown.is_empty():
             raise Missing("There is no metric of which a ratio could be drawn.")
-        names = [" ".join((r["metric"], r["subject"], r["point"])) for r in shown.iter_rows(named=True)]
-        return fill("ratios", drawn=figures.intervals(names, shown, title="second / first"))
+        first, *others = (side.name.removeprefix("the ") for side in self.sides)
+        keys = ["metric", "subject", "point", *(["side"] if len(others) > 1 else [])]
+        names = [" ".join(row).removesuffix(" -") for row in shown.select(keys).iter_rows()]
+        of = others[0] if len(others) == 1 else "other"
+        return figures.intervals(names, shown, title=f"{of} / {first}")
