@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dumbbell.evaluation.criteria import load
-from dumbbell.evaluation.judge import bound_in_words
+from dumbbell.evaluation.judge import bound_in_words, metric_in_words
 
 BEGIN = "The table is made from the files (`make docs`).\n"
 END = "\n<!-- end of the criteria -->\n"
@@ -17,10 +17,11 @@ def tables() -> Iterator[str]:
     for file in load():
         family = file.family
         yield f"### {family.title}\n\n{family.shows} It does not show: {_inside(family.lacks)}\n"
-        rows = [
-            f"| `{of.name}` | {of.title} | `{of.metric}` {bound_in_words(of)} | {of.source} | {of.lacks} |"
+        cells = [
+            (f"`{of.name}`", of.title, f"{metric_in_words(of)} {bound_in_words(of)}", of.source, of.lacks)
             for of in family.criteria
         ]
+        rows = [f"| {' | '.join(own)} |" for own in cells]
         head = ["| criterion | | bound | source | does not show |", "|---|---|---|---|---|"]
         yield "\n".join([*head, *rows]) + "\n"
 

@@ -143,9 +143,7 @@ class Evaluation:
             criteria = [
                 criterion for family in self._families[self._source(entry)] for criterion in family.criteria
             ]
-            if run is None:
-                raise EvaluationError(f"{of.name}: {entry.scenario} was not run")
-            found |= measure([run.dir], criteria)
+            found |= measure(wanted, run, criteria)
         return found
 
     def _refuse_unknown(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from dumbbell.evaluation.criteria import Family
 from dumbbell.evaluation.measured import At, Values, concerns
-from dumbbell.metrics.registry import METRICS
+from dumbbell.metrics.registry import MEDIAN, METRICS
 from dumbbell.scenario.expand import text
 from dumbbell.units import human
 
@@ -31,7 +31,7 @@ class Judged:
     state: State
     why: str  # there is no answer
     others: Mapping[str, float | None]  # values of the other subjects, by their names
-    report: Path
+    report: Path | None
 
     @property
     def margin(self) -> float:
@@ -68,14 +68,6 @@ class Result:
         """The unit of its values."""
         return METRICS[self.criterion.metric].unit
 
-    @property
-    def what(self) -> str:
-        """What is measured, in words."""
-        of = self.criterion
-        percentile = getattr(of, "percentile", None)
-        rank = "" if percentile in (None, 50) else f" p{percentile:g}"
-        return f"{METRICS[of.metric].title}{rank}" + (f" of {', '.join(of.flows)}" if of.flows else "")
-
 
 def judge(
     family: Family, name: str, values: Mapping[str, Values], against: Sequence[str] = ()
@@ -96,6 +88,13 @@ def judge(
         if points:
             found.append(Result(family, of, points))
     return found
+
+
+def metric_in_words(of: Any) -> str:
+    """What a criterion measures, as tables show it: ``RTT p95 of ping``."""
+    percentile = getattr(of, "percentile", None)
+    rank = "" if percentile in (None, MEDIAN) else f" p{percentile:g}"
+    return f"{METRICS[of.metric].title}{rank}" + (f" of {', '.join(of.flows)}" if of.flows else "")
 
 
 def bound_in_words(of: Any, against: Sequence[str] = ()) -> str:

@@ -10,13 +10,17 @@ from statistics import median
 from typing import Any
 
 from dumbbell.analysis import VALID
+from dumbbell.metrics.measure import Tables
 from dumbbell.metrics.registry import METRICS
 from dumbbell.metrics.values import lives, tables_of
-from dumbbell.plan import Expectation, Point, windows
-from dumbbell.run.content import Run, RunSet
+from dumbbell.plan import Expectation, Plan, Point, windows
+from dumbbell.run.content import Run
+from dumbbell.run.directory import RunDir
 from dumbbell.scenario import KeyPath
 from dumbbell.scenario.expand import text
 from dumbbell.words import did_you_mean, known_are
+
+NOT_RUN = "it was not run"
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class At:
     levels: Mapping[str, str]
     value: float | None
     why: str
-    report: Path  # of the first repetition
+    report: Path | None  # of the first repetition
 
 
 Values = dict[str, dict[str, At]]  # by the name of the criterion and the label of the point
@@ -40,39 +44,51 @@ class Unknown(Exception):
         self.key, self.reason = key, reason
 
 
-def measure(run_dirs: Sequence[Path], criteria: Sequence[Any]) -> Values:
-    """The values of criteria at all points of their scenario's runs.
+def measure(wanted: Plan, run: RunDir | None, criteria: Sequence[Any]) -> Values:
+    """The values of criteria at all points of their scenario; ``run`` is None if it did not begin.
 
-    Also at points that a criterion is not about, since others may be compared with them. OSError or
-    ValueError for a run without results.
+    Also at points that a criterion is not about, since others may be compared with them.
     """
     found: dict[str, dict[str, list[At]]] = {of.name: {} for of in criteria}
-    for run in RunSet.open(*run_dirs):
-        for name, at in _of_run(run, criteria):
-            found[name].setdefault(run.point.label, []).append(at)
+    dirs = [None] * len(wanted.points) if run is None else [execution.dir for execution in run.executions]
+    for point, folder in zip(wanted.points, dirs, strict=True):
+        for name, at in _at_point(point, folder, criteria):
+            found[name].setdefault(point.label, []).append(at)
     return {
         name: {label: _middle(repetitions) for label, repetitions in by_label.items()}
         for name, by_label in found.items()
     }
 
 
-def _of_run(run: Run, criteria: Sequence[Any]) -> Iterator[tuple[str, At]]:
-    state = run.verdict.get("state", "aborted")
-    why = "" if state in VALID else ": ".join([state, *run.verdict.get("reasons", [])[:1]])
-    tables = None if why else tables_of(run)
+def _at_point(point: Point, folder: Path | None, criteria: Sequence[Any]) -> Iterator[tuple[str, At]]:
+    tables, why = (None, NOT_RUN) if folder is None else _tables(folder)
+    report = None if folder is None else folder / "report.html"
     for of in criteria:
-        value, reason = None, why or "it ended before it measured"
+        value, reason = None, why
         if tables is not None:
             try:
-                measured = list(tables.measure(bound_of(of, run.point)))
+                measured = list(tables.measure(bound_of(of, point)))
             except Unknown as error:
                 reason = error.reason
             else:
                 reason = next((f"{one.subject}: {one.why}" for one in measured if one.value is None), "")
                 known = [one.value for one in measured if one.value is not None]
                 value = None if reason else _worst(of, known)
-        report = run.dir / "report.html"
-        yield of.name, At(run.point.levels, value, "" if value is not None else reason, report)
+        yield of.name, At(point.levels, value, reason, report)
+
+
+def _tables(folder: Path) -> tuple[Tables | None, str]:
+    """The tables of a valid point, or why there are none."""
+    try:
+        run = Run.open(folder)
+        if not run.verdict:
+            return None, NOT_RUN
+        if (state := run.verdict["state"]) not in VALID:
+            return None, ": ".join([state, *run.verdict.get("reasons", [])[:1]])
+        tables = tables_of(run)
+    except (OSError, ValueError) as error:
+        return None, str(error)
+    return tables, "" if tables is not None else "it ended before it measured"
 
 
 def _worst(of: Any, values: Sequence[float]) -> float:

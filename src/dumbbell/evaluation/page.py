@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from dumbbell.evaluation.criteria import Family
 from dumbbell.evaluation.evaluation import Judgement
-from dumbbell.evaluation.judge import Judged, Result, bound_in_words
+from dumbbell.evaluation.judge import Judged, Result, bound_in_words, metric_in_words
 from dumbbell.evaluation.told import MARKS, for_paper, href, points, summary, sums
 from dumbbell.report import figures, html, latex
 from dumbbell.run.record import write_json
@@ -61,7 +61,7 @@ def _family(
         lines.append(
             {
                 "criterion": result.criterion,
-                "what": result.what,
+                "what": metric_in_words(result.criterion),
                 "bound": bound_in_words(result.criterion, of.asked.against),
                 "cells": [(one.state, MARKS[one.state], _cell(one)) for one in results.values()],
                 "references": [

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import polars as pl
 
 from dumbbell.evaluation.evaluation import Judgement
-from dumbbell.evaluation.judge import FAIL, NO_ANSWER, PASS, Judged, Result, bound_in_words
+from dumbbell.evaluation.judge import FAIL, NO_ANSWER, PASS, Judged, Result, bound_in_words, metric_in_words
 from dumbbell.units import human
 from dumbbell.words import columns
 
@@ -98,8 +98,10 @@ def for_paper(of: Judgement) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def href(folder: Path, point: Judged) -> str:
-    """The link from a directory to a point's report."""
+def href(folder: Path, point: Judged) -> str | None:
+    """The link from a directory to a point's report; None if there is none."""
+    if point.report is None or not point.report.exists():
+        return None
     return quote(os.path.relpath(point.report.resolve(), folder.resolve()))
 
 
@@ -127,7 +129,7 @@ def _summed(folder: Path, of: Judgement, result: Result) -> dict[str, object]:
         "name": criterion.name,
         "family": result.family.name,
         "title": criterion.title,
-        "metric": result.what,
+        "metric": metric_in_words(result.criterion),
         "unit": result.unit,
         "bound": bound_in_words(criterion, of.asked.against),
         "source": criterion.source,

@@ -12,6 +12,7 @@ from dumbbell.evaluation.evaluation import PROFILES, Asked, Evaluation
 from dumbbell.evaluation.judge import bound_in_words
 from dumbbell.evaluation.subject import Subject
 from dumbbell.scenario import ScenarioError
+from tools import evaluation_docs
 
 VTIME = REPOSITORY / "inventory" / "vtime"
 SCENARIO = """\
@@ -128,3 +129,8 @@ def test_a_name_that_two_criteria_have_is_refused(tmp_path: Path) -> None:
 def test_bounds_in_words(tmp_path: Path, ends: str, words: str) -> None:
     (file,) = load(written(tmp_path, ends))
     assert bound_in_words(file.family.criteria[0]) == words
+
+
+def test_the_documentation_has_all_criteria() -> None:
+    text = (REPOSITORY / "docs" / "evaluation.md").read_text()
+    assert evaluation_docs.documented(text) == text, "write it again: make docs"
