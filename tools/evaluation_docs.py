@@ -16,7 +16,7 @@ def tables() -> Iterator[str]:
     """A heading, a text and a table for each family."""
     for file in load():
         family = file.family
-        yield f"### {family.title}\n\n{family.shows} It does not show: {_inside(family.lacks)}\n"
+        yield f"### {family.title}\n\n{family.shows} Not shown: {_inside(family.lacks)}\n"
         cells = [
             (f"`{of.name}`", of.title, f"{metric_in_words(of)} {bound_in_words(of)}", of.source, of.lacks)
             for of in family.criteria

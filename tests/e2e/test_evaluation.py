@@ -33,7 +33,7 @@ class Evaluated:
 
 
 def evaluate(results: Path) -> Evaluated:
-    command = [BIN / "fab", "evaluate", MODULE, "--results", results, "--name", "tiny"]
+    command: list[str | Path] = [BIN / "fab", "evaluate", MODULE, "--results", results, "--name", "tiny"]
     command += ["--criteria", "tests/e2e/evaluation/criteria"]
     done = subprocess.run(
         command, cwd=REPOSITORY, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

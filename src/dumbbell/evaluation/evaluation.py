@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import IO
 
@@ -50,6 +49,11 @@ class Judgement:
     points: int  # that each subject runs
 
     @property
+    def others(self) -> list[str]:
+        """The references that are no candidates."""
+        return [name for name in self.references if name not in self.results]
+
+    @property
     def families(self) -> Iterator[tuple[Family, Mapping[str, Sequence[Result]]]]:
         """Each family with the results of all candidates."""
         for file in self.asked.files:
@@ -83,13 +87,9 @@ class Evaluation:
                 )
         others = [Subject.of(name) for name in self.references if name not in names]
         self.subjects = [*asked.candidates, *others]
-        self._families = {
-            scenario: [file.family for file in files]
-            for scenario, files in groupby(
-                sorted(asked.files, key=lambda file: file.family.scenario),
-                key=lambda file: file.family.scenario,
-            )
-        }
+        self._families: dict[str, list[Family]] = {}  # by the file of their scenario
+        for file in asked.files:
+            self._families.setdefault(file.family.scenario, []).append(file.family)
         self._refuse_unknown()
         self._homes = {of.name: self._home(of) for of in self.subjects}
         self._suites = {of.name: self._suite(of) for of in self.subjects}
@@ -178,7 +178,7 @@ class Evaluation:
         return self.asked.results / RUNS / f"{name}-{of.digest(self.asked.inventory)}"
 
     def _suite(self, of: Subject) -> Suite:
-        """The scenarios with this subject in them, those with the most points first."""
+        """The scenarios with this subject in them, in the order of their families."""
         home = self._homes[of.name] / "scenarios"
         runs = []
         for scenario in self._families:

@@ -82,7 +82,7 @@ def judge(
         own = {subject: by_criterion[of.name] for subject, by_criterion in values.items()}
         points = [
             _judged(of, label, name, own, against)
-            for label, at in own[name].items()
+            for label, at in sorted(own[name].items(), key=lambda item: _place(of.when, *item))
             if concerns(of.when, at.levels)
         ]
         if points:
@@ -110,6 +110,15 @@ def bound_in_words(of: Any, against: Sequence[str] = ()) -> str:
     ends = [("at least", of.relative.min, ""), ("at most", of.relative.max, "")]
     words = " and ".join(f"{words} {value:g} x {to}" for words, value, _ in ends if value is not None)
     return f"{words} at {where}" if where else words
+
+
+def _place(when: Mapping[str, Any], label: str, at: At) -> tuple[list[int], str]:
+    """Points in the order in which a criterion lists their levels."""
+    lists = {
+        name: [text(value) for value in wanted] for name, wanted in when.items() if isinstance(wanted, list)
+    }
+    found = [(known, at.levels.get(name)) for name, known in lists.items()]
+    return [known.index(level) if level in known else len(known) for known, level in found], label
 
 
 ByPoint = Mapping[str, At]  # values of a criterion by the label of the point

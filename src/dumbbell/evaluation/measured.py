@@ -115,7 +115,7 @@ def _middle(repetitions: Sequence[At]) -> At:
 def concerns(when: Mapping[str, Any], levels: Mapping[str, str]) -> bool:
     """Whether a point with these levels is meant: each is the value, or one of a list of values."""
     return all(
-        levels.get(name) in map(text, wanted if isinstance(wanted, list) else [wanted])
+        levels.get(name) in [text(value) for value in (wanted if isinstance(wanted, list) else [wanted])]
         for name, wanted in when.items()
     )
 

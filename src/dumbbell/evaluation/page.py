@@ -37,7 +37,8 @@ def write(folder: Path, of: Judgement) -> Path:
             plotly=Markup(get_plotlyjs()),
             profile=of.asked.profile,
             points=of.points,
-            references=of.references,
+            references=of.others,
+            against=of.references,
             sentences=[sums(name, results) for name, results in of.results.items()],
             candidates=list(of.results),
             families=[_family(folder, of, family, own) for family, own in of.families],
@@ -53,54 +54,53 @@ def _title(of: Judgement) -> str:
 def _family(
     folder: Path, of: Judgement, family: Family, own: Mapping[str, Sequence[Result]]
 ) -> dict[str, Any]:
-    """A family's part of the page: its lines of the first table, its figure, and its points."""
-    (first, *_) = own.values()
-    lines = []
-    for i, result in enumerate(first):
-        results = {name: results[i] for name, results in own.items()}
-        lines.append(
-            {
-                "criterion": result.criterion,
-                "what": metric_in_words(result.criterion),
-                "bound": bound_in_words(result.criterion, of.asked.against),
-                "cells": [(one.state, MARKS[one.state], _cell(one)) for one in results.values()],
-                "references": [
-                    human(result.decisive.others.get(name), result.unit)
-                    if name in result.decisive.others
-                    else "-"
-                    for name in of.references
-                ],
-                "points": [
-                    (
-                        point.label or "-",
-                        [
-                            (
-                                MARKS[there.state],
-                                there.state,
-                                human(there.value, result.unit),
-                                there.why,
-                                href(folder, there),
-                            )
-                            for there in (one.points[j] for one in results.values())
-                        ],
-                        _limits(point, result.unit),
-                        [human(point.others.get(name), result.unit) for name in of.references],
-                    )
-                    for j, point in enumerate(result.points)
-                ],
-            }
-        )
+    """A family's part of the page: its lines of the first table, with their points, and its figure."""
+    lines = [_line(folder, of, results) for results in zip(*own.values(), strict=True)]
     return {"of": family, "lines": lines, "figure": _figure(own)}
+
+
+def _line(folder: Path, of: Judgement, results: Sequence[Result]) -> dict[str, Any]:
+    """A criterion with the results of all candidates. References and bounds are those of the first one."""
+    first = results[0]
+    return {
+        "criterion": first.criterion,
+        "what": metric_in_words(first.criterion),
+        "bound": bound_in_words(first.criterion, of.asked.against),
+        "cells": [(one.state, MARKS[one.state], _cell(one)) for one in results],
+        "references": _references(of, first, first.decisive),
+        "points": [
+            {
+                "label": there[0].label or "-",
+                "cells": [
+                    (one.state, MARKS[one.state], _told(one.value, first.unit), one.why, href(folder, one))
+                    for one in there
+                ],
+                "references": _references(of, first, there[0]),
+                "bound": _limits(there[0], first.unit),
+            }
+            for there in zip(*(result.points for result in results), strict=True)
+        ],
+    }
+
+
+def _references(of: Judgement, result: Result, point: Judged) -> list[str]:
+    """Values of the references at a point, as texts."""
+    return [_told(point.others.get(name), result.unit) for name in of.others]
 
 
 def _cell(result: Result) -> str:
     point = result.decisive
-    return point.why if point.value is None else human(point.value, result.unit)
+    return point.why if point.value is None else _told(point.value, result.unit)
+
+
+def _told(value: float | None, unit: str) -> str:
+    """A value in one line."""
+    return human(value, unit).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _limits(point: Judged, unit: str) -> str:
     ends = [("at least", point.low), ("at most", point.high)]
-    return " and ".join(f"{words} {human(value, unit)}" for words, value in ends if value is not None) or "-"
+    return " and ".join(f"{words} {_told(value, unit)}" for words, value in ends if value is not None) or "-"
 
 
 def _figure(own: Mapping[str, Sequence[Result]]) -> Figure:

@@ -91,9 +91,7 @@ def for_paper(of: Judgement) -> pl.DataFrame:
         for name, results in of.results.items():
             one = results[i]
             row[name] = f"{human(one.decisive.value, unit)} ({one.state})"
-        for name in of.references:
-            if name not in of.results:
-                row[name] = human(result.decisive.others.get(name), unit)
+        row |= {name: human(result.decisive.others.get(name), unit) for name in of.others}
         rows.append(row)
     return pl.DataFrame(rows)
 

@@ -17,6 +17,8 @@ from experiments import load_fabfile
 from stand_in import Playbook
 from synthetic import REPOSITORY
 
+from dumbbell.evaluation.criteria import load
+from dumbbell.evaluation.measured import NOT_RUN, measure
 from dumbbell.evaluation.subject import Subject
 from dumbbell.plan import Inventory, plan
 from dumbbell.run.directory import RunDir
@@ -157,6 +159,13 @@ def test_a_candidate_that_cannot_be_run_is_told_at_once(evaluated: Evaluated) ->
     code, said = evaluated.run("bbr")
     assert (code, evaluated.begun) == (2, 1)
     assert "bbr cannot be run: it did not begin; see results/evaluation_bbr_quick/playbooks.log" in said
+
+
+def test_points_of_a_run_that_did_not_begin_were_not_run(evaluated: Evaluated) -> None:
+    wanted = plan(REPOSITORY / "scenarios" / "evaluation" / "limited.yml", Inventory.read(VTIME))
+    (file,) = load(evaluated.folder / "criteria")
+    found = measure(wanted, None, file.family.criteria)
+    assert [(at.value, at.why) for at in found["short-delay"].values()] == [(None, NOT_RUN)] * 2
 
 
 def test_an_interrupted_run_goes_on(evaluated: Evaluated) -> None:

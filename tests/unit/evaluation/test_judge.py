@@ -93,3 +93,8 @@ def test_a_ratio_of_two_small_values_does_not_fail(tmp_path: Path) -> None:
     ends = "relative: {to: [cubic], max: 1.5}"
     assert judged(tmp_path, ends, mine=values(0.0009, 0), cubic=values(0, 0)).state == PASS
     assert judged(tmp_path, ends, mine=values(0.0011, 0), cubic=values(0, 0)).state == FAIL
+
+
+def test_points_are_in_the_order_in_which_the_criterion_lists_them(tmp_path: Path) -> None:
+    result = judged(tmp_path, "min: 90%, when: {queue: [2bdp, 1bdp]}", mine=values(0.95, 0.95))
+    assert [point.label for point in result.points] == [LONG, SHORT]
