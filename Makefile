@@ -92,9 +92,10 @@ lint: setup .build/bin/staticcheck ## check style and types of all code
 	go vet ./... && staticcheck ./...
 
 .PHONY: docs
-docs: setup ## write the tables in the roles' READMEs and docs/data-model.md again, and the dashboards
+docs: setup ## write the tables in the roles' READMEs, docs/data-model.md and docs/evaluation.md again, and the dashboards
 	python -m tools.role_docs roles
 	python -m tools.event_docs
+	python -m tools.evaluation_docs
 	python -m tools.dashboards
 
 .PHONY: lab

@@ -226,6 +226,49 @@ def bisect(  # noqa: PLR0917
 
 
 @task(
+    positional=["candidates"],
+    help={
+        "candidates": "controls of the kernel, or directories of modules (DIRECTORY[:CONTROL]), with commas",
+        "against": "references in place of those that criteria name, with commas between them",
+        "kernel": "kernel that the candidates run on: a recipe, a Debian source package, TREE@REVISION",
+        "profile": "quick, or full, which has more points",
+        "criteria": "directory of the criteria's files",
+        "inventory": "Ansible's, of virtual time",
+        "results": "directory of runs and pages",
+        "name": "directory below results, by default evaluation_CANDIDATES_PROFILE",
+    },
+)
+def evaluate(  # noqa: PLR0917
+    _,
+    candidates,
+    against="",
+    kernel=None,
+    profile="quick",
+    criteria="suites/evaluation",
+    inventory="inventory/vtime",
+    results="results",
+    name=None,
+):
+    """Evaluate congestion controls by the field's criteria, in virtual time (docs/evaluation.md).
+
+    The same command goes on where it was interrupted. Exits with 1 if a criterion fails, and with 2 if one
+    has no answer.
+    """
+    from dumbbell.cli import evaluate as command
+
+    command.evaluate(
+        list(filter(None, candidates.split(","))),
+        Path(inventory),
+        Path(results),
+        against=list(filter(None, against.split(","))),
+        kernel=kernel,
+        profile=profile,
+        criteria=Path(criteria),
+        name=name,
+    )
+
+
+@task(
     help={
         "suite": "file of the suite",
         "inventory": "Ansible's, by default the lab's, with --kernel that of virtual time",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -13,7 +14,8 @@ from dumbbell.virtual.runs import SPEC, run
 
 class ActionModule(ActionBase):
     """Arguments: ``world`` (``dir`` with its hosts' files, ``kernel``), ``checkout``, and ``worlds``, as for
-    :func:`dumbbell.virtual.runs.run`; ``stall_timeout`` (s).
+    :func:`dumbbell.virtual.runs.run`; ``stall_timeout`` (s); ``module``, the source of a kernel module
+    that their hosts have in addition.
 
     Returns ``ended``, for each world the fields of :class:`dumbbell.virtual.world.Ended`.
     """
@@ -23,6 +25,9 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         spec = SPEC | {"worlds": {"type": "list", "elements": "dict", "required": True}}
         _, args = self.validate_argument_spec(spec)
-        ended = run(args["worlds"], args, Display().display)
+        try:
+            ended = run(args["worlds"], args, Display().display)
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from None
         reasons = "; ".join(of.reason for of in ended if of.reason)
         return result | {"changed": True, "ended": [asdict(of) for of in ended], "msg": reasons}

@@ -112,13 +112,16 @@ def run_suite(
     inventory_path: Path,
     results: Path,
     budget: Budget | None = None,
+    *,
     kernel: str | None = None,
+    module: Path | None = None,
+    log: IO[str] | None = None,
 ) -> Iterator[Outcome]:
     """Run what has no result yet, entry by entry; in virtual time side by side.
 
     What would not end within the budget (by default the suite's, from now) is not begun. An entry that
-    cannot be run, for whatever reason, keeps no other from being run. ``kernel`` is as for :func:`run_entry`.
-    ScenarioError or InventoryError before anything is run.
+    cannot be run, for whatever reason, keeps no other from being run. ``kernel``, ``module`` and ``log`` are
+    those of :func:`run_entry`. ScenarioError or InventoryError before anything is run.
     """
     inventory = Inventory.read(inventory_path)
     plans = planned(suite, inventory)
@@ -129,7 +132,16 @@ def run_suite(
         if begun is None or not ended(begun):
             if why := budget.refuses(wanted):
                 return Outcome(entry, NOT_RUN, (why,), None)
-            run_entry(entry, inventory_path, results, virtual=inventory.virtual, begun=begun, kernel=kernel)
+            run_entry(
+                entry,
+                inventory_path,
+                results,
+                virtual=inventory.virtual,
+                begun=begun,
+                kernel=kernel,
+                module=module,
+                log=log,
+            )
         return outcome_of(entry, begun or find_run(results, wanted))
 
     def outcome(entry: Entry, wanted: Plan) -> Outcome:
@@ -194,12 +206,14 @@ def run_entry(
     seed: int | None = None,
     repetitions: int | None = None,
     kernel: str | None = None,
+    module: Path | None = None,
     log: IO[str] | None = None,
 ) -> None:
     """Begin a run, of all of its points or of one, or go on with the one that was begun.
 
-    In virtual time it may be on another ``kernel``, as :func:`dumbbell.kernels.asked` takes it. What the
-    playbook says goes to ``log``; by default to the terminal.
+    In virtual time it may be on another ``kernel``, as :func:`dumbbell.kernels.asked` takes it, and its hosts
+    may have a ``module`` more, built from this directory. What the playbook says goes to ``log``; by default
+    to the terminal.
     """
     asked: dict[str, object]
     if begun is not None:
@@ -209,7 +223,7 @@ def run_entry(
         asked = {"scenario": entry.scenario, "profile": entry.profile, "point": point}
         asked |= {"run_seed": seed, "run_repetitions": repetitions}
         asked["results_dir"] = results.absolute()
-    asked["kernel"] = kernel
+    asked |= {"kernel": kernel, "world_module": None if module is None else module.absolute()}
     if virtual:
         name = "virtual"
     playbook = Path(sys.executable).with_name("ansible-playbook")

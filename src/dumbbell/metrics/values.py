@@ -89,17 +89,34 @@ def conditions(run_dir: Path) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-def _of_point(run: Run, percentiles: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+def tables_of(run: Run) -> Tables | None:
+    """The tables of a point, for its metrics; None if it ended before it measured.
+
+    OSError or ValueError if it has not ended, or if tables were lost.
+    """
     if not run.verdict:
         raise ValueError(f"{run.dir} has no readable verdict.json: its run has not ended")
     paths = {name: run.dir / f"{name}.parquet" for name in COUNTED}
     tables = {name: _read(name, path) for name, path in paths.items() if path.exists()}
     if "tcp_info" not in tables:
-        return  # the run ended before it measured
+        return None
     if lost := COUNTED.keys() - tables:
         raise ValueError(f"{run.dir} has no {', '.join(sorted(lost))}.parquet")
+    return Tables(run, tables)
+
+
+def lives(point: Point) -> dict[str, windows.Window]:
+    """The lives of the flows and pings of a point's measurement, by their names."""
+    phase = point.phase("measurement")
+    actions = (action for host in phase.hosts.values() for action in host.actions)
+    pings = {action.name: action.life_ns for action in actions if isinstance(action, PingAction)}
+    return pings | {flow.name: flow.life_ns for flow in phase.flows}
+
+
+def _of_point(run: Run, percentiles: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    if (measured := tables_of(run)) is None:
+        return
     point = run.point
-    measured = Tables(run, tables)
     for bound in _bounds(point, percentiles):
         name = with_percentile(bound.metric, int(bound.percentile or MEDIAN))
         for found in measured.measure(bound):
@@ -117,13 +134,12 @@ def _read(name: str, path: Path) -> pl.DataFrame:
 def _bounds(point: Point, percentiles: Sequence[int]) -> Iterator[Expectation]:
     """Each metric over its default window: of all flows of a direction together, or of each flow alone."""
     phase, warm_up_ns = point.phase("measurement"), point.warm_up_ns
-    actions = (action for host in phase.hosts.values() for action in host.actions)
-    pings = [action for action in actions if isinstance(action, PingAction)]
-    lives = {ping.name: ping.life_ns for ping in pings} | {flow.name: flow.life_ns for flow in phase.flows}
+    living = lives(point)
+    pings = living.keys() - {flow.name for flow in phase.flows}
     sampled = {name for host in phase.hosts.values() for name in host.sample.tcp}
     commands = {flow.name for flow in phase.flows if flow.kind == "command"} & sampled
     for metric in (metric for metric in METRICS.values() if metric.compared):
-        names = metric.known(phase.flows, [ping.name for ping in pings])
+        names = metric.known(phase.flows, pings)
         if metric.shared:
             groups = [
                 [flow.name for flow in flows]
@@ -132,9 +148,9 @@ def _bounds(point: Point, percentiles: Sequence[int]) -> Iterator[Expectation]:
             ]
         else:
             names |= commands if metric.commands else set()
-            groups = [[name] for name in lives if name in names]
+            groups = [[name] for name in living if name in names]
         for group in groups:
-            if window := windows.default_window([lives[name] for name in group], warm_up_ns):
+            if window := windows.default_window([living[name] for name in group], warm_up_ns):
                 until_done = metric.until_done or None
                 bounds: dict[str, None] = {"min": None, "max": None}
                 asked = percentiles if metric.percentile is not None else (None,)

@@ -98,7 +98,7 @@ def run_night(
             _measure_anew(history)
             outcomes = [
                 _recorded(history, folder, outcome)
-                for outcome in run_suite(suite, inventory, folder, budget, kernel)
+                for outcome in run_suite(suite, inventory, folder, budget, kernel=kernel)
             ]
             in_turn = InTurn(inventory, folder, zip(outcomes, plans, strict=True), budget)
             findings = list(

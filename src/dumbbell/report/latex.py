@@ -46,7 +46,22 @@ def table(medians: pl.DataFrame, caption: str) -> str:
         for row in medians.iter_rows(named=True)
     ]
     return _templates.get_template("table.tex").render(
-        columns="l" * len(known) + "r" * len(numbers), head=head, rows=rows, caption=escape(caption)
+        note=" Medians with their 95 % intervals (bootstrap) over repetitions.",
+        columns="l" * len(known) + "r" * len(numbers),
+        head=head,
+        rows=rows,
+        caption=escape(caption),
+    )
+
+
+def texts(rows: pl.DataFrame, caption: str) -> str:
+    """A table of texts; its columns' names are its head."""
+    return _templates.get_template("table.tex").render(
+        note="",
+        columns="l" * rows.width,
+        head=[escape(name) for name in rows.columns],
+        rows=[[escape(cell) for cell in row] for row in rows.iter_rows()],
+        caption=escape(caption),
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, Union
+from typing import Annotated, Any, Literal, Self, TypeVar, Union
 
 from pydantic import Field, create_model, model_validator
 
 from dumbbell.metrics.registry import METRICS, Metric, compared_names
 from dumbbell.quantities import Duration, Name, Period, Ratio, Strict
+
+Model = TypeVar("Model", bound="Measurement")
 
 
 class Validity(Strict):
@@ -62,8 +64,8 @@ class Validity(Strict):
     )
 
 
-class BaseExpectation(Strict):
-    """A bound on a metric: `min`, `max` or both. A valid run outside of it has failed."""
+class Measurement(Strict):
+    """What is measured: a metric's flows and window, and the points that have it."""
 
     flows: Annotated[list[Name], Field(min_length=1)] | None = Field(
         default=None, description="default: all flows of which the metric is known"
@@ -79,28 +81,36 @@ class BaseExpectation(Strict):
         "without a word of it, an expectation is not about baselines",
     )
 
+
+class BaseExpectation(Measurement):
+    """A bound on a metric: `min`, `max` or both. A valid run outside of it has failed."""
+
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        low, high = getattr(self, "min"), getattr(self, "max")  # noqa: B009
-        if low is None and high is None:
-            raise ValueError("give min, max or both")
-        if low is not None and high is not None and low > high:
-            raise ValueError("min is above max")
+        refuse_bounds(getattr(self, "min"), getattr(self, "max"))  # noqa: B009
         return self
 
 
-def _of(metric: Metric) -> type[BaseExpectation]:
-    """The model of a metric's bound."""
+def refuse_bounds(low: float | None, high: float | None) -> None:
+    """ValueError if there is no bound, or if no value is within."""
+    if low is None and high is None:
+        raise ValueError("give min, max or both")
+    if low is not None and high is not None and low > high:
+        raise ValueError("min is above max")
+
+
+def model_of(metric: Metric, base: type[Model]) -> type[Model]:
+    """The model of a metric's bound, with the keys of ``base``."""
     fields: dict[str, Any] = {"metric": (Literal[metric.name], ...)}
     if metric.percentile is not None:
         described = Field(default=50, description=metric.percentile or None)
         fields["percentile"] = (Annotated[float, Field(ge=0, le=100)], described)
     fields |= {name: (metric.bound | None, None) for name in ("min", "max")}
-    name = "Expect" + metric.name.title().replace("_", "")
-    return create_model(name, __base__=BaseExpectation, __doc__=metric.what, __module__=__name__, **fields)
+    name = base.__name__.removeprefix("Base").removesuffix("ation") + metric.name.title().replace("_", "")
+    return create_model(name, __base__=base, __doc__=metric.what, __module__=base.__module__, **fields)
 
 
-MODELS = [_of(metric) for metric in METRICS.values()]
+MODELS = [model_of(metric, BaseExpectation) for metric in METRICS.values()]
 Expectation: Any = Annotated[Union[*MODELS], Field(discriminator="metric")]
 
 ComparedName: Any = Literal[*compared_names()]

@@ -18,12 +18,14 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from dumbbell.virtual.modules import ADDED, layer
 from dumbbell.virtual.world import Ended, World, run_all, virtual_s
 
 SPEC = {
     "world": {"type": "dict", "required": True},
     "checkout": {"type": "path", "required": True},
     "stall_timeout": {"type": "float", "default": 300},
+    "module": {"type": "path"},
 }
 KEPT = Path("/run/keep")  # in the provisioning world: files that are added to its hosts
 _SAY_S = 30.0
@@ -36,8 +38,12 @@ def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) 
     """Run worlds side by side.
 
     Each has ``dir``, ``command``, ``writable`` and may have ``readable``, ``seed`` and ``light``, as
-    :class:`dumbbell.virtual.world.World` has them; ``args`` has what :data:`SPEC` says.
+    :class:`dumbbell.virtual.world.World` has them; ``args`` has what :data:`SPEC` says. With ``module``, the
+    directory of its source, their hosts have a module more: ValueError if it does not build.
     """
+    added: dict[Path, Path] = {}
+    if args.get("module"):
+        added[ADDED] = layer(Path(args["module"]), args["world"], Path(args["checkout"]))
     _compile(Path(args["checkout"]), Path(args["world"]["dir"]))
     second = int(time.time())  # a whole second, so that actions at multiples of the wall clock repeat
     made = [
@@ -48,7 +54,7 @@ def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) 
             command=of["command"],
             checkout=Path(args["checkout"]),
             writable=_paths(of["writable"]),
-            readable=_paths(of.get("readable", {})),
+            readable=_paths(of.get("readable", {})) | added,
             start_unix_ns=second * 1_000_000_000,
             seed=of.get("seed", ""),
             light=of.get("light"),

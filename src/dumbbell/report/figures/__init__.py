@@ -1,6 +1,7 @@
 """Figures: functions from tables to plotly's figures, for pages, notebooks and exports."""
 
 from dumbbell.report.figures.base import MAX_POINTS, Steps, thin
+from dumbbell.report.figures.criteria import margins
 from dumbbell.report.figures.live import of_runs
 from dumbbell.report.figures.rapid import available, pstreams
 from dumbbell.report.figures.recovery import around, pipes
@@ -45,6 +46,7 @@ __all__ = [
     "intervals",
     "label",
     "lines",
+    "margins",
     "of_runs",
     "per_flow",
     "pipes",
