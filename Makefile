@@ -220,7 +220,7 @@ preflight:
 
 .PHONY: lock
 lock: setup ## write requirements.lock from pyproject.toml
-	uv pip compile --quiet --upgrade --python-version 3.11 --group dev --generate-hashes --no-annotate --no-header \
+	uv pip compile --quiet --upgrade --python-version 3.11 --group dev --extra cluster --generate-hashes --no-annotate --no-header \
 	    --no-emit-find-links --no-emit-index-url --output-file requirements.lock pyproject.toml
 
 # The commit that last changed the sources, so that other commits do not change the programs.

@@ -7,6 +7,10 @@ from pathlib import Path
 from fabric import Task, task
 from invoke.parser import Argument
 
+CLUSTER = (
+    "machines that run the points, in virtual time: ssh:HOSTS.yml, slurm:PARTITION, tcp://SCHEDULER:8786"
+)
+
 # Tasks import modules when they run: tables and plots take a second to load, and most tasks need none.
 
 
@@ -131,6 +135,7 @@ class OfSides(Task):
         "inventory": "Ansible's, by default the lab's; with kernels inventory/vtime",
         "accept": "settings that may differ without a reason: names or globs, with commas between them",
         "name": "directory below results, by default ab_SCENARIO_SIDES",
+        "cluster": CLUSTER,
     },
 )
 def ab(  # noqa: PLR0917
@@ -150,6 +155,7 @@ def ab(  # noqa: PLR0917
     inventory=None,
     accept="",
     name=None,
+    cluster="",
 ):
     """Run profiles of a scenario, or kernels, in turn until it is known by how much they differ.
 
@@ -168,6 +174,7 @@ def ab(  # noqa: PLR0917
         profile=profile,
         accept=list(filter(None, accept.split(","))),
         name=name,
+        cluster=cluster,
     )
 
 
@@ -185,6 +192,7 @@ def ab(  # noqa: PLR0917
         "most": "seeds of a commit after which it is skipped",
         "sure": "least probability that the answer is right",
         "inventory": "Ansible's, of virtual time",
+        "cluster": CLUSTER,
     }
 )
 def bisect(  # noqa: PLR0917
@@ -201,6 +209,7 @@ def bisect(  # noqa: PLR0917
     most=16,
     sure=0.95,
     inventory="inventory/vtime",
+    cluster="",
 ):
     """Find the commit of a kernel that changed a metric, by git bisect in virtual time (docs/bisect.md).
 
@@ -218,6 +227,7 @@ def bisect(  # noqa: PLR0917
         sure=float(sure),
         inventory=Path(inventory),
         results=Path("results"),
+        cluster=cluster,
     )
 
 
@@ -227,17 +237,19 @@ def bisect(  # noqa: PLR0917
         "inventory": "Ansible's, by default the lab's",
         "home": "directory of the nights",
         "now": "run a night; otherwise list what it would run, and how long that takes",
+        "cluster": CLUSTER,
     }
 )
-def nightly(
+def nightly(  # noqa: PLR0917
     context,
     suite="suites/nightly.yml",
     inventory="inventory/lab",
     home="results/nightly",
     now=False,
+    cluster="",
 ):
     """Run a night now, as the timer of playbooks/nightly.yml does; exits with 1 after a regression."""
-    night = ["dumbbell.cli.nightly", suite, "--home", home, "--inventory", inventory]
+    night = ["dumbbell.cli.nightly", suite, "--home", home, "--inventory", inventory, "--cluster", cluster]
     what = night if now else ["dumbbell.cli.suite", suite, "--plan", "--inventory", inventory]
     raise SystemExit(context.run(shlex.join([sys.executable, "-m", *what]), warn=True).exited)
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from dumbbell.cluster import ClusterError
+from dumbbell.cluster.asked import KINDS, shared
 from dumbbell.ingest.influx import InfluxError, InfluxTarget
 from dumbbell.nightly import page, tell
 from dumbbell.nightly.history import History
@@ -32,12 +34,14 @@ def main() -> int:
     parser.add_argument("suite", type=Path, help="file of the suite")
     parser.add_argument("--inventory", type=Path, default=Path("inventory/lab"))
     parser.add_argument("--home", type=Path, required=True, help="directory of its nights")
+    parser.add_argument("--cluster", default="", help=f"machines that run points of virtual time: {KINDS}")
     options = parser.parse_args()
     try:
         suite = load(options.suite)
         known = acknowledged(Path(suite.acknowledged)) if suite.acknowledged else []
-        night = run_night(suite, options.inventory, options.home, known)
-    except (ScenarioError, InventoryError, NightError) as error:
+        with shared(options.cluster, options.inventory):
+            night = run_night(suite, options.inventory, options.home, known)
+    except (ClusterError, ScenarioError, InventoryError, NightError) as error:
         print(error, file=sys.stderr)
         return NO_STATEMENT
     except KeyboardInterrupt:
