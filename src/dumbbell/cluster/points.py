@@ -79,6 +79,10 @@ class Points(Executor):
                 self._look(asked)
             while asked.waiting and len(asked.flying) < _AHEAD * self._slots:
                 self._send(asked, asked.waiting.pop())
+            try:
+                self._bring_world()
+            except OSError:
+                raise self._lost(asked) from None
             if now - said > _SAY_S:
                 said = now
                 self._say(self._progress(len(asked.ended), len(every)))
@@ -169,16 +173,15 @@ class Points(Executor):
 
     def _look(self, asked: _Asked) -> None:
         """See which workers came and went."""
-        had = bool(self._ready)
         if self._client.status != "running":
             raise self._lost(asked)
         try:
-            present = self._client.scheduler_info(n_workers=-1)["workers"]
+            present = self._client.nthreads()
             for at in self._workers.keys() - present.keys():
                 gone = self._workers.pop(at)
                 if not gone.refused:
                     self._say(f"{gone.name} is gone; what it ran begins again elsewhere")
-            self._join([at for at in present if at not in self._workers])
+            self._ask([at for at in present if at not in self._workers])
         except OSError:
             raise self._lost(asked) from None
         if self._ready or not self._refused:
@@ -186,20 +189,17 @@ class Points(Executor):
         elif time.monotonic() - self._had_worker > _PATIENCE_S:
             why = "\n".join(f"{of.name} is refused: {of.refused}" for of in self._refused)
             raise ClusterError(f"no worker of the cluster can run points:\n{why}")
-        if self._ready and not had:
-            # Dask gives tasks that no worker could run to workers that come, not to one that offers more.
+        if not self._ready:
+            # Dask would give them to a worker that comes with what they need, not to one that offers it then.
             for world, future in asked.flying.values():
                 future.cancel()
                 asked.waiting.append(world)
             asked.flying.clear()
             asked.waiting.sort(key=lambda world: world.expected_s)
 
-    def _join(self, addresses: list[str]) -> None:
-        """Let workers take part, with the world if they lack it."""
-        self._ask(addresses)
-        lacking = [
-            at for at in addresses if not self._workers[at].refused and not self._workers[at].has_world
-        ]
+    def _bring_world(self) -> None:
+        """Bring the world to workers that lack it, and let them take part."""
+        lacking = [at for at, of in self._workers.items() if not of.refused and not of.has_world]
         if not lacking:
             return
         size = self._archive.stat().st_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import functools
 import os
 import shutil
 import socket
@@ -90,7 +91,6 @@ async def join(needs: Needs, dask_worker: Worker) -> Joined:
     offered = dask_worker.state.total_resources.get("world", dask_worker.state.nthreads)
     worlds = int(min(offered, len(os.sched_getaffinity(0)), dask_worker.state.nthreads))
     if has := not refused and needs.mark.exists() and needs.world.exists():
-        await asyncio.to_thread(prepare, needs.checkout, needs.world)
         await dask_worker.set_resources(**{needs.resource: worlds})
     return Joined(_name(dask_worker), refused, has, worlds)
 
@@ -190,6 +190,9 @@ def run_point(run: Callable[[World], Ended], needs: Needs, job: Job) -> Home | L
         worker.log_event(job.topic, {"left": name})
 
 
+_prepare = functools.cache(prepare)  # once in each worker
+
+
 def died_of(events: Iterable[tuple[float, Mapping[str, str]]]) -> list[str]:
     """Names of workers that began a point and did not leave it."""
     died: list[str] = []
@@ -208,6 +211,7 @@ def _run(run: Callable[[World], Ended], needs: Needs, job: Job, scratch: Path, n
     archive.write_bytes(job.inputs)
     try:
         unpack(archive, root, job.digest)
+        _prepare(needs.checkout, needs.world)
         with in_use(needs.world):
             ended = run(moved(job.world, job.root, root))
         _ask_for_room(scratch, _FULL_BYTES)
