@@ -280,6 +280,22 @@ def index(_, results="results"):
 
 
 @task(
+    iterable=["run"],
+    help={
+        "run": "directory of a run, or of a point; once for each. By default all old runs of `results`",
+        "results": "directory of the runs",
+        "days": "runs that began so many days ago are old",
+        "unpack": "put back what is packed, of each --run",
+    },
+)
+def archive(_, run, results="results", days=30, unpack=False):
+    """Pack the large raw files of old runs; tables, verdicts and reports stay. Tells what is saved."""
+    from dumbbell.cli import archive as command
+
+    command.archive([Path(each) for each in run], Path(results), int(days), unpack=unpack)
+
+
+@task(
     positional=["run", "name"],
     iterable=["asked"],
     help={
