@@ -165,6 +165,10 @@ bench-vtime: build ## measure how fast virtual time passes, into bench/vtime.jso
 bench-regress: setup ## simulate histories of nights: false alarms, detected changes and their delay, into bench/regress.json
 	python bench/regress.py
 
+.PHONY: bench-scale
+bench-scale: setup ## make up a run of 10 000 points, and time opening, listing and reading it, and a cluster's overhead, into bench/scale.json
+	PYTHONPATH=tests:tests/unit python bench/scale.py
+
 .PHONY: bench-ab
 bench-ab: setup ## simulate A/B experiments: false alarms, what is found, how often intervals have the true ratio, into bench/ab.json
 	python bench/ab.py
