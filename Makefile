@@ -166,6 +166,10 @@ bench-vtime: build ## measure how fast virtual time passes, into bench/vtime.jso
 bench-regress: setup ## simulate histories of nights: false alarms, detected changes and their delay, into bench/regress.json
 	python bench/regress.py
 
+.PHONY: bench-scale
+bench-scale: setup ## make up a run of 10 000 points, and time opening, listing and reading it, and a cluster's overhead, into bench/scale.json
+	PYTHONPATH=tests:tests/unit python bench/scale.py
+
 .PHONY: bench-ab
 bench-ab: setup ## simulate A/B experiments: false alarms, what is found, how often intervals have the true ratio, into bench/ab.json
 	python bench/ab.py
@@ -221,7 +225,7 @@ preflight:
 
 .PHONY: lock
 lock: setup ## write requirements.lock from pyproject.toml
-	uv pip compile --quiet --upgrade --python-version 3.11 --group dev --generate-hashes --no-annotate --no-header \
+	uv pip compile --quiet --upgrade --python-version 3.11 --group dev --extra cluster --generate-hashes --no-annotate --no-header \
 	    --no-emit-find-links --no-emit-index-url --output-file requirements.lock pyproject.toml
 
 # The commit that last changed the sources, so that other commits do not change the programs.

@@ -7,6 +7,10 @@ from pathlib import Path
 from fabric import Task, task
 from invoke.parser import Argument
 
+CLUSTER = (
+    "machines that run the points, in virtual time: ssh:HOSTS.yml, slurm:PARTITION, tcp://SCHEDULER:8786"
+)
+
 # Tasks import modules when they run: tables and plots take a second to load, and most tasks need none.
 
 
@@ -135,6 +139,7 @@ class OfSides(Task):
         "inventory": "Ansible's, by default the lab's; with kernels inventory/vtime",
         "accept": "settings that may differ without a reason: names or globs, with commas between them",
         "name": "directory below results, by default ab_SCENARIO_SIDES",
+        "cluster": CLUSTER,
     },
 )
 def ab(  # noqa: PLR0917
@@ -154,6 +159,7 @@ def ab(  # noqa: PLR0917
     inventory=None,
     accept="",
     name=None,
+    cluster="",
 ):
     """Run profiles of a scenario, or kernels, in turn until it is known by how much they differ.
 
@@ -172,6 +178,7 @@ def ab(  # noqa: PLR0917
         profile=profile,
         accept=list(filter(None, accept.split(","))),
         name=name,
+        cluster=cluster,
     )
 
 
@@ -189,6 +196,7 @@ def ab(  # noqa: PLR0917
         "most": "seeds of a commit after which it is skipped",
         "sure": "least probability that the answer is right",
         "inventory": "Ansible's, of virtual time",
+        "cluster": CLUSTER,
     }
 )
 def bisect(  # noqa: PLR0917
@@ -205,6 +213,7 @@ def bisect(  # noqa: PLR0917
     most=16,
     sure=0.95,
     inventory="inventory/vtime",
+    cluster="",
 ):
     """Find the commit of a kernel that changed a metric, by git bisect in virtual time (docs/bisect.md).
 
@@ -222,6 +231,7 @@ def bisect(  # noqa: PLR0917
         sure=float(sure),
         inventory=Path(inventory),
         results=Path("results"),
+        cluster=cluster,
     )
 
 
@@ -275,6 +285,7 @@ def evaluate(  # noqa: PLR0917
         "home": "directory of the nights",
         "now": "run a night; otherwise list what it would run, and how long that takes",
         "kernel": "in virtual time: a recipe, a tree, or either with patches",
+        "cluster": CLUSTER,
     }
 )
 def nightly(  # noqa: PLR0917
@@ -284,10 +295,11 @@ def nightly(  # noqa: PLR0917
     home="results/nightly",
     now=False,
     kernel=None,
+    cluster="",
 ):
     """Run a night now, as the timer of playbooks/nightly.yml does; exits with 1 after a regression."""
     inventory = inventory or ("inventory/vtime" if kernel else "inventory/lab")
-    night = ["dumbbell.cli.nightly", suite, "--home", home, "--inventory", inventory]
+    night = ["dumbbell.cli.nightly", suite, "--home", home, "--inventory", inventory, "--cluster", cluster]
     night += ["--kernel", kernel] if kernel else []
     what = night if now else ["dumbbell.cli.suite", suite, "--plan", "--inventory", inventory]
     raise SystemExit(context.run(shlex.join([sys.executable, "-m", *what]), warn=True).exited)
@@ -316,6 +328,22 @@ def index(_, results="results"):
     from dumbbell.cli import index as command
 
     command.index(Path(results))
+
+
+@task(
+    iterable=["run"],
+    help={
+        "run": "directory of a run, or of a point; once for each. By default all old runs of `results`",
+        "results": "directory of the runs",
+        "days": "runs that began so many days ago are old",
+        "unpack": "put back what is packed, of each --run",
+    },
+)
+def archive(_, run, results="results", days=30, unpack=False):
+    """Pack the large raw files of old runs; tables, verdicts and reports stay. Tells what is saved."""
+    from dumbbell.cli import archive as command
+
+    command.archive([Path(each) for each in run], Path(results), int(days), unpack=unpack)
 
 
 @task(

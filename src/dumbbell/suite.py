@@ -18,6 +18,7 @@ from typing import IO, Annotated, Any
 import pydantic
 from pydantic import Field
 
+from dumbbell.cluster import ADDRESS
 from dumbbell.plan import Inventory, Plan, clock, plan
 from dumbbell.plan.virtual import real_s
 from dumbbell.quantities import Duration, Name, Ratio, Strict
@@ -27,6 +28,7 @@ from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.load import reasons
 from dumbbell.scenario.tree import read
 
+_RUNS_OF_CLUSTER = 4  # for each core of the controller
 NOT_RUN = "not run"
 POINT_NS = 75 * 10**9  # that preparing, fetching and judging a point take in the virtual lab
 STATUS = {"passed": 0, "failed": 1}  # of valid runs: what else became of one is no statement about TCP
@@ -186,8 +188,13 @@ def find_run(results: Path, wanted: Plan) -> RunDir | None:
 
 
 def at_once(inventory: Inventory) -> int:
-    """How many runs an inventory takes side by side: in virtual time as many as there are cores."""
-    return len(os.sched_getaffinity(0)) if inventory.virtual else 1
+    """How many runs an inventory takes side by side: in virtual time as many as there are cores.
+
+    On a cluster the controller only waits for worlds, so it has several for each core.
+    """
+    if not inventory.virtual:
+        return 1
+    return len(os.sched_getaffinity(0)) * (_RUNS_OF_CLUSTER if os.environ.get(ADDRESS) else 1)
 
 
 def ended(run: RunDir) -> bool:

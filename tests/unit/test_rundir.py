@@ -15,7 +15,7 @@ from dumbbell.metrics.values import conditions
 from dumbbell.plan import Plan, plan
 from dumbbell.report.pages.summary import render_summary
 from dumbbell.run.content import RunSet
-from dumbbell.run.directory import Execution, RunDir, point_folders
+from dumbbell.run.directory import Execution, RunDir, listed, point_folders
 from dumbbell.run.record import abort, record_state, write_json
 from dumbbell.studies.listed import Listed
 from dumbbell.validity.points import summarise
@@ -53,6 +53,31 @@ def verdict(execution: Execution, state: str, goodput_bps: float | None = None) 
 def armed(execution: Execution, phase: str) -> None:
     record_state(execution.dir, "preparing")
     record_state(execution.dir, "armed", phase)
+
+
+def test_opening_a_run_reads_no_plan_of_its_points(run: RunDir) -> None:
+    """A run may have ten thousand."""
+    for file in (run.dir / "plan.json", *run.dir.glob("points/*/plan.json")):
+        file.write_text("broken")
+    found = RunDir.open(run.dir)
+    assert [e.name for e in found.executions] == [e.name for e in run.executions]
+    with pytest.raises(ValueError, match="plan"):
+        _ = found.executions[0].point
+
+
+def test_a_run_of_a_version_without_a_list_of_points_is_opened_by_its_plan(run: RunDir) -> None:
+    (run.dir / "points.json").unlink()
+    assert RunDir.open(run.dir) == run
+
+
+def test_directories_of_a_thousand_points_stand_in_their_order(run: RunDir) -> None:
+    whole = Plan.model_validate_json((run.dir / "plan.json").read_bytes())
+    many = whole.model_copy(update={"points": [whole.points[0]] * 1000})
+    directories = [of["directory"] for of in listed(many)]
+    assert directories == sorted(directories)
+    assert (directories[0], directories[-1]) == ("points/0001", "points/1000")
+    few = whole.model_copy(update={"points": [whole.points[0]] * 999})
+    assert listed(few)[-1]["directory"] == "points/999"
 
 
 def test_a_run_is_found_again_as_it_was_made(run: RunDir) -> None:

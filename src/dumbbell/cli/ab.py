@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dumbbell.cli import tell
+from dumbbell.cluster import ClusterError
+from dumbbell.cluster.asked import shared
 from dumbbell.compare.answer import Answer
 from dumbbell.experiment import AbError, Asked, announced, begun, replaced, run
 from dumbbell.inventory import InventoryError
@@ -38,6 +40,7 @@ def ab(
     profile: str | None = None,
     accept: Sequence[str] = (),
     name: str | None = None,
+    cluster: str = "",
 ) -> None:
     """Run the rounds below results/, write ab.html, and print the answer; SystemExit if there is none."""
     try:
@@ -59,12 +62,22 @@ def ab(
         folder = Path("results", name or "_".join(["ab", scenario.stem, *sides]))
         design = begun(folder, asked)
         tell(announced(design))
-        design, runs = run(folder, design, tell)
+        with shared(cluster, inventory):
+            design, runs = run(folder, design, tell)
         answer = Answer(design, runs, accept)
         notes = replaced(folder)
         tell("\n" + "\n".join([answer.mail(), *(f"- {note}" for note in notes)]))
         tell(f"\n{render(folder, answer, notes)}")
-    except (AbError, ScenarioError, InventoryError, KernelError, DoesNotBuild, OSError, ValueError) as error:
+    except (
+        AbError,
+        ClusterError,
+        ScenarioError,
+        InventoryError,
+        KernelError,
+        DoesNotBuild,
+        OSError,
+        ValueError,
+    ) as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt:
         raise SystemExit(interrupted()) from None

@@ -11,6 +11,8 @@ from dumbbell.bisection.measure import Failed, InVirtualTime, Sought
 from dumbbell.bisection.search import Search
 from dumbbell.bisection.told import page, text
 from dumbbell.cli import tell
+from dumbbell.cluster import ClusterError
+from dumbbell.cluster.asked import shared
 from dumbbell.inventory import InventoryError
 from dumbbell.kernels import KernelError, git
 from dumbbell.run.record import read_json
@@ -30,6 +32,7 @@ def bisect(
     sure: float,
     inventory: Path,
     results: Path,
+    cluster: str = "",
 ) -> None:
     """Search below ``results``, or go on; print the commit and the steps. SystemExit where there is none."""
     if not (LEAST_SEEDS <= seeds <= most and 0 < sure < 1):
@@ -54,11 +57,21 @@ def bisect(
         search = Search.begin(folder / "bisect.git", repository, good, bad)
         bisection = Bisection(folder, search, measure, asked=asked, looks=looks, sure=sure, tell=tell)
         try:
-            bisection.run(good, bad)
+            with shared(cluster, inventory):
+                bisection.run(good, bad)
         finally:
             page(bisection)
         tell(f"\n{text(bisection)}\n\n{folder}/index.html")
-    except (KernelError, ScenarioError, InventoryError, NoDifference, Failed, OSError, ValueError) as error:
+    except (
+        ClusterError,
+        KernelError,
+        ScenarioError,
+        InventoryError,
+        NoDifference,
+        Failed,
+        OSError,
+        ValueError,
+    ) as error:
         tell(str(error))
         raise SystemExit(NO_STATEMENT) from None
     except KeyboardInterrupt:

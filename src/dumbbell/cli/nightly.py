@@ -13,6 +13,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from dumbbell.cluster import ClusterError
+from dumbbell.cluster.asked import KINDS, shared
 from dumbbell.ingest.influx import InfluxError, InfluxTarget
 from dumbbell.kernels import KernelError
 from dumbbell.nightly import page, tell
@@ -34,12 +36,14 @@ def main() -> int:
     parser.add_argument("--inventory", type=Path, default=Path("inventory/lab"))
     parser.add_argument("--home", type=Path, required=True, help="directory of its nights")
     parser.add_argument("--kernel", help="in virtual time: a recipe, a tree, or either with patches")
+    parser.add_argument("--cluster", default="", help=f"machines that run points of virtual time: {KINDS}")
     options = parser.parse_args()
     try:
         suite = load(options.suite)
         known = acknowledged(Path(suite.acknowledged)) if suite.acknowledged else []
-        night = run_night(suite, options.inventory, options.home, known, options.kernel)
-    except (KernelError, ScenarioError, InventoryError, NightError) as error:
+        with shared(options.cluster, options.inventory):
+            night = run_night(suite, options.inventory, options.home, known, options.kernel)
+    except (ClusterError, KernelError, ScenarioError, InventoryError, NightError) as error:
         print(error, file=sys.stderr)
         return NO_STATEMENT
     except KeyboardInterrupt:

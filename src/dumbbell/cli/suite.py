@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from dumbbell.cluster import ClusterError
+from dumbbell.cluster.asked import KINDS, shared
 from dumbbell.inventory import Inventory, InventoryError
 from dumbbell.plan import Plan
 from dumbbell.scenario import ScenarioError
@@ -38,14 +40,16 @@ def main() -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--plan", action="store_true", help="only say what is run, and how long it takes")
     what.add_argument("--results", type=Path, help="directory of its runs")
+    parser.add_argument("--cluster", default="", help=f"machines that run points of virtual time: {KINDS}")
     options = parser.parse_args()
     try:
         suite = load(options.suite)
         if options.plan:
             print("\n".join(told(suite, planned(suite, Inventory.read(options.inventory)))))
             return 0
-        outcomes = list(run_suite(suite, options.inventory, options.results))
-    except (ScenarioError, InventoryError) as error:
+        with shared(options.cluster, options.inventory):
+            outcomes = list(run_suite(suite, options.inventory, options.results))
+    except (ClusterError, ScenarioError, InventoryError) as error:
         print(error, file=sys.stderr)
         return NO_STATEMENT
     except KeyboardInterrupt:

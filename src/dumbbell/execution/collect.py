@@ -21,6 +21,7 @@ from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.kinds.found import FOUND
 from dumbbell.metrics.flows import flows_table
 from dumbbell.run.content import Run
+from dumbbell.run.raw import why_packed
 from dumbbell.run.record import read_json, read_jsonl, write_json
 from dumbbell.validity.hosts import TROUBLE
 from dumbbell.validity.rows import devices
@@ -38,8 +39,11 @@ def collect(
 
     ``troubles`` are errors of the run; a run with any is invalid, also when it is collected again.
     Rows that InfluxDB lacks after ``wait_s`` seconds are written to it from the spools. Collecting
-    again gives the same result. Raises OSError or ValueError only if there is no usable ``plan.json``.
+    again gives the same result. Raises OSError or ValueError only if there is no usable ``plan.json``, or if
+    the raw files are packed.
     """
+    if why := why_packed(run_dir):
+        raise ValueError(why)
     run = Run.open(run_dir)
     before = read_json(run_dir / "verdict.json") or {"checks": []}
     known = [check["measured"] for check in before["checks"] if check["name"] == TROUBLE]

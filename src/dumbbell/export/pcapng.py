@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from dumbbell.ingest.capture import Capture
 from dumbbell.plan.actions import CaptureAction
+from dumbbell.run.raw import why_packed
 from dumbbell.studies.source import Missing, Source
 
 _SECTION, _INTERFACE, _NAMES, _PACKET = 0x0A0D0D0A, 1, 4, 6
@@ -66,6 +67,8 @@ def write(run: Source, path: Path) -> None:
 
 
 def _captures(run: Source) -> Iterator[tuple[str, Capture]]:
+    if why := why_packed(run.dir):
+        raise Missing(f"There is no capture here: {why}.")
     for host, own in run.plan.phase("measurement").hosts.items():
         for action in own.actions:
             if isinstance(action, CaptureAction):

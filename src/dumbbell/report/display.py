@@ -10,7 +10,8 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.report import html
 from dumbbell.report.figures.base import COLOURS
-from dumbbell.studies.points import LEVEL, Points
+from dumbbell.run.catalogue import LEVEL
+from dumbbell.studies.points import Points
 from dumbbell.studies.source import Missing, Source
 from dumbbell.units import human
 

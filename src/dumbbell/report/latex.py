@@ -7,7 +7,7 @@ import re
 import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dumbbell.studies.points import LEVEL
+from dumbbell.run.catalogue import LEVEL
 from dumbbell.units import SCALES
 
 _ESCAPED = {

@@ -9,18 +9,24 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dumbbell.plan import Plan, Point
-from dumbbell.run.record import read_json, record_state, states, was_armed
+from dumbbell.run.record import read_json, record_state, states, was_armed, write_json
 from dumbbell.scenario import traces_of
 from dumbbell.units import human
 
 STAMP = "%Y%m%dT%H%M%SZ"  # time in the name of a directory: when the run or night began
+
+
+LISTED = "points.json"  # of a run of several points: directory and name of each
+_LEAST_DIGITS = 3  # of the number of a point in the name of its directory
 
 
 def time_of(stamp: str) -> datetime:
@@ -57,7 +63,11 @@ class Execution:
     dir: Path
     holder: str  # id of the whole run, which holds the lock of the hosts
     name: str  # shown to people
-    plan: Plan  # contains this point only
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan, which contains this point only; OSError or ValueError if it cannot be read."""
+        return Plan.model_validate_json((self.dir / "plan.json").read_bytes())
 
     @property
     def point(self) -> Point:
@@ -98,19 +108,20 @@ class Execution:
             "virtual": bool(self.plan.virtual),
         }
 
-    def create(self) -> None:
+    def create(self, plan: Plan) -> None:
         """Create the directory with plan.json and the agents' plans, raw/HOST/PHASE/plan.json."""
         self.dir.mkdir(parents=True, exist_ok=True)
-        for host in self.point.hosts:
+        (point,) = plan.points
+        for host in point.hosts:
             (self.dir / "raw" / host).mkdir(parents=True)
-        for phase in self.point.phases:
+        for phase in point.phases:
             for host in phase.hosts:
-                about = {"run_id": self.id, "holder": self.holder, "point": self.point.id, "host": host}
-                virtual = {"virtual": True} if self.plan.virtual else {}
+                about = {"run_id": self.id, "holder": self.holder, "point": point.id, "host": host}
+                virtual = {"virtual": True} if plan.virtual else {}
                 part = self.dir / "raw" / host / phase.phase / "plan.json"
                 part.parent.mkdir()
                 part.write_text(_part(phase.model_dump(mode="json") | about | virtual))
-        (self.dir / "plan.json").write_bytes(self.plan.to_json())
+        (self.dir / "plan.json").write_bytes(plan.to_json())
         record_state(self.dir, "planned")
 
     @property
@@ -152,9 +163,10 @@ class Execution:
 
     def again(self) -> Execution:
         """A new attempt with a new id. The directory of this one is kept beside it."""
+        plan = self.plan
         before = self.dir.rename(self.dir.with_name(f"{self.dir.name}_attempt{_attempts(self.dir) + 1}"))
-        other = _execution(self.dir, self.holder, self.name, self.plan)
-        other.create()
+        other = _execution(self.dir, self.holder, self.name, _attempts(self.dir))
+        other.create(plan)
         if (scenario := before / "scenario.yml").exists():
             _keep(scenario, traces_of(scenario), other.dir)
         return other
@@ -192,14 +204,15 @@ class RunDir:
         """Create the directories of a new run, and point the link ``latest`` to it."""
         run_dir = new_dir(results_dir.absolute(), plan.scenario)
         run_id = run_dir.name
-        run = cls(run_dir, _executions(plan, run_id, run_dir))
-        for execution in run.executions:
-            execution.create()
+        run = cls(run_dir, _executions(listed(plan), run_id, run_dir))
+        for execution, point in zip(run.executions, plan.points, strict=True):
+            execution.create(_of_point(plan, point))
         traces = traces_of(scenario)
         for folder in {run_dir, *(execution.dir for execution in run.executions)}:
             _keep(scenario, traces, folder)
         if run.sweeps:
             (run_dir / "plan.json").write_bytes(plan.to_json())
+            write_json(run_dir / LISTED, listed(plan))
             record_state(run_dir, "planned")
         # Atomic, because another run may begin at the same time.
         latest = run_dir.parent / f"latest.{run_id}"
@@ -209,10 +222,15 @@ class RunDir:
 
     @classmethod
     def open(cls, run_dir: Path) -> RunDir:
-        """Open an existing run. OSError or ValueError without a usable ``plan.json``."""
+        """Open an existing run. OSError or ValueError without a usable ``plan.json``.
+
+        The plans of its points are read when they are asked for: a run may have ten thousand.
+        """
         run_dir = run_dir.resolve()
-        plan = Plan.model_validate_json((run_dir / "plan.json").read_bytes())
-        return cls(run_dir, _executions(plan, run_dir.name, run_dir))
+        found = read_json(run_dir / LISTED)
+        if not found:  # a run of one point, or of a version that did not write the list
+            found = listed(Plan.model_validate_json((run_dir / "plan.json").read_bytes()))
+        return cls(run_dir, _executions(found, run_dir.name, run_dir))
 
     @property
     def sweeps(self) -> bool:
@@ -231,29 +249,43 @@ class RunDir:
         return "\n".join(lines)
 
 
-def _executions(plan: Plan, run_id: str, run_dir: Path) -> list[Execution]:
-    if len(plan.points) == 1:
-        return [_execution(run_dir, run_id, plan.scenario, plan)]
+def listed(plan: Plan) -> list[dict[str, str]]:
+    """Directory and name of each point of a plan."""
+    number_of_points = len(plan.points)
+    if number_of_points == 1:
+        return [{"directory": ".", "name": plan.scenario}]
+    digits = max(_LEAST_DIGITS, len(str(number_of_points)))
     return [
-        _execution(
-            run_dir / "points" / f"{number:03d}",
-            run_id,
-            f"point {number} of {len(plan.points)}: "
+        {
+            "directory": f"points/{number:0{digits}d}",
+            "name": f"point {number} of {number_of_points}: "
             + ", ".join(filter(None, [point.label, f"repetition {point.repetition}"])),
-            plan.model_copy(update={"points": [point]}),
-        )
+        }
         for number, point in enumerate(plan.points, 1)
     ]
 
 
-def _execution(folder: Path, holder: str, name: str, plan: Plan) -> Execution:
+def _of_point(plan: Plan, point: Point) -> Plan:
+    return plan.model_copy(update={"points": [point]})
+
+
+def _executions(points: Iterable[Mapping[str, str]], run_id: str, run_dir: Path) -> list[Execution]:
+    kept = Counter(path.name.partition("_attempt")[0] for path in (run_dir / "points").glob("*_attempt*"))
+    return [
+        _execution(run_dir, run_id, of["name"], _attempts(run_dir))
+        if of["directory"] == "."
+        else _execution(folder := run_dir / of["directory"], run_id, of["name"], kept[folder.name])
+        for of in points
+    ]
+
+
+def _execution(folder: Path, holder: str, name: str, attempts: int) -> Execution:
     base = holder if folder.name == holder else f"{holder}_{folder.name}"
-    attempts = _attempts(folder)
     own_id = f"{base}_attempt{attempts + 1}" if attempts else base
     # A world in virtual time cannot see earlier attempts beside the directory of a run.
     if folder.name == holder and (known := _recorded(folder)).startswith(f"{base}_attempt"):
         own_id = known
-    return Execution(own_id, folder, holder, name, plan)
+    return Execution(own_id, folder, holder, name)
 
 
 def _recorded(folder: Path) -> str:

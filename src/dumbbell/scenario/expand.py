@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from dumbbell.scenario.tree import Tree
 from dumbbell.words import did_you_mean, known_are
 
 MAX_POINTS = 10_000
-MAX_COMBINATIONS = 1_000_000  # before exclusions
+MAX_COMBINATIONS = 1_000_000  # of some quantities, after what `exclude` takes away
 MAX_DEPTH = 10  # of references between values of the matrix
 
 _REFERENCE = re.compile(rf"(?:({units.NUMBER}) ?\* ?)?\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -84,9 +83,6 @@ class _Expansion:
         for key, values in _sweeps(self.tree.value, ()):
             self._add(key, str(key[-1]), values, in_place=True)
         self._check_references()
-        combinations = math.prod(len(axis.values) for axis in self.axes.values())
-        if combinations > MAX_COMBINATIONS:
-            self._refuse(("matrix",), f"{combinations} combinations are more than {MAX_COMBINATIONS}")
         if self.problems:
             raise ScenarioError(self.problems)
 
@@ -148,7 +144,7 @@ class _Expansion:
 
     # combinations
 
-    def _not_excluded(self) -> Iterator[dict[str, str]]:
+    def _not_excluded(self) -> list[dict[str, str]]:
         excluded = []
         for i, asked in enumerate(self.matrix.exclude):
             labels = {}
@@ -158,10 +154,16 @@ class _Expansion:
                     self._label(("matrix", "exclude", i, name), name, labels[name])
             if labels:
                 excluded.append(labels.items())
-        for labels_of_all in itertools.product(*(axis.values for axis in self.axes.values())):
-            combination = dict(zip(self.axes, labels_of_all, strict=True))
-            if not any(labels <= combination.items() for labels in excluded):
-                yield combination
+        left: list[dict[str, str]] = [{}]
+        for name, axis in self.axes.items():
+            more = (each | {name: label} for each in left for label in axis.values)
+            kept = (each for each in more if not any(labels <= each.items() for labels in excluded))
+            left = list(itertools.islice(kept, MAX_COMBINATIONS + 1))
+            if len(left) > MAX_COMBINATIONS:
+                reason = f"more than {MAX_COMBINATIONS} combinations are left of what varies down to {name}"
+                self._refuse(("matrix",), reason)
+                return []
+        return left
 
     def _check_number(self, combinations: int) -> None:
         """The limits on runs: the points of a run are kept in memory and numbered."""

@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import polars as pl
 
 from dumbbell import analysis
 from dumbbell.metrics.values import VALUES, values
-from dumbbell.run.content import IN_MEASUREMENT, RunSet, dig
-from dumbbell.run.record import read_json
+from dumbbell.run import catalogue
+from dumbbell.run.catalogue import LEVEL, OF_POINT
+from dumbbell.run.content import IN_MEASUREMENT, RunSet
 from dumbbell.studies.source import Missing, Source
 from dumbbell.units import quantity
 
-LEVEL = "level_"  # columns of what varies begin with it, because a quantity may have the name of a column
 MEDIANS = ("goodput", "rtt", "retransmits")
-_OF_POINT = {
-    "place": pl.Int64,
-    "run": pl.String,
-    "repetition": pl.Int64,
-    "verdict": pl.String,
-    "baseline": pl.String,
-}
+_FILE = "file"
 
 
 class Points:
@@ -50,12 +44,7 @@ class Points:
     @cached_property
     def index(self) -> pl.DataFrame:
         """A row for each point: ``[place, run, repetition, verdict, baseline, level_NAME ...]``."""
-        rows = [_row(place, folder) for place, folder in enumerate(self.dirs)]
-        names = dict.fromkeys(name for _, levels in rows for name in levels)
-        columns = _OF_POINT | {LEVEL + name: pl.String() for name in names}
-        return pl.DataFrame(
-            [(*about, *(levels.get(name) for name in names)) for about, levels in rows], columns, orient="row"
-        )
+        return catalogue.index(self.dirs)
 
     @property
     def levels(self) -> dict[str, list[str]]:
@@ -73,7 +62,7 @@ class Points:
         """
         found = self.index
         for name, wanted in levels.items():
-            column = name if name in _OF_POINT else LEVEL + name
+            column = name if name in OF_POINT else LEVEL + name
             if column not in found.columns:
                 known = ", ".join([*self.levels, "verdict", "baseline", "repetition"])
                 raise ValueError(f"{name} does not vary between these points; there are {known}")
@@ -178,20 +167,32 @@ class Points:
 
         Points without this table are left out. Missing if none has it.
         """
-        parts = []
-        for row in self.index.iter_rows(named=True):
-            path = self.dirs[row["place"]] / f"{table}.parquet"
-            if not path.exists():
+        files: dict[tuple[tuple[str, pl.DataType], ...], list[tuple[int, str]]] = {}  # by their columns
+        for place, folder in enumerate(self.dirs):
+            path = folder / f"{table}.parquet"
+            try:
+                there = pl.read_parquet_schema(path)
+            except FileNotFoundError:
                 continue
-            rows = pl.scan_parquet(path)
-            there = rows.collect_schema().names()
-            rows = rows.filter(IN_MEASUREMENT if "t_ns" in there else pl.col("phase") == "measurement")
-            rows = rows.select([c for c in there if c in columns] if columns else pl.all())
-            about = [pl.lit(row[name], dtype).alias(name) for name, dtype in self.index.schema.items()]
-            parts.append(rows.select(*about, pl.exclude(self.index.columns)))
-        if not parts:
+            files.setdefault(tuple(there.items()), []).append((place, str(path)))
+        if not files:
             raise Missing(f"None of {len(self)} points has {table}.parquet.")
-        return pl.concat(parts, how="diagonal_relaxed")
+        parts = [self._scan([name for name, _ in there], of, columns) for there, of in files.items()]
+        found = pl.concat(parts, how="diagonal_relaxed")
+        return found if len(parts) == 1 else found.sort("place", maintain_order=True)
+
+    def _scan(
+        self, there: Sequence[str], files: Sequence[tuple[int, str]], columns: Sequence[str]
+    ) -> pl.LazyFrame:
+        """Rows of files that have the same columns, ``there``."""
+        about = pl.DataFrame(files, {"place": pl.Int64, _FILE: pl.String}, orient="row").join(
+            self.index, on="place", how="left", maintain_order="left"
+        )
+        rows = pl.scan_parquet([path for _, path in files], include_file_paths=_FILE)
+        rows = rows.filter(IN_MEASUREMENT if "t_ns" in there else pl.col("phase") == "measurement")
+        own = [c for c in there if (c in columns or not columns) and c not in self.index.columns]
+        rows = rows.select(_FILE, *own).join(about.lazy(), on=_FILE, how="left", maintain_order="left")
+        return rows.select(*self.index.columns, *own)
 
 
 def in_order(levels: Sequence[str] | pl.Series) -> list[str]:
@@ -200,12 +201,3 @@ def in_order(levels: Sequence[str] | pl.Series) -> list[str]:
     if len({of[1] if of else None for of, _ in found}) == 1 and all(of for of, _ in found):
         return [text for _, text in sorted(found, key=lambda one: one[0][0] if one[0] else 0)]
     return list(levels)
-
-
-def _row(place: int, folder: Path) -> tuple[tuple[Any, ...], dict[str, str]]:
-    """A row of the index, and the levels. Of a point without results from its plan."""
-    manifest = read_json(folder / "manifest.json") or {}
-    point = manifest if manifest else (dig(read_json(folder / "plan.json"), "points") or [{}])[0]
-    state = dig(read_json(folder / "verdict.json"), "state") or "unknown"
-    run = manifest.get("run", folder.name)
-    return (place, run, point.get("repetition"), state, point.get("baseline")), point.get("levels") or {}

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from dumbbell.compare.observed import by_hosts, differences, unexplained
+from dumbbell.run import catalogue
 from dumbbell.run.content import Run
 from dumbbell.run.directory import Execution, RunDir
 from dumbbell.run.record import read_json, write_json
@@ -17,7 +18,7 @@ ORDER = ("aborted", "invalid", "inconclusive", "failed", "passed")
 
 
 def summarise(run: RunDir) -> dict[str, Any]:
-    """Write ``verdict.json`` and ``flows.parquet`` of a run with several points; return the verdict.
+    """Write verdict, flows and catalogue of a run with several points; return the verdict.
 
     The verdict is that of the worst point. Its reasons begin with differences between settings of the hosts
     that no level explains. A point without a verdict, because the run ended before it, is `aborted`.
@@ -54,6 +55,7 @@ def summarise(run: RunDir) -> dict[str, Any]:
     if found := [table for table in tables if table is not None]:
         pl.concat(found, how="diagonal_relaxed").write_parquet(run.dir / "flows.parquet")
     write_json(run.dir / "verdict.json", verdict)
+    catalogue.write(run.dir, [execution.dir for execution in run.executions])
     return verdict
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dumbbell.plan.virtual import only_full
+from dumbbell.plan.virtual import only_full, real_s
 from dumbbell.run.directory import Execution, RunDir
 
 _RESULTS = PurePosixPath("/run/results")  # where a world sees the run's directory, wherever results are kept
@@ -57,6 +57,7 @@ def _world(run: RunDir, execution: Execution) -> dict[str, Any]:
     return {
         "dir": str(execution.dir / "world"),
         "seed": execution.seed,
+        "expected_s": real_s([execution.point]),
         "readable": {_seen(run.dir, run): str(run.dir)},
         "writable": {_seen(execution.dir, run): str(execution.dir)},
     }

@@ -11,7 +11,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,17 +34,23 @@ _INSTALLED = Path(sysconfig.get_path("purelib"))
 Say = Callable[[str], None]
 
 
-def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) -> list[Ended]:
-    """Run worlds side by side.
+def run(
+    worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say, executor: Executor | None = None
+) -> list[Ended]:
+    """Run worlds side by side, on this machine or by an executor, which reports their progress itself.
 
-    Each has ``dir``, ``command``, ``writable`` and may have ``readable``, ``seed`` and ``light``, as
-    :class:`dumbbell.virtual.world.World` has them; ``args`` has what :data:`SPEC` says. With ``module``, the
-    directory of its source, their hosts have a module more: ValueError if it does not build.
+    Each has ``dir``, ``command``, ``writable`` and may have ``readable``, ``seed``, ``light`` and
+    ``expected_s``, as :class:`dumbbell.virtual.world.World` has them; ``args`` has what :data:`SPEC` says. With
+    ``module``, the directory of its source, their hosts have a module more: ValueError if it does not build, or with an
+    executor.
     """
     added: dict[Path, Path] = {}
     if args.get("module"):
+        if executor is not None:
+            raise ValueError(f"{args['module']} is built on this machine, not on a cluster: run it without one")
         added[ADDED] = layer(Path(args["module"]), args["world"], Path(args["checkout"]))
-    _compile(Path(args["checkout"]), Path(args["world"]["dir"]))
+    if executor is None:
+        prepare(Path(args["checkout"]), Path(args["world"]["dir"]))
     second = int(time.time())  # a whole second, so that actions at multiples of the wall clock repeat
     made = [
         World(
@@ -58,18 +64,13 @@ def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) 
             start_unix_ns=second * 1_000_000_000,
             seed=of.get("seed", ""),
             light=of.get("light"),
+            expected_s=of.get("expected_s", 0),
             stall_s=args["stall_timeout"],
         )
         for of in worlds
     ]
-    began = time.monotonic()
-    with _in_use(Path(args["world"]["dir"])), ThreadPoolExecutor(1) as thread:
-        running = thread.submit(run_all, made)
-        while not wait([running], timeout=_SAY_S).done:
-            times = ", ".join(f"{virtual_s(world):.0f}" for world in made)
-            passed_s = time.monotonic() - began
-            say(f"after {passed_s:.0f} s of real time, seconds of virtual time: {times}")
-    ended = running.result()
+    with in_use(Path(args["world"]["dir"])):
+        ended = _here(made, say) if executor is None else run_all(made, executor)
     for world, of in zip(made, ended, strict=True):
         took = (
             f"{of.virtual_s:.0f} s of virtual time in {of.real_s:.0f} s, {of.cpu_s:.0f} s of CPU time"
@@ -80,6 +81,17 @@ def run(worlds: Sequence[Mapping[str, Any]], args: Mapping[str, Any], say: Say) 
             took += f"; {of.turns_ended} times a task that computed without a pause was made to wait 1 ms"
         say(f"{world.dir.parent.name}: {took}")
     return ended
+
+
+def _here(worlds: Sequence[World], say: Say) -> list[Ended]:
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(run_all, worlds)
+        while not wait([running], timeout=_SAY_S).done:
+            times = ", ".join(f"{virtual_s(world):.0f}" for world in worlds)
+            passed_s = time.monotonic() - began
+            say(f"after {passed_s:.0f} s of real time, seconds of virtual time: {times}")
+        return running.result()
 
 
 def provision(command: Sequence[str], args: Mapping[str, Any], say: Say) -> tuple[bool, str]:
@@ -113,7 +125,7 @@ def provision(command: Sequence[str], args: Mapping[str, Any], say: Say) -> tupl
     return True, ""
 
 
-def _compile(checkout: Path, folder: Path) -> None:
+def prepare(checkout: Path, folder: Path) -> None:
     """Compile what controllers of worlds may import.
 
     A controller that compiles its imports takes other steps, and samples would differ. Installed packages,
@@ -130,7 +142,7 @@ def _compile(checkout: Path, folder: Path) -> None:
 @contextmanager
 def _alone(folder: Path, say: Say) -> Iterator[None]:
     lock = FileLock(folder / "provisioning.lock")
-    with _in_use(folder):
+    with in_use(folder):
         try:
             lock.acquire(blocking=False)
         except Timeout:
@@ -143,7 +155,7 @@ def _alone(folder: Path, say: Say) -> Iterator[None]:
 
 
 @contextmanager
-def _in_use(folder: Path) -> Iterator[None]:
+def in_use(folder: Path) -> Iterator[None]:
     """Hold a shared lock on a directory, so that no other run removes the worlds' files in it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

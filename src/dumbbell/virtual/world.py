@@ -64,6 +64,7 @@ class World:
     readable: Mapping[Path, Path] = field(default_factory=dict)
     seed: str = ""  # of its kernel's random numbers
     light: Mapping[str, Any] | None = None  # for the controller of a light world; None: the world is full
+    expected_s: float = 0  # about how much real time it takes: on a cluster the longest begins first
     memory: str = "4G"
     turn_s: float = 10  # CPU time after which a task without a system call is preempted
     stall_s: float = 300  # CPU time without progress of virtual time or console after which it is killed;
@@ -87,8 +88,8 @@ def run(world: World) -> Ended:
 
     Does nothing if its command has already succeeded. Raises OSError if the world cannot start.
     """
-    if _read(world.dir / "status") == "0":
-        return Ended(status=0, virtual_s=virtual_s(world), real_s=0, reason="")
+    if before := ended_before(world):
+        return before
     world.dir.mkdir(parents=True, exist_ok=True)
     for name in ("status", "beat"):
         (world.dir / name).unlink(missing_ok=True)
@@ -134,11 +135,17 @@ def run(world: World) -> Ended:
     )
 
 
+def ended_before(world: World) -> Ended | None:
+    """The end of a world whose command has already succeeded, None if it has not."""
+    if _read(world.dir / "status") != "0":
+        return None
+    return Ended(status=0, virtual_s=virtual_s(world), real_s=0, reason="")
+
+
 def run_all(worlds: Iterable[World], executor: Executor | None = None) -> list[Ended]:
     """Run worlds side by side, in order; without an executor as many at once as there are cores.
 
-    Any executor with this interface can be used if its machines share the files, for example those of Dask
-    and of submitit for Slurm.
+    :class:`dumbbell.cluster.points.Points` is an executor of many machines.
     """
     if executor is not None:
         return list(executor.map(run, worlds))

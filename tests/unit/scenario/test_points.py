@@ -92,6 +92,17 @@ def test_what_is_excluded_does_not_count(tmp_path: Path) -> None:
     assert len(points(tmp_path, ("rate: 2mbit", "rate: $a\n    start: $b"), head=head)) == 6
 
 
+def test_what_is_excluded_does_not_count_for_the_limit_of_combinations(tmp_path: Path) -> None:
+    """Of 1000 times 1000 times 6 combinations 12 are left."""
+    rates, starts = (", ".join(f"{i}{unit}" for i in range(1, 1001)) for unit in ("kbit", "ms"))
+    excluded = [f"{{a: {i}kbit}}" for i in range(2, 1001)] + [f"{{b: {i}ms}}" for i in range(3, 1001)]
+    matrix = f"a: [{rates}], b: [{starts}], c: [1ms, 2ms, 3ms, 4ms, 5ms, 6ms]"
+    head = f"matrix: {{{matrix}, exclude: [{', '.join(excluded)}]}}"
+    tcp = ("from: senders[0]", "from: senders[0]\n    start: $c")
+    udp = ("rate: 2mbit", "rate: $a\n    start: $b")
+    assert len(points(tmp_path, tcp, udp, head=head)) == 12
+
+
 def test_a_baseline_is_run_once_for_all_cases_that_it_does_not_depend_on(tmp_path: Path) -> None:
     cc = ("    kind: iperf3_tcp\n", "    kind: iperf3_tcp\n    congestion_control: [cubic, reno]\n")
     rate = ("rate: 2mbit", "rate: [1mbit, 3mbit]")

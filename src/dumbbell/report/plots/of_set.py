@@ -14,7 +14,8 @@ from dumbbell.plan.windows import ways
 from dumbbell.report import figures
 from dumbbell.report.figures import Axis
 from dumbbell.report.plots.kinds import figure_of_set
-from dumbbell.studies.points import LEVEL, Points, in_order
+from dumbbell.run.catalogue import LEVEL
+from dumbbell.studies.points import Points, in_order
 from dumbbell.studies.sharing import BIN_NS
 from dumbbell.studies.source import Missing
 from dumbbell.units import SCALES, quantity
