@@ -133,12 +133,12 @@ def version_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget
         yield InfluxTarget(url, "dumbbell", "admin", "pass word", ca=str(certificate))
 
 
-@pytest.fixture(scope="module")
-def version_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget]:
+@contextmanager
+def influxd_2(folder: Path) -> Iterator[InfluxTarget]:
+    """An InfluxDB 2.x with the bucket ``dumbbell``, and a token for all; skips where none is installed."""
     program = os.environ.get("INFLUXD2")
     if not program:
         pytest.skip("INFLUXD2 names no InfluxDB 2.x server")
-    folder = tmp_path_factory.mktemp("influxdb2")
     url = f"http://127.0.0.1:{(port := free_port())}"
     with subprocess.Popen(
         [
@@ -159,6 +159,12 @@ def version_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget
             yield InfluxTarget(url, "dumbbell", token=made.raise_for_status().json()["auth"]["token"])
         finally:
             server.terminate()
+
+
+@pytest.fixture(scope="module")
+def version_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget]:
+    with influxd_2(tmp_path_factory.mktemp("influxdb2")) as target:
+        yield target
 
 
 @pytest.fixture(params=["version_1", "version_2"])
