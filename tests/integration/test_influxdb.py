@@ -316,6 +316,7 @@ def test_telegraf_delivers(target: InfluxTarget, tmp_path: Path) -> None:
 def test_accounts_with_any_password_and_database(tmp_path: Path) -> None:
     admin = """it's "one" of $HOME \\n with a back\\slash' ü"""
     writer = """'; DROP DATABASE x; "${HOME}" \\"""
+    reader = "'reads' \"$x\""
     url = f"http://127.0.0.1:{(port := free_port())}"
     asked = {
         "influxdb_url": url,
@@ -324,20 +325,25 @@ def test_accounts_with_any_password_and_database(tmp_path: Path) -> None:
         "influxdb_writer_password": writer,
         "influxdb_retention": "12h",
     }
-    (tmp_path / "asked.json").write_text(json.dumps(asked))
     with influxd(tmp_path, port, tls=False):
-        for changed in (2, 0):  # it sees what there is
+        for changed, also in ((2, {}), (0, {}), (1, {"influxdb_reader_password": reader}), (0, {})):
+            asked |= also
+            (tmp_path / "asked.json").write_text(json.dumps(asked))
             code, said = ansible_playbook(
                 *("-i", "localhost,", "tests/integration/playbooks/accounts.yml"),
                 *("-e", f"@{tmp_path / 'asked.json'}"),
             )
             assert code == 0, said
-            assert f"changed={changed} " in said
+            assert f"changed={changed} " in said  # it sees what there is
         target = InfluxTarget(url, asked["influxdb_database"], "admin", admin)
         done = telegraf_once(target, writer, tmp_path)
         assert done.returncode == 0, done.stderr
         with Influx(target) as influx:
             assert influx.query("SELECT last(total) FROM mem WHERE host = $host", host="sender1")
+        with Influx(replace(target, username="grafana", password=reader)) as influx:
+            assert influx.query("SELECT last(total) FROM mem WHERE host = $host", host="sender1")
+            with pytest.raises(InfluxError, match="not authorized to write"):
+                influx.write([b"mem,host=sender1 total=0i 1\n"])
         wrong = telegraf_once(target, writer + "x", tmp_path)
     assert "authorization failed" in wrong.stderr + wrong.stdout
 
