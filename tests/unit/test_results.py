@@ -242,6 +242,22 @@ def test_figures_are_files_for_papers(collected: Path, tmp_path: Path) -> None:
     assert int.from_bytes(size[:4], "big") == 3.5 * 384
 
 
+@pytest.mark.skipif(vector.browser() is None, reason="Chromium is not installed")
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="poppler-utils is not installed")
+def test_a_figure_is_where_its_page_is(collected: Path, tmp_path: Path) -> None:
+    drawn = vector.for_paper(dumbbell.open(collected).plot.goodput())
+    vector.write({tmp_path / f"x.{kind}": drawn for kind in ("pdf", "svg")})
+    asked = re.search(r'class="xtitle" x="([\d.]+)" y="([\d.]+)"', (tmp_path / "x.svg").read_text())
+    assert asked  # the middle of the title, and its base line
+    command = ["pdftotext", "-bbox", str(tmp_path / "x.pdf"), "-"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    words = re.findall(r'xMin="([\d.]+)" yMin="([\d.]+)" xMax="([\d.]+)" yMax="([\d.]+)">(\S+)</word>', told)
+    place = {word: [float(edge) * 96 / 72 for edge in edges] for *edges, word in words}
+    (left, above, _, _), (_, _, right, below) = place["time"], place["(s)"]
+    assert (left + right) / 2 == pytest.approx(float(asked[1]), abs=1)
+    assert above < float(asked[2]) < below
+
+
 def test_what_lacks_to_draw_files_is_said(
     collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
