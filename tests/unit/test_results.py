@@ -165,9 +165,11 @@ def test_displays(collected: Path, swept: Path, tmp_path: Path) -> None:
 
 def test_the_summary_has_figures_of_rtt_and_retransmits(swept: Path) -> None:
     page = render_summary(swept).read_text()
-    for title in ("Goodput by queue", "RTT by queue", "Retransmits by queue", "Goodput against delay"):
+    over = ("Goodput by queue", "RTT by queue", "Retransmits by queue", "Goodput against delay")
+    also = ("Shares of controls beside each other", "Harm of controls", "Distribution of RTT", "Convergence")
+    for title in (*over, *also):
         assert f"<h2>{title}</h2>" in page
-    assert page.count("plotly-graph-div") == 4
+    assert page.count("plotly-graph-div") == 8
     assert len(re.findall(r"plotly\.js v\d", page)) == 1
     for title in ("Goodput by point", "Median RTT by point", "Segments sent again by point"):
         assert f"<h2>{title}</h2>" in page
