@@ -5,6 +5,7 @@ Screenshots and PDFs are kept for people to look at in .build/pages; they are co
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import html
 import json
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from choreographer import Browser
+from many import write_many
 from synthetic import REPOSITORY
 from test_notebooks import parameters
 
@@ -33,6 +36,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not instal
 PRESS = """<script>addEventListener('load', async () => {
   const saved = [], blobs = new Map(), make = URL.createObjectURL;
   URL.createObjectURL = blob => { const url = make(blob); blobs.set(url, blob); return url; };
+  drawAll();
   const wanted = document.querySelectorAll('button.csv, .js-plotly-plot').length;
   const all = new Promise(done => {
     HTMLAnchorElement.prototype.click = function () {
@@ -70,20 +74,20 @@ def browse(page: Path, *options: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def pages(collected: Path, swept: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(collected: Path, wide: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every notebook's page and the index, by name."""
     folder = tmp_path_factory.mktemp("pages")
     shutil.copytree(collected, folder / "20260101T000000Z_two_flow_fairness")
     made = {
         notebook.stem: render_notebook(
             notebook,
-            parameters(notebook, swept if notebook.stem == "sweep" else collected),
+            parameters(notebook, wide if notebook.stem == "sweep" else collected),
             folder / f"{notebook.stem}.html",
             "A run",
         )
         for notebook in sorted(NOTEBOOKS.glob("*.py"))
     }
-    summary = shutil.copytree(swept, folder / swept.name)
+    summary = shutil.copytree(wide, folder / wide.name)
     return made | {"index": render_index(folder), "summary": render_summary(summary)}
 
 
@@ -128,3 +132,41 @@ def test_figures_and_tables_are_saved_as_they_are_shown(
     figures = {one["name"]: one for one in saved if "width" in one}
     assert set(figures) == {f"{run}_{name}.png" for name in ("goodput", "fairness", "cwnd", "srtt", "queue")}
     assert all(one["width"] > 3000 for one in figures.values())
+
+
+OPENED_S = 2  # within this time a page of a thousand points is there
+DRAWN = """new Promise(done => {
+  const frames = () => requestAnimationFrame(() => requestAnimationFrame(
+    () => done(document.querySelectorAll('.js-plotly-plot').length)));
+  if (document.readyState === 'complete') frames(); else addEventListener('load', frames);
+})"""
+
+
+async def opened(page: Path) -> tuple[float, int]:
+    """Seconds that the thread which makes a page works until it is drawn, and how many figures it has drawn.
+
+    Those are seconds of its own, as Chromium counts them: others on this machine do not make them more.
+    """
+    async with Browser(path=str(CHROMIUM), headless=True, enable_sandbox=False) as browser:
+        tab = await browser.create_tab("about:blank")
+        size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        await tab.send_command("Emulation.setDeviceMetricsOverride", size)
+        await tab.send_command("Performance.enable", {"timeDomain": "threadTicks"})
+        await tab.send_command("Page.navigate", {"url": page.as_uri()})
+        while True:
+            asked = {"expression": DRAWN, "awaitPromise": True, "returnByValue": True}
+            found = await tab.send_command("Runtime.evaluate", asked)
+            if figures := found.get("result", {}).get("result", {}).get("value"):  # else it is not there yet
+                break
+        metrics = (await tab.send_command("Performance.getMetrics"))["result"]["metrics"]
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"), figures
+
+
+@pytest.mark.long
+def test_a_page_of_a_thousand_points_opens_at_once(wide: Path, tmp_path: Path) -> None:
+    write_many(tmp_path / "many", wide / "points" / "001")
+    page = render_summary(tmp_path / "many")
+    assert "1000 of 1000 points passed" in page.read_text()
+    seconds, figures = asyncio.run(opened(page))
+    assert 0 < figures < page.read_text().count("plotly-graph-div")  # others wait until somebody looks
+    assert seconds < OPENED_S
