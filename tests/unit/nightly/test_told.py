@@ -71,10 +71,10 @@ def test_annotations_are_line_protocol() -> None:
     )
 
 
-<<<<<<< HEAD
 def test_the_only_point_of_a_scenario_has_no_name() -> None:
     assert "goodput of tcp, on_off_udp: 100" in page.sentence({**TOLD["findings"][0], "label": "-"})
-=======
+
+
 def test_values_of_nights_are_line_protocol(nights: Nights) -> None:
     for _ in range(tell.NIGHTS + 1):
         nights.passes()
@@ -88,7 +88,6 @@ def test_values_of_nights_are_line_protocol(nights: Nights) -> None:
         f"night,scenario=on_off_udp,{tags},definition=1 value={series.medians[-1]!r},repetitions=3i,"
         f'directory="{series.runs[-1]}" 1769824800000000000\n'
     )
->>>>>>> d25ea5e (Nights write the values of the last 30 nights to InfluxDB, and a Grafana dashboard shows them with the changes that were found)
 
 
 def test_what_was_zero_has_no_relative_change() -> None:
