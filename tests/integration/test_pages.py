@@ -8,23 +8,26 @@ from __future__ import annotations
 import asyncio
 import csv
 import html
+import itertools
 import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from choreographer import Browser
-from many import write_many
 from synthetic import REPOSITORY
 from test_notebooks import parameters
 
+from dumbbell.metrics.registry import METRICS
 from dumbbell.report import vector
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
 from dumbbell.report.pages.index import render_index
 from dumbbell.report.pages.summary import render_summary
+from dumbbell.studies.points import Points
 from dumbbell.units import human
 
 CHROMIUM = vector.browser()
@@ -162,10 +165,49 @@ async def opened(page: Path) -> tuple[float, int]:
     return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"), figures
 
 
-@pytest.mark.long
-def test_a_page_of_a_thousand_points_opens_at_once(wide: Path, tmp_path: Path) -> None:
-    write_many(tmp_path / "many", wide / "points" / "001")
-    page = render_summary(tmp_path / "many")
+def tables_of_a_thousand() -> tuple[pl.DataFrame, pl.DataFrame, list[dict[str, Any]]]:
+    """Flows and values of made-up points, two flows at each, and the points as a verdict has them."""
+    flows, values, points = [], [], []
+    for place, (rate, queue, delay, repetition) in enumerate(
+        itertools.product(range(10, 110, 10), range(1, 11), (5, 10, 20, 40, 80), (1, 2))
+    ):
+        levels = {"rate": f"{rate}mbit", "queue": f"{queue}bdp", "delay": f"{delay}ms"}
+        about = {"run": f"many_{place}", "repetition": repetition}
+        points.append(
+            about | {"directory": f"points/{place}", "baseline": None, "levels": levels, "state": "passed"}
+        )
+        row = about | {"place": place, "baseline": None, "verdict": "passed"}
+        row |= {f"level_{name}": text for name, text in levels.items()}
+        for name, control, share in (("first", "cubic", 0.5), ("second", "reno", 0.45)):
+            found = {
+                "goodput": 1e6 * rate * share,
+                "rtt": 2e6 * delay * (1 + queue),
+                "retransmits": share / 1e3,
+            }
+            of = {"goodput_bps": found["goodput"], "rtt_p50_ns": found["rtt"], "retransmits": share / 1e3}
+            flows.append(row | of | {"name": name, "direction": "forward"})
+            values += [
+                row
+                | {"metric": metric, "subject": name, "congestion_control": control}
+                | {"unit": METRICS[metric].unit, "value": value}
+                for metric, value in found.items()
+            ]
+    texts = {"baseline": pl.String}
+    return pl.DataFrame(flows, schema_overrides=texts), pl.DataFrame(values, schema_overrides=texts), points
+
+
+def test_a_page_of_a_thousand_points_opens_at_once(
+    wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flows, values, points = tables_of_a_thousand()
+    about = ("place", "run", "repetition", "verdict", "baseline", "level_rate", "level_queue", "level_delay")
+    many = Points([tmp_path] * len(points))
+    many.__dict__.update(flows=flows, values=values, index=flows.select(about).unique(maintain_order=True))
+    monkeypatch.setattr(Points, "open", lambda _: many)  # the tables that a thousand directories would give
+    flows.write_parquet(tmp_path / "flows.parquet")
+    shutil.copy(wide / "plan.json", tmp_path)
+    (tmp_path / "verdict.json").write_text(json.dumps({"state": "passed", "reasons": [], "points": points}))
+    page = render_summary(tmp_path)
     assert "1000 of 1000 points passed" in page.read_text()
     seconds, figures = asyncio.run(opened(page))
     assert 0 < figures < page.read_text().count("plotly-graph-div")  # others wait until somebody looks
