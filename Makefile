@@ -37,10 +37,10 @@ virtual: setup build ## run SCENARIO in virtual time, without a lab, on KERNEL=~
 
 .PHONY: test
 test: lab build ## run the tests: those of Go, then end-to-end tests in the lab, in virtual time, and all others side by side
-	type iperf3 nft tcpdump strace flent tshark chromium ipmi_sim ipmitool >/dev/null 2>&1 && \
+	type iperf3 nft tcpdump strace flent tshark chromium pdftotext ipmi_sim ipmitool >/dev/null 2>&1 && \
 	    /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || \
 	    DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends \
-	    iperf3 nftables tcpdump strace flent python3-matplotlib tshark chromium openipmi ipmitool
+	    iperf3 nftables tcpdump strace flent python3-matplotlib tshark chromium poppler-utils openipmi ipmitool
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
 	$(MAKE) --no-print-directory --jobs=3 --output-sync=target .test-e2e .test-worlds test-code

@@ -34,6 +34,22 @@ flows:
   second: {kind: iperf3_tcp, from: "senders[1]", to: "receivers[1]", congestion_control: $beside}
 """
 
+WIDE = """
+name: wide
+title: Two flows over controls and queues
+duration: 4s
+order: listed
+repetitions: 2
+matrix:
+  control: [cubic, reno, bbr]
+  queue: [0.5bdp, 1bdp, 2bdp, 4bdp]
+path:
+  forward: {rate: 20mbit, delay: 10ms, queue: {kind: pfifo, limit: $queue}}
+flows:
+  first: {kind: iperf3_tcp, from: "senders[0]", to: "receivers[0]", congestion_control: cubic}
+  second: {kind: iperf3_tcp, from: "senders[1]", to: "receivers[1]", congestion_control: $control}
+"""
+
 # An example of a busy machine may take long.
 settings.register_profile("dumbbell", deadline=None)
 settings.load_profile("dumbbell")
@@ -98,9 +114,18 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run of several points, with all that is made of it."""
-    folder = tmp_path_factory.mktemp("swept")
-    (scenario := folder / "sweep.yml").write_text(SWEEP)
-    run_dir = folder / "results" / "20260101T000000Z_sweep"
+    return write_sweep(tmp_path_factory.mktemp("swept"), "sweep", SWEEP)
+
+
+@pytest.fixture(scope="session")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another, of 24 points."""
+    return write_sweep(tmp_path_factory.mktemp("wide"), "wide", WIDE)
+
+
+def write_sweep(folder: Path, name: str, text: str) -> Path:
+    (scenario := folder / f"{name}.yml").write_text(text)
+    run_dir = folder / "results" / f"20260101T000000Z_{name}"
     whole = write_points(run_dir, scenario)
     (run_dir / "plan.json").write_bytes(whole.to_json())
     for point in (run_dir / "points").iterdir():

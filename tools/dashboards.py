@@ -1,15 +1,17 @@
 """Write the Grafana dashboards in ``dashboards/`` (``make docs``): the panels below, in Grafana's JSON.
 
-Queries are InfluxQL, which InfluxDB 1.8 speaks, and 2.x for databases that are mapped to buckets.
+Queries are InfluxQL, which InfluxDB 1.8 speaks, 2.x for databases that are mapped to buckets, and 3.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from dumbbell.metrics.registry import METRICS
+from dumbbell.nightly.tell import ANNOTATION, VALUE
 
 FOLDER = Path(__file__).parents[1] / "dashboards"
 SOURCE = {"type": "influxdb", "uid": "${source}"}
@@ -20,13 +22,28 @@ SCHEMA = 39  # of the format, that of Grafana 11; newer versions read it
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure over time. ``unit`` is Grafana's name of it; ``legend`` has ``$tag_NAME``."""
+    """A figure over time, or a table. ``unit`` is Grafana's name of it; ``legend`` has ``$tag_NAME``."""
 
     title: str
     unit: str
     legend: str
     query: str
     what: str
+    kind: Literal["timeseries", "table"] = "timeseries"
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """Panels with the variables that their queries have, by name: each lists the values of a query."""
+
+    title: str
+    panels: tuple[Panel, ...]
+    variables: dict[str, str]
+    since: str = "now-15m"
+    refresh: str = "5s"
+    annotations: dict[str, str] = field(default_factory=dict)  # queries of title and text, by name
+    looks: dict[str, Any] = field(default_factory=lambda: {"min": 0})  # of all figures
+    points: Literal["always", "never"] = "never"
 
 
 def _of_run(select: str, measurement: str, by: str, where: str = "", *, every: str = "$__interval") -> str:
@@ -164,74 +181,162 @@ COLLECTORS = (
         "Rows that came into the database in two seconds.",
     ),
 )
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+CHOSEN = '"scenario" =~ /^$scenario$/ AND "label" =~ /^$label$/'
+UNITS = {"bps": "bps", "ns": "ns", "share": "percentunit", "": "none"}  # of metrics, in Grafana
+NIGHTS = (
+    *(
+        Panel(
+            f"{metric.title[0].upper()}{metric.title[1:]}",
+            UNITS[metric.unit],
+            "$tag_label $tag_subject $tag_metric",
+            f'SELECT "value" FROM "{VALUE}" WHERE "metric" =~ /^{metric.name}( p[0-9]+)?$/ AND {CHOSEN} AND '
+            f'$timeFilter GROUP BY "label", "subject", "metric", "point", "testbed", "definition"',
+            f"{_first_line(metric.what)} The median of each night. Another testbed has another line.",
+        )
+        for metric in METRICS.values()
+        if metric.compared
+    ),
+    Panel(
+        "Changes",
+        "none",
+        "",
+        f'SELECT "subject", "metric", "state", "text" FROM "{ANNOTATION}" '
+        'WHERE "scenario" =~ /^$scenario$/ AND $timeFilter ORDER BY time DESC',
+        "Changes that nights have found, at the night in which each began.",
+        kind="table",
+    ),
+)
+RUNS = {"run": 'SHOW TAG VALUES WITH KEY = "run"'}
 DASHBOARDS = {
-    "run": ("Dumbbell: a run", RUN),
-    "testbed": ("Dumbbell: the testbed", TESTBED),
-    "collectors": ("Dumbbell: collectors", COLLECTORS),
+    "run": Dashboard("Dumbbell: a run", RUN, RUNS),
+    "testbed": Dashboard("Dumbbell: the testbed", TESTBED, RUNS),
+    "collectors": Dashboard("Dumbbell: collectors", COLLECTORS, RUNS),
+    "nights": Dashboard(
+        "Dumbbell: nights",
+        NIGHTS,
+        {
+            "scenario": f'SHOW TAG VALUES FROM "{VALUE}" WITH KEY = "scenario"',
+            "label": f'SHOW TAG VALUES FROM "{VALUE}" WITH KEY = "label" WHERE "scenario" =~ /^$scenario$/',
+        },
+        since="now-90d",
+        refresh="",
+        annotations={
+            "changes": f'SELECT "title", "text", "subject", "metric" FROM "{ANNOTATION}" '
+            'WHERE "scenario" =~ /^$scenario$/ AND $timeFilter'
+        },
+        looks={},
+        points="always",
+    ),
 }
-RUNS = 'SHOW TAG VALUES WITH KEY = "run"'
+ALL = ("label",)  # variables that may have all of their values
 
 
-def dashboard(name: str, title: str, panels: Sequence[Panel]) -> dict[str, Any]:
-    """A dashboard as Grafana imports it: it asks for the data source and the run."""
-    source = {"name": "source", "label": "InfluxDB", "type": "datasource", "query": "influxdb"}
-    run = {
-        "name": "run",
-        "label": "run",
-        "type": "query",
-        "datasource": SOURCE,
-        "query": RUNS,
-        "definition": RUNS,
-        "refresh": 2,  # with the time range
-        "sort": 6,  # the newest first, whose name begins with the latest date
+def dashboard(name: str, of: Dashboard) -> dict[str, Any]:
+    """A dashboard as Grafana imports it: it asks for the data source, and for what its variables choose."""
+    source = {
+        "name": "source",
+        "label": "InfluxDB",
+        "type": "datasource",
+        "query": "influxdb",
+        # That which the role grafana provisions; without it the first one.
+        "current": {"text": "Dumbbell", "value": "dumbbell"},
     }
+    variables = [_variable(variable, query) for variable, query in of.variables.items()]
     return {
         "uid": f"dumbbell-{name}",
-        "title": title,
+        "title": of.title,
         "tags": ["dumbbell"],
         "schemaVersion": SCHEMA,
         "editable": True,
         "graphTooltip": 1,  # one cross hair in all panels
-        "refresh": "5s",
-        "time": {"from": "now-15m", "to": "now"},
+        "refresh": of.refresh,
+        "time": {"from": of.since, "to": "now"},
         "timezone": "utc",
-        "templating": {"list": [source, run]},
-        "panels": [_panel(number, panel) for number, panel in enumerate(panels)],
+        "templating": {"list": [source, *variables]},
+        "annotations": {"list": [_annotation(*one) for one in of.annotations.items()]},
+        "panels": [_panel(number, panel, of) for number, panel in enumerate(of.panels)],
     }
 
 
-def _panel(number: int, panel: Panel) -> dict[str, Any]:
+def _variable(name: str, query: str) -> dict[str, Any]:
+    found = {
+        "name": name,
+        "label": name,
+        "type": "query",
+        "datasource": SOURCE,
+        "query": query,
+        "definition": query,
+        "refresh": 2,  # with the time range
+        "sort": 6 if name == "run" else 5,  # runs: the newest first, whose name begins with the latest date
+    }
+    if name in ALL:
+        found |= {"includeAll": True, "multi": True, "allValue": ".*"}
+        found |= {"current": {"text": ["All"], "value": ["$__all"]}}
+    return found
+
+
+def _annotation(name: str, query: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "enable": True,
+        "iconColor": "red",
+        "datasource": SOURCE,
+        "target": {
+            "refId": "annotation",
+            "query": query,
+            "rawQuery": True,
+            "fromAnnotations": True,
+            "textEditor": True,
+            "titleColumn": "title",
+            "textColumn": "text",
+            "tagsColumn": "subject,metric",
+        },
+    }
+
+
+def _panel(number: int, panel: Panel, of: Dashboard) -> dict[str, Any]:
     target = {
         "refId": "A",
         "datasource": SOURCE,
         "rawQuery": True,
-        "resultFormat": "time_series",
+        "resultFormat": "time_series" if panel.kind == "timeseries" else "table",
         "query": panel.query,
         "alias": panel.legend,
     }
-    return {
+    width = WIDTH if panel.kind == "timeseries" else 2 * WIDTH
+    made = {
         "id": number + 1,
-        "type": "timeseries",
+        "type": panel.kind,
         "title": panel.title,
         "description": panel.what,
         "datasource": SOURCE,
         "interval": LEAST_INTERVAL,
-        "gridPos": {"x": number % 2 * WIDTH, "y": number // 2 * HEIGHT, "w": WIDTH, "h": HEIGHT},
-        "fieldConfig": {
-            "defaults": {"unit": panel.unit, "min": 0, "custom": {"lineWidth": 1, "showPoints": "never"}},
-            "overrides": [],
-        },
-        "options": {
-            "legend": {"displayMode": "list", "placement": "bottom"},
-            "tooltip": {"mode": "multi", "sort": "desc"},
-        },
-        "targets": [target],
+        "gridPos": {"x": number % 2 * WIDTH, "y": number // 2 * HEIGHT, "w": width, "h": HEIGHT},
     }
+    if panel.kind == "timeseries":
+        custom = {"lineWidth": 1, "showPoints": of.points}
+        made |= {
+            "fieldConfig": {
+                "defaults": {"unit": panel.unit} | of.looks | {"custom": custom},
+                "overrides": [],
+            },
+            "options": {
+                "legend": {"displayMode": "list", "placement": "bottom"},
+                "tooltip": {"mode": "multi", "sort": "desc"},
+            },
+        }
+    return made | {"targets": [target]}
 
 
 def text(name: str) -> str:
     """The file of one of :data:`DASHBOARDS`."""
-    return json.dumps(dashboard(name, *DASHBOARDS[name]), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(dashboard(name, DASHBOARDS[name]), indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -133,12 +133,12 @@ def version_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget
         yield InfluxTarget(url, "dumbbell", "admin", "pass word", ca=str(certificate))
 
 
-@pytest.fixture(scope="module")
-def version_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget]:
+@contextmanager
+def influxd_2(folder: Path) -> Iterator[InfluxTarget]:
+    """An InfluxDB 2.x with the bucket ``dumbbell``, and a token for all; skips where none is installed."""
     program = os.environ.get("INFLUXD2")
     if not program:
         pytest.skip("INFLUXD2 names no InfluxDB 2.x server")
-    folder = tmp_path_factory.mktemp("influxdb2")
     url = f"http://127.0.0.1:{(port := free_port())}"
     with subprocess.Popen(
         [
@@ -159,6 +159,12 @@ def version_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget
             yield InfluxTarget(url, "dumbbell", token=made.raise_for_status().json()["auth"]["token"])
         finally:
             server.terminate()
+
+
+@pytest.fixture(scope="module")
+def version_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget]:
+    with influxd_2(tmp_path_factory.mktemp("influxdb2")) as target:
+        yield target
 
 
 @pytest.fixture(params=["version_1", "version_2"])
@@ -310,6 +316,7 @@ def test_telegraf_delivers(target: InfluxTarget, tmp_path: Path) -> None:
 def test_accounts_with_any_password_and_database(tmp_path: Path) -> None:
     admin = """it's "one" of $HOME \\n with a back\\slash' ü"""
     writer = """'; DROP DATABASE x; "${HOME}" \\"""
+    reader = "'reads' \"$x\""
     url = f"http://127.0.0.1:{(port := free_port())}"
     asked = {
         "influxdb_url": url,
@@ -318,20 +325,25 @@ def test_accounts_with_any_password_and_database(tmp_path: Path) -> None:
         "influxdb_writer_password": writer,
         "influxdb_retention": "12h",
     }
-    (tmp_path / "asked.json").write_text(json.dumps(asked))
     with influxd(tmp_path, port, tls=False):
-        for changed in (2, 0):  # it sees what there is
+        for changed, also in ((2, {}), (0, {}), (1, {"influxdb_reader_password": reader}), (0, {})):
+            asked |= also
+            (tmp_path / "asked.json").write_text(json.dumps(asked))
             code, said = ansible_playbook(
                 *("-i", "localhost,", "tests/integration/playbooks/accounts.yml"),
                 *("-e", f"@{tmp_path / 'asked.json'}"),
             )
             assert code == 0, said
-            assert f"changed={changed} " in said
+            assert f"changed={changed} " in said  # it sees what there is
         target = InfluxTarget(url, asked["influxdb_database"], "admin", admin)
         done = telegraf_once(target, writer, tmp_path)
         assert done.returncode == 0, done.stderr
         with Influx(target) as influx:
             assert influx.query("SELECT last(total) FROM mem WHERE host = $host", host="sender1")
+        with Influx(replace(target, username="grafana", password=reader)) as influx:
+            assert influx.query("SELECT last(total) FROM mem WHERE host = $host", host="sender1")
+            with pytest.raises(InfluxError, match="not authorized to write"):
+                influx.write([b"mem,host=sender1 total=0i 1\n"])
         wrong = telegraf_once(target, writer + "x", tmp_path)
     assert "authorization failed" in wrong.stderr + wrong.stdout
 

@@ -5,23 +5,29 @@ Screenshots and PDFs are kept for people to look at in .build/pages; they are co
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import html
+import itertools
 import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from choreographer import Browser
 from synthetic import REPOSITORY
 from test_notebooks import parameters
 
+from dumbbell.metrics.registry import METRICS
 from dumbbell.report import vector
 from dumbbell.report.notebooks import NOTEBOOKS, render_notebook
 from dumbbell.report.pages.index import render_index
 from dumbbell.report.pages.summary import render_summary
+from dumbbell.studies.points import Points
 from dumbbell.units import human
 
 CHROMIUM = vector.browser()
@@ -33,6 +39,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not instal
 PRESS = """<script>addEventListener('load', async () => {
   const saved = [], blobs = new Map(), make = URL.createObjectURL;
   URL.createObjectURL = blob => { const url = make(blob); blobs.set(url, blob); return url; };
+  drawAll();
   const wanted = document.querySelectorAll('button.csv, .js-plotly-plot').length;
   const all = new Promise(done => {
     HTMLAnchorElement.prototype.click = function () {
@@ -70,20 +77,20 @@ def browse(page: Path, *options: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def pages(collected: Path, swept: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(collected: Path, wide: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every notebook's page and the index, by name."""
     folder = tmp_path_factory.mktemp("pages")
     shutil.copytree(collected, folder / "20260101T000000Z_two_flow_fairness")
     made = {
         notebook.stem: render_notebook(
             notebook,
-            parameters(notebook, swept if notebook.stem == "sweep" else collected),
+            parameters(notebook, wide if notebook.stem == "sweep" else collected),
             folder / f"{notebook.stem}.html",
             "A run",
         )
         for notebook in sorted(NOTEBOOKS.glob("*.py"))
     }
-    summary = shutil.copytree(swept, folder / swept.name)
+    summary = shutil.copytree(wide, folder / wide.name)
     return made | {"index": render_index(folder), "summary": render_summary(summary)}
 
 
@@ -128,3 +135,80 @@ def test_figures_and_tables_are_saved_as_they_are_shown(
     figures = {one["name"]: one for one in saved if "width" in one}
     assert set(figures) == {f"{run}_{name}.png" for name in ("goodput", "fairness", "cwnd", "srtt", "queue")}
     assert all(one["width"] > 3000 for one in figures.values())
+
+
+OPENED_S = 2  # within this time a page of a thousand points is there
+DRAWN = """new Promise(done => {
+  const frames = () => requestAnimationFrame(() => requestAnimationFrame(
+    () => done(document.querySelectorAll('.js-plotly-plot').length)));
+  if (document.readyState === 'complete') frames(); else addEventListener('load', frames);
+})"""
+
+
+async def opened(page: Path) -> tuple[float, int]:
+    """Seconds that the thread which makes a page works until it is drawn, and how many figures it has drawn.
+
+    Those are seconds of its own, as Chromium counts them: others on this machine do not make them more.
+    """
+    async with Browser(path=str(CHROMIUM), headless=True, enable_sandbox=False) as browser:
+        tab = await browser.create_tab("about:blank")
+        size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        await tab.send_command("Emulation.setDeviceMetricsOverride", size)
+        await tab.send_command("Performance.enable", {"timeDomain": "threadTicks"})
+        await tab.send_command("Page.navigate", {"url": page.as_uri()})
+        while True:
+            asked = {"expression": DRAWN, "awaitPromise": True, "returnByValue": True}
+            found = await tab.send_command("Runtime.evaluate", asked)
+            if figures := found.get("result", {}).get("result", {}).get("value"):  # else it is not there yet
+                break
+        metrics = (await tab.send_command("Performance.getMetrics"))["result"]["metrics"]
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"), figures
+
+
+def tables_of_a_thousand() -> tuple[pl.DataFrame, pl.DataFrame, list[dict[str, Any]]]:
+    """Flows and values of made-up points, two flows at each, and the points as a verdict has them."""
+    flows, values, points = [], [], []
+    for place, (rate, queue, delay, repetition) in enumerate(
+        itertools.product(range(10, 110, 10), range(1, 11), (5, 10, 20, 40, 80), (1, 2))
+    ):
+        levels = {"rate": f"{rate}mbit", "queue": f"{queue}bdp", "delay": f"{delay}ms"}
+        about = {"run": f"many_{place}", "repetition": repetition}
+        points.append(
+            about | {"directory": f"points/{place}", "baseline": None, "levels": levels, "state": "passed"}
+        )
+        row = about | {"place": place, "baseline": None, "verdict": "passed"}
+        row |= {f"level_{name}": text for name, text in levels.items()}
+        for name, control, share in (("first", "cubic", 0.5), ("second", "reno", 0.45)):
+            found = {
+                "goodput": 1e6 * rate * share,
+                "rtt": 2e6 * delay * (1 + queue),
+                "retransmits": share / 1e3,
+            }
+            of = {"goodput_bps": found["goodput"], "rtt_p50_ns": found["rtt"], "retransmits": share / 1e3}
+            flows.append(row | of | {"name": name, "direction": "forward"})
+            values += [
+                row
+                | {"metric": metric, "subject": name, "congestion_control": control}
+                | {"unit": METRICS[metric].unit, "value": value}
+                for metric, value in found.items()
+            ]
+    texts = {"baseline": pl.String}
+    return pl.DataFrame(flows, schema_overrides=texts), pl.DataFrame(values, schema_overrides=texts), points
+
+
+def test_a_page_of_a_thousand_points_opens_at_once(
+    wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flows, values, points = tables_of_a_thousand()
+    about = ("place", "run", "repetition", "verdict", "baseline", "level_rate", "level_queue", "level_delay")
+    many = Points([tmp_path] * len(points))
+    many.__dict__.update(flows=flows, values=values, index=flows.select(about).unique(maintain_order=True))
+    monkeypatch.setattr(Points, "open", lambda _: many)  # the tables that a thousand directories would give
+    flows.write_parquet(tmp_path / "flows.parquet")
+    shutil.copy(wide / "plan.json", tmp_path)
+    (tmp_path / "verdict.json").write_text(json.dumps({"state": "passed", "reasons": [], "points": points}))
+    page = render_summary(tmp_path)
+    assert "1000 of 1000 points passed" in page.read_text()
+    seconds, figures = asyncio.run(opened(page))
+    assert 0 < figures < page.read_text().count("plotly-graph-div")  # others wait until somebody looks
+    assert seconds < OPENED_S

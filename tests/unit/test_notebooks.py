@@ -51,10 +51,10 @@ def test_a_notebook_runs_and_shows_figures(notebook: Path, collected: Path, tmp_
     assert "Traceback" not in page
 
 
-def test_from_a_sweep_to_its_figures(swept: Path, tmp_path: Path) -> None:
-    page = render_notebook(SWEEP, {"run_dir": str(swept)}, tmp_path / "page.html", "A sweep").read_text()
+def test_from_a_sweep_to_its_figures(wide: Path, tmp_path: Path) -> None:
+    page = render_notebook(SWEEP, {"run_dir": str(wide)}, tmp_path / "page.html", "A sweep").read_text()
     assert page.count("plotly-graph-div") == SWEEP.read_text().count("runs.plot.")
-    assert "6 points" in page
+    assert "24 points" in page
     assert "Traceback" not in page
 
 

@@ -93,9 +93,11 @@ def test_a_path_that_changes_is_shown_as_it_was(changing: Path) -> None:
 
 def _levels(page: str) -> list[list[tuple[float, float]]]:
     """Reference lines of a figure."""
-    data, _ = json.JSONDecoder().raw_decode(page, page.index("[", page.index("Plotly.newPlot")))
+    figure, _ = json.JSONDecoder().raw_decode(page, page.index("{", page.index("drawLate(")))
     return [
-        list(zip(trace["x"], trace["y"], strict=True)) for trace in data if trace["line"].get("shape") == "hv"
+        list(zip(trace["x"], trace["y"], strict=True))
+        for trace in figure["data"]
+        if trace["line"].get("shape") == "hv"
     ]
 
 

@@ -165,9 +165,11 @@ def test_displays(collected: Path, swept: Path, tmp_path: Path) -> None:
 
 def test_the_summary_has_figures_of_rtt_and_retransmits(swept: Path) -> None:
     page = render_summary(swept).read_text()
-    for title in ("Goodput by queue", "RTT by queue", "Retransmits by queue", "Goodput against delay"):
+    over = ("Goodput by queue", "RTT by queue", "Retransmits by queue", "Goodput against delay")
+    also = ("Shares of controls beside each other", "Harm of controls", "Distribution of RTT", "Convergence")
+    for title in (*over, *also):
         assert f"<h2>{title}</h2>" in page
-    assert page.count("plotly-graph-div") == 4
+    assert page.count("plotly-graph-div") == 8
     assert len(re.findall(r"plotly\.js v\d", page)) == 1
     for title in ("Goodput by point", "Median RTT by point", "Segments sent again by point"):
         assert f"<h2>{title}</h2>" in page
@@ -240,6 +242,22 @@ def test_figures_are_files_for_papers(collected: Path, tmp_path: Path) -> None:
     assert "<text" in (tmp_path / "x.svg").read_text()
     (size,) = re.findall(rb"IHDR(.{8})", (tmp_path / "x.png").read_bytes()[:32], re.DOTALL)
     assert int.from_bytes(size[:4], "big") == 3.5 * 384
+
+
+@pytest.mark.skipif(vector.browser() is None, reason="Chromium is not installed")
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="poppler-utils is not installed")
+def test_a_figure_is_where_its_page_is(collected: Path, tmp_path: Path) -> None:
+    drawn = vector.for_paper(dumbbell.open(collected).plot.goodput())
+    vector.write({tmp_path / f"x.{kind}": drawn for kind in ("pdf", "svg")})
+    asked = re.search(r'class="xtitle" x="([\d.]+)" y="([\d.]+)"', (tmp_path / "x.svg").read_text())
+    assert asked  # the middle of the title, and its base line
+    command = ["pdftotext", "-bbox", str(tmp_path / "x.pdf"), "-"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    words = re.findall(r'xMin="([\d.]+)" yMin="([\d.]+)" xMax="([\d.]+)" yMax="([\d.]+)">(\S+)</word>', told)
+    place = {word: [float(edge) * 96 / 72 for edge in edges] for *edges, word in words}
+    (left, above, _, _), (_, _, right, below) = place["time"], place["(s)"]
+    assert (left + right) / 2 == pytest.approx(float(asked[1]), abs=1)
+    assert above < float(asked[2]) < below
 
 
 def test_what_lacks_to_draw_files_is_said(

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dumbbell.cluster import ClusterError
 from dumbbell.cluster.asked import KINDS, shared
-from dumbbell.ingest.influx import InfluxError, InfluxTarget
+from dumbbell.ingest.influx import InfluxError, InfluxTarget, NoInflux
 from dumbbell.kernels import KernelError
 from dumbbell.nightly import page, tell
 from dumbbell.nightly.history import History
@@ -55,7 +55,7 @@ def main() -> int:
     for found in told["findings"]:
         print(page.sentence(found))
     print(write(options.home, told))
-    for problem in publish(told, suite, options.inventory):
+    for problem in publish(options.home, told, suite, options.inventory):
         print(problem, file=sys.stderr)
     return night.status
 
@@ -70,14 +70,20 @@ def write(home: Path, told: page.Json) -> Path:
     return target
 
 
-def publish(told: page.Json, suite: Suite, inventory: Path) -> list[str]:
-    """Write annotations and notify. Returns errors, which do not change the exit status."""
+def publish(home: Path, told: page.Json, suite: Suite, inventory: Path) -> list[str]:
+    """Write to the inventory's InfluxDB, if it names one, and notify.
+
+    Returns errors, which do not change the exit status.
+    """
     problems = []
-    if told["findings"]:
-        try:
-            tell.annotate(told, InfluxTarget.of_inventory(inventory))
-        except InfluxError as error:
-            problems.append(f"no annotations were written: {error}")
+    with closing(History(home / "history.sqlite")) as history:
+        series = history.series()
+    try:
+        tell.store(told, series, InfluxTarget.of_inventory(inventory))
+    except NoInflux:
+        pass
+    except InfluxError as error:
+        problems.append(f"InfluxDB has no values and no annotations of this night: {error}")
     if suite.notify:
         problems += filter(None, [tell.notify(suite.notify, json.dumps(told))])
     return problems

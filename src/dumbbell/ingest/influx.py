@@ -29,6 +29,10 @@ class InfluxError(Exception):
     """InfluxDB could not be reached, or refused a request; the message says which and why."""
 
 
+class NoInflux(InfluxError):
+    """The inventory names no InfluxDB."""
+
+
 @dataclass(frozen=True)
 class InfluxTarget:
     """The database of a run's samples, with a token (2.x, 3) or an account (1.x).
@@ -47,7 +51,8 @@ class InfluxTarget:
     def of_inventory(cls, inventory: Path | str) -> Self:
         """The InfluxDB and account of an inventory, as evaluated by Ansible.
 
-        A relative path is below the repository. Raises InfluxError if the inventory names no InfluxDB.
+        A relative path is below the repository. Raises NoInflux if the inventory names no InfluxDB, and
+        InfluxError if it cannot be evaluated.
         """
         path = REPOSITORY / inventory
         if not path.exists():
@@ -67,7 +72,7 @@ class InfluxTarget:
         try:
             found = json.loads(done.stdout[done.stdout.index("{") :])["msg"]
             if found is None:
-                raise InfluxError(f"{path} names no InfluxDB: influxdb_url is null")
+                raise NoInflux(f"{path} names no InfluxDB: influxdb_url is null")
             return cls(**found)
         except (ValueError, TypeError, KeyError):
             # The output of a successful command may contain the password.

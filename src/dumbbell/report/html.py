@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextvars import ContextVar
 from typing import Any
+from uuid import uuid4
 
 import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -33,21 +34,19 @@ def save_figures_as(*words: str) -> None:
 
 
 def plot(figure: go.Figure) -> Markup:
-    """A figure as HTML that needs plotly.js on its page."""
-    return Markup(
-        figure.to_html(
-            full_html=False,
-            include_plotlyjs=False,
-            config={
-                "displaylogo": False,
-                "responsive": True,
-                "displayModeBar": "hover",
-                # The last one would upload the data to Plotly's servers.
-                "modeBarButtonsToRemove": ["lasso2d", "select2d", "sendChartToCloud"],
-                # As wide as it is shown; three dots per pixel are enough for print.
-                "toImageButtonOptions": {"format": "png", "filename": _saved_as.get(), "scale": 3},
-            },
-        )
+    """A figure as HTML that needs the script of pages and plotly.js; it is drawn when it comes into view."""
+    config = {
+        "displaylogo": False,
+        "responsive": True,
+        "displayModeBar": "hover",
+        # The last one would upload the data to Plotly's servers.
+        "modeBarButtonsToRemove": ["lasso2d", "select2d", "sendChartToCloud"],
+        # As wide as it is shown; three dots per pixel are enough for print.
+        "toImageButtonOptions": {"format": "png", "filename": _saved_as.get(), "scale": 3},
+    }
+    drawing = Markup(figure.to_json())  # Plotly escapes <, > and /
+    return part(
+        "drawing.html", "drawing", place=f"figure-{uuid4()}", figure=figure, json=drawing, config=config
     )
 
 

@@ -119,6 +119,8 @@ def write(figures: Mapping[Path, go.Figure]) -> None:
         )
     import kaleido.errors  # noqa: PLC0415  only files of figures need it
 
+    page = kaleido.PageGenerator(mathjax=False)
+    page.header += "<style>@page { margin: 0 }</style>"  # a printed page has some, which would cut the figure
     for path in figures:
         path.parent.mkdir(parents=True, exist_ok=True)
     asked = [
@@ -131,7 +133,7 @@ def write(figures: Mapping[Path, go.Figure]) -> None:
     ]
     try:
         kaleido.write_fig_from_object_sync(
-            asked, kopts={"path": found, "mathjax": False, "enable_sandbox": False}
+            asked, kopts={"path": found, "page_generator": page, "enable_sandbox": False}
         )
     except (kaleido.errors.BrowserClosedError, kaleido.errors.BrowserFailedError) as error:
         raise RuntimeError(

@@ -40,14 +40,16 @@ def run(
     """Run worlds side by side, on this machine or by an executor, which reports their progress itself.
 
     Each has ``dir``, ``command``, ``writable`` and may have ``readable``, ``seed``, ``light`` and
-    ``expected_s``, as :class:`dumbbell.virtual.world.World` has them; ``args`` has what :data:`SPEC` says. With
-    ``module``, the directory of its source, their hosts have a module more: ValueError if it does not build, or with an
-    executor.
+    ``expected_s``, as :class:`dumbbell.virtual.world.World` has them; ``args`` has what :data:`SPEC` says.
+    With ``module``, the directory of its source, their hosts have a module more: ValueError if it does not
+    build, or with an executor.
     """
     added: dict[Path, Path] = {}
     if args.get("module"):
         if executor is not None:
-            raise ValueError(f"{args['module']} is built on this machine, not on a cluster: run it without one")
+            raise ValueError(
+                f"{args['module']} is built on this machine, not on a cluster: run it without one"
+            )
         added[ADDED] = layer(Path(args["module"]), args["world"], Path(args["checkout"]))
     if executor is None:
         prepare(Path(args["checkout"]), Path(args["world"]["dir"]))

@@ -75,6 +75,21 @@ def test_the_only_point_of_a_scenario_has_no_name() -> None:
     assert "goodput of tcp, on_off_udp: 100" in page.sentence({**TOLD["findings"][0], "label": "-"})
 
 
+def test_values_of_nights_are_line_protocol(nights: Nights) -> None:
+    for _ in range(tell.NIGHTS + 1):
+        nights.passes()
+    (series,) = nights.history.series()
+    lines = [*tell.values([series])]
+    assert len(lines) == tell.NIGHTS  # the last ones
+    tags = (
+        f"point=abc,label=load\\=10mbit,metric=goodput,subject=tcp,unit=bps,testbed={series.key.fingerprint}"
+    )
+    assert lines[-1] == (
+        f"night,scenario=on_off_udp,{tags},definition=1 value={series.medians[-1]!r},repetitions=3i,"
+        f'directory="{series.runs[-1]}" 1769824800000000000\n'
+    )
+
+
 def test_what_was_zero_has_no_relative_change() -> None:
     was_zero = {"metric": "retransmits", "unit": "share", "before": 0.0, "effect": None}
     said = page.sentence({**TOLD["findings"][0], **was_zero})

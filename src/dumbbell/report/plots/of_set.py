@@ -13,7 +13,7 @@ from dumbbell.metrics import registry
 from dumbbell.plan.windows import ways
 from dumbbell.report import figures
 from dumbbell.report.figures import Axis
-from dumbbell.report.plots.kinds import figure_of_set
+from dumbbell.report.plots.kinds import Draw, figure_of_set
 from dumbbell.run.catalogue import LEVEL
 from dumbbell.studies.points import Points, in_order
 from dumbbell.studies.sharing import BIN_NS
@@ -21,6 +21,7 @@ from dumbbell.studies.source import Missing
 from dumbbell.units import SCALES, quantity
 
 LINES = 8  # most lines of a figure, unless it is said what they are to be
+SAMPLED = 200  # most points whose samples a summary page reads: each takes some hundredths of a second
 TWO = 2  # values from which on a quantity varies
 By = str | Sequence[str] | None
 
@@ -107,7 +108,7 @@ def box(points: Points, metric: str = "goodput", x: str = "", by: By = None) -> 
 
 @figure_of_set
 def convergence(points: Points, by: By = None) -> go.Figure:
-    """Jain's index since the last flow began: the median over points, and from the least to the most."""
+    """Jain's index since the last flow began: the median over points, from the least to the most."""
     parts = []
     for place, source in zip(points.index["place"], points, strict=True):
         if source.verdict.get("state") not in analysis.VALID:
@@ -194,7 +195,7 @@ class Shown(NamedTuple):
 
 
 def overview(points: Points) -> Iterator[Shown]:
-    """The figures of a sweep's summary page."""
+    """The figures of a sweep's summary page; those over samples only of at most :data:`SAMPLED` points."""
     varying = [name for name, texts in points.levels.items() if len(texts) >= TWO]
     known = {*points.values["metric"]}
     if not varying:
@@ -212,11 +213,40 @@ def overview(points: Points) -> Iterator[Shown]:
         if len(varying) == TWO and all(len(points.levels[name]) > TWO for name in varying):
             caption = "The median over flows and repetitions, of valid points without baselines."
             yield Shown(f"Median {title} of all flows", caption, heatmap(points, metric))
-    if {"rtt", "goodput"} <= known:
-        caption = (
-            "Goodput and median RTT of each flow at each valid point, and their medians with the middle half."
+    others: list[tuple[str, str, Draw]] = [
+        (
+            "Goodput against delay",
+            "Goodput and median RTT of each flow at each valid point; their medians with the middle half.",
+            goodput_delay,
         )
-        yield Shown("Goodput against delay", caption, goodput_delay(points))
+    ]
+    if points.values["congestion_control"].drop_nulls().n_unique() >= TWO:
+        others += [
+            (
+                "Shares of controls beside each other",
+                "The share of two flows' goodput that a control (row) gets beside another (column), median.",
+                shares,
+            ),
+            (
+                "Harm of controls",
+                "Which part of what a control (row) has alone is taken by another (column): the median.",
+                harm,
+            ),
+        ]
+    if len(points) <= SAMPLED:
+        others += [
+            ("Distribution of RTT", "Of all samples of senders, of valid points.", distribution),
+            (
+                "Convergence",
+                "Jain's index since the last flow began: the median over points, from the least to the most.",
+                convergence,
+            ),
+        ]
+    for title, caption, draw in others:
+        try:
+            yield Shown(title, caption, draw(points))
+        except Missing:
+            continue
 
 
 # --- levels and groups ----------------------------------------------------------------------------

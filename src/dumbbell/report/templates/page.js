@@ -1,3 +1,22 @@
+// A figure is drawn when it comes near the window, since a page may have many.
+const late = new Map();
+const draw = place => {
+  const [figure, config] = late.get(place);
+  late.delete(place);
+  near.unobserve(place);
+  const {data, layout} = figure();
+  Plotly.newPlot(place, data, layout, config);
+};
+const near = new IntersectionObserver(
+  entries => entries.filter(entry => entry.isIntersecting).forEach(entry => draw(entry.target)), {rootMargin: '500px'});
+const drawLate = (id, figure, config) => {
+  const place = document.getElementById(id);
+  late.set(place, [figure, config]);
+  near.observe(place);
+};
+const drawAll = () => [...late.keys()].forEach(draw);
+addEventListener('beforeprint', drawAll);
+
 // Paper is narrower than a window, which a figure does not follow by itself, shorter, and may have no colours.
 const SHRUNK = 0.84;  // so that three figures fit on a page of A4
 const DASHES = ['solid', 'dash', 'dot', 'dashdot'];
