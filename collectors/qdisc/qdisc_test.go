@@ -280,6 +280,23 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// TestSlots reads struct tc_netem_slot, which follows the other attributes only
+// where there are slots.
+func TestSlots(t *testing.T) {
+	options := make([]byte, 24) // struct tc_netem_qopt
+	if got := readSettings(t, "netem", options); got["slot_min_ns"] != 0 || len(got) != 3 {
+		t.Errorf("%v", got)
+	}
+	options = binary.NativeEndian.AppendUint16(options, 4+40)
+	options = binary.NativeEndian.AppendUint16(options, 12)   // TCA_NETEM_SLOT
+	options = binary.NativeEndian.AppendUint64(options, 10e6) // min_delay
+	options = binary.NativeEndian.AppendUint64(options, 12e6) // max_delay
+	options = append(options, make([]byte, 24)...)            // packets, bytes, and a distribution
+	if got := readSettings(t, "netem", options); got["slot_min_ns"] != 10e6 || got["slot_max_ns"] != 12e6 {
+		t.Errorf("%v", got)
+	}
+}
+
 // readSettings returns the fields that a row gets.
 func readSettings(t *testing.T, asked string, options []byte) map[string]float64 {
 	t.Helper()

@@ -55,6 +55,8 @@ var settings = map[string][]setting{
 		{"rate_bps", []uint16{8}, 0, wideRate},
 		{"delay_ns", []uint16{10}, 0, wide},
 		{"jitter_ns", []uint16{11}, 0, wide},
+		{"slot_min_ns", []uint16{12}, 0, wide},
+		{"slot_max_ns", []uint16{12}, 8, wide},
 	},
 	"pfifo": {{"limit_packets", nil, 0, count}},
 	"bfifo": {{"limit_bytes", nil, 0, count}},

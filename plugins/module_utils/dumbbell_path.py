@@ -32,6 +32,13 @@ def options() -> dict[str, Any]:
         "rate_bps": {"type": "int"},
         "burst_us": {"type": "int"},
         "burst_bytes": {"type": "int"},
+        "outage": {
+            "type": "dict",
+            "options": {
+                "rate_bps": {"type": "int", "required": True},
+                "packet_bytes": {"type": "int", "required": True},
+            },
+        },
         "policer": {
             "type": "dict",
             "options": {

@@ -47,6 +47,21 @@ options:
   burst_bytes:
     description: That burst in bytes, in place of O(burst_us); at least a packet of 1514 bytes.
     type: int
+  outage:
+    description:
+      - Of a change, in place of O(rate_bps). The bottleneck sends the packet that is due, and the next one
+        not before O(outage.packet_bytes) have passed at O(outage.rate_bps), whatever their size. So this is
+        how long an outage lasts, at most 60 s, and a change that ends it may be made a little earlier.
+    type: dict
+    suboptions:
+      rate_bps:
+        description: The rate meanwhile.
+        type: int
+        required: true
+      packet_bytes:
+        description: Bytes that each packet counts, at most 65535.
+        type: int
+        required: true
   policer:
     description:
       - Drops what leaves the bottleneck faster than a token bucket allows; behind the bottleneck's queue,

@@ -49,6 +49,12 @@ Rate = Annotated[
     AfterValidator(_possible),
     _text(units.pattern(units.RATE_BPS), "100mbit"),
 ]
+RateOrNone = Annotated[
+    int,
+    BeforeValidator(units.parse_rate),
+    AfterValidator(_possible),
+    _text(units.pattern(units.RATE_BPS), "100mbit"),
+]
 Duration = Annotated[int, BeforeValidator(units.parse_duration), _text(units.pattern(units.TIME_NS), "30s")]
 Delay = Annotated[Duration, AfterValidator(_whole_us)]
 Period = Annotated[units.Period, BeforeValidator(units.parse_period), _text(rf"^{units.PERIOD}$", "10s-20s")]

@@ -154,6 +154,19 @@ def test_changes_in_place_lead_to_their_states(asked: dict[str, Any], changes: l
     assert tc.mismatches(FORWARD, first, kernel.found(FORWARD)) == {}
 
 
+def test_an_outage_closes_the_bottleneck_and_a_rate_opens_it_again() -> None:
+    closed = {"rate_bps": 0, "outage": {"rate_bps": 262_136, "packet_bytes": 65_534}}
+    first, *later = ask_changes(
+        SHAPED | DELAYED | {"burst_bytes": 9000},
+        [closed | {"at_ns": 1}, closed | {"at_ns": 2, "loss": 0.1}, {"at_ns": 3, "rate_bps": 5_000_000}],
+    )
+    classes = [" ".join(tc.render_change(FORWARD, state, ("1:", "1:"))[0][9:]) for state in later]
+    shut = "htb rate 262136bit ceil 262136bit burst 1 cburst 1 quantum 1514 mpu 65534"
+    opened = "htb rate 5000000bit ceil 5000000bit burst 9000 cburst 9000 quantum 1514"
+    assert classes == [shut, shut, opened]
+    assert {state.line.bands[0]["limit_packets"] for state in later} == {first.line.bands[0]["limit_packets"]}
+
+
 @given(states, states)
 def test_there_is_a_plan_exactly_when_there_is_a_mismatch(one: Any, other: Any) -> None:
     kernel = Kernel()

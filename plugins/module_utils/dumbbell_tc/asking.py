@@ -62,7 +62,8 @@ def ask(asked: Json, line: bool = False) -> Direction:
 
     A delay line without effect is left out, unless `line` is set.
     """
-    rate_bps, queue = asked.get("rate_bps"), asked.get("queue")
+    outage = asked.get("outage")
+    rate_bps, queue = outage["rate_bps"] if outage else asked.get("rate_bps"), asked.get("queue")
     if (rate_bps is None) != (queue is None):
         raise ValueError("rate_bps and queue go together: a queue forms only before a bottleneck")
     bottleneck = None
@@ -75,8 +76,11 @@ def ask(asked: Json, line: bool = False) -> Direction:
         ticks = burst_ticks(rate_bps, burst_us)
         if asked.get("burst_bytes") is not None:
             ticks = ticks_of(rate_bps, max(FULL_PACKET_BYTES, asked["burst_bytes"]))
+        least_bytes = 0
+        if outage:  # not even a byte may have been saved up
+            ticks, least_bytes = ticks_of(rate_bps, 1), outage["packet_bytes"]
         values = _ask_queue(queue["kind"], {k: v for k, v in queue.items() if k != "kind"}, rate_bps)
-        bottleneck = Bottleneck(rate_bps, rate_bps, ticks, ticks, queue["kind"], values)
+        bottleneck = Bottleneck(rate_bps, rate_bps, ticks, ticks, queue["kind"], values, least_bytes)
     netem = _ask_netem(asked)
     flows = asked.get("flows") or []
     idle = complete("netem", {name: netem[name] for name in ("limit_packets", *PASSIVE)})
@@ -201,7 +205,8 @@ def _ask_match(flow: Json) -> Values:
 def ask_changes(asked: Json, changes: Sequence[Json]) -> list[Direction]:
     """The direction at first and after each of `changes`, all within the same qdiscs.
 
-    A change has the options that differ from the state before; another loss model replaces the previous one.
+    A change has the options that differ from the state before; another loss model replaces the previous one,
+    and a rate ends an outage.
     ValueError names options that cannot change in place.
     """
     states = [dict(asked)]
@@ -210,6 +215,8 @@ def ask_changes(asked: Json, changes: Sequence[Json]) -> list[Direction]:
         before = states[-1]
         if named.keys() & LOSS_MODELS.keys():
             before = {name: value for name, value in before.items() if name not in LOSS_MODELS}
+        if "rate_bps" in named:  # which ends an outage
+            before = {name: value for name, value in before.items() if name != "outage"}
         states.append(before | named)
     line = any(ask(state).line for state in states)
     first, *later = directions = [ask(state, line) for state in states]

@@ -104,7 +104,8 @@ def _htb_class(bottleneck: Bottleneck, ifb: str, handle: str) -> list[str]:
     burst = burst_bytes(bottleneck.rate_bps, bottleneck.burst_ticks)
     rate = f"rate {bottleneck.rate_bps}bit ceil {bottleneck.rate_bps}bit burst {burst} cburst {burst}"
     place = f"dev {ifb} parent {handle} classid {handle}1"
-    return f"{place} htb {rate} quantum {FULL_PACKET_BYTES}".split()
+    least = f" mpu {bottleneck.least_bytes}" if bottleneck.least_bytes else ""
+    return f"{place} htb {rate} quantum {FULL_PACKET_BYTES}{least}".split()
 
 
 def render_line(line: DelayLine, egress: str, handle: str) -> list[Command]:

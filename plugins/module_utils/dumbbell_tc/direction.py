@@ -25,7 +25,10 @@ class Devices(NamedTuple):
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """An htb with one class over a queue; bursts are in psched ticks, as the kernel stores them."""
+    """An htb with one class over a queue; bursts are in psched ticks, as the kernel stores them.
+
+    Each packet counts as `least_bytes` or more.
+    """
 
     rate_bps: int
     ceil_bps: int
@@ -33,6 +36,7 @@ class Bottleneck:
     cburst_ticks: int
     kind: str
     queue: Values
+    least_bytes: int = 0
 
 
 class Filter(NamedTuple):

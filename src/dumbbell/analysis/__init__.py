@@ -39,6 +39,7 @@ from dumbbell.analysis.recovery import (
     windows,
 )
 from dumbbell.analysis.router import queue
+from dumbbell.analysis.slots import out_of_slots
 from dumbbell.analysis.statistics import (
     Interval,
     Kink,
@@ -109,6 +110,7 @@ __all__ = [
     "medians",
     "on_off",
     "only_one_has",
+    "out_of_slots",
     "over_life",
     "percentile",
     "percentile_interval",

@@ -152,7 +152,7 @@ def trim(on: PointOnHost, run: str, max_us: int, attempts: int) -> Answer:
     if path is None or not on.answers().go_on:
         return {"trim": {"changed": False, "again": False}}
     asked = own_delay.Asked(
-        rtt_ns=path["rtt_ns"],
+        rtt_ns=path["rtt_ns"] + path.get("slot_wait_ns", 0),
         jitters=path["jitters"],
         jitter_us=math.hypot(*(path[way].get("jitter_us") or 0 for way in ("forward", "reverse"))),
         tolerance=on.point.facts["plan"]["validity"]["rtt_tolerance"],

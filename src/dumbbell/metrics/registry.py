@@ -188,8 +188,8 @@ def utilisation(tables: Tables, flows: list[Flow], bound: Expectation) -> Value:
         return "the scenario has no path"
     from dumbbell import analysis  # noqa: PLC0415  planning does without
 
-    way = tables.run.point.path.way(flows[0].direction)
-    return analysis.utilisation(rates, way.mean_rate_bps(*bound.window_ns))
+    passing_bps = tables.run.point.path.way(flows[0].direction).mean_rate_bps(*bound.window_ns)
+    return analysis.utilisation(rates, passing_bps) if passing_bps else "in an outage nothing passes"
 
 
 @_metric("", Share, worse="less", least=0.001, title="Jain's index", shared=True, least_flows=2)

@@ -26,12 +26,11 @@ from dumbbell.plan.path import (
     OwnDelay,
     PlannedPath,
     Way,
-    own_delay_problem,
-    resolve_path,
 )
 from dumbbell.plan.phases import Actions, Ends, Phases
 from dumbbell.plan.places import Places
 from dumbbell.plan.ports import FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports
+from dumbbell.plan.resolve import own_delay_problem, resolve_path
 from dumbbell.scenario import KeyPath, Scenario
 
 

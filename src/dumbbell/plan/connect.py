@@ -45,7 +45,7 @@ def connect_ns(asked: BaseFlow, path: NetworkPath | None, start_ns: int, late_ns
 def _rtt_ns(asked: BaseFlow, path: NetworkPath, at_ns: int) -> int:
     """The longest RTT of the path, without queues."""
     ways = [way.at(at_ns) for way in _ways(path)]
-    return asked.delay + sum(way.delay + LONGEST_JITTER * (way.jitter or 0) for way in ways)
+    return asked.delay + sum(way.delay + LONGEST_JITTER * (way.jitter or 0) + (way.slot or 0) for way in ways)
 
 
 def _settled_ns(path: NetworkPath, at_ns: int) -> int:

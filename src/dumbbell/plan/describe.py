@@ -94,12 +94,14 @@ def in_words(asked: Mapping[str, Any]) -> str:
     """The conditions that are requested of a direction at first, in words."""
     asked = {key: value for key, value in asked.items() if value and key not in ("at_ns", "changes")}
     queue = {key: value for key, value in asked.pop("queue").items() if value is not None}
-    first = [human(asked.pop("rate_bps"), "bps"), human(asked.pop("delay_us", 0) * 1000, "ns")]
-    policer, burst = asked.pop("policer", None), asked.pop("burst_bytes", None)
+    rate = "an outage" if asked.pop("outage", None) else human(asked.pop("rate_bps"), "bps")
+    first = [rate, human(asked.pop("delay_us", 0) * 1000, "ns")]
+    policer, burst, slot = (asked.pop(name, None) for name in ("policer", "burst_bytes", "slot"))
     first += [f"bursts of {human(burst)} bytes"] if burst else []
     if policer:
         rate, size = human(policer["rate_bps"], "bps"), human(policer["burst_bytes"])
         first.append(f"policed to {rate} with bursts of {size} bytes")
+    first += [f"slots of {human(slot['min_us'] * 1000, 'ns')}"] if slot else []
     own_us = sorted({flow["delay_us"] for flow in asked.pop("flows", [])})
     others = [_asked(key, value) for key, value in asked.items()]
     own = ["own delays " + " and ".join(human(us * 1000, "ns") for us in own_us)] if own_us else []

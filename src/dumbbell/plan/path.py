@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Literal
 
 from pydantic import Field
 
 from dumbbell import units
-from dumbbell.kinds.asked.base import BaseFlow
 from dumbbell.plan.part import Part, optional
-from dumbbell.scenario import LIMIT_UNIT, KeyPath, NetworkPath, QueueKind
-from dumbbell.scenario import Direction as AskedDirection
-from dumbbell.scenario import Queue as AskedQueue
+from dumbbell.scenario import QueueKind
 
 ETHERNET_BYTES = 14  # the header of a frame, which the bottleneck's queue counts too
 PACKET_BYTES = ETHERNET_BYTES + units.MTU_BYTES
@@ -25,6 +20,10 @@ POLICER_S = 0.1  # of its rate, that the burst of a policer should hold for TCP
 DRAIN_ROUND_TRIPS = 10  # that flows take to end; the handshake of iperf3's ends takes five
 # At least, for what is lost several times; at most, because hosts kill what takes 10 s.
 DRAIN_NS = (3 * 10**9, 9 * 10**9)
+MOST_PACKET_BYTES = 2**16 - 1  # that htb counts for each packet, at least, if it is asked to
+# How long before the end of an outage the router gives the bottleneck its rate again: until then it sends
+# nothing yet, so that the end does not depend on when a process runs.
+REOPENED_NS = 20_000_000
 LONGEST_JITTER = 4  # as a multiple of the jitter: a distribution's table holds no more
 MOST_DELAYS = 15  # of flows in a direction: tc's prio has 16 bands, and one is for all others
 
@@ -64,10 +63,28 @@ class GilbertElliott(Part):
         return bad * self.loss_bad + (1 - bad) * self.loss_good
 
 
+class Outage(Part):
+    """How a bottleneck is closed.
+
+    A packet leaves, and the next one not before so many bytes passed at this rate.
+    """
+
+    rate_bps: int
+    packet_bytes: int
+
+
+class Slot(Part):
+    """The shortest and the longest time between packets that leave together."""
+
+    min_us: int
+    max_us: int
+
+
 class Conditions(Part):
     """The conditions in one direction of the path at a time."""
 
-    rate_bps: int
+    rate_bps: int  # 0 in an outage
+    outage: Outage | None = optional()
     burst_bytes: int | None = optional()
     policer: Policer | None = optional()
     delay_us: int
@@ -79,7 +96,19 @@ class Conditions(Part):
     duplicate: float | None = optional()
     corrupt: float | None = optional()
     reorder: float | None = optional()
+    slot: Slot | None = optional()
     queue: Queue
+
+    @property
+    def slot_wait_us(self) -> int:
+        """How much longer than its delay a packet takes that finds the delay line empty.
+
+        Netem begins a slot when the packet arrives, and another when its delay is over, unless the first has
+        not ended by then.
+        """
+        if self.slot is None:
+            return 0
+        return self.slot.min_us - (self.delay_us if self.slot.min_us >= self.delay_us else 0)
 
     @property
     def capacity_bps(self) -> int:
@@ -107,8 +136,10 @@ class Conditions(Part):
     def fullest_ns(self, packet_bytes: int) -> int:
         """How long a packet waits in a full queue of packets of this size.
 
-        0 if the kernel chooses the queue's limit.
+        0 if the kernel chooses the queue's limit, or nothing passes.
         """
+        if not self.rate_bps:
+            return 0
         limit = self.queue.limit_bytes or packet_bytes * (self.queue.limit_packets or 0)
         return limit * 8 * 10**9 // self.rate_bps
 
@@ -154,6 +185,28 @@ class Direction(Conditions):
         """The conditions of each time, with the ns since t0 from which they apply."""
         return [(0, self), *((change.at_ns, change) for change in self.changes or [])]
 
+    @property
+    def outages(self) -> list[tuple[int, int]]:
+        """Begin (ns since t0) and length (ns) of each outage."""
+        found: list[tuple[int, int]] = []
+        begin_ns = None
+        for at_ns, state in self.states:
+            if state.outage:
+                begin_ns = at_ns if begin_ns is None else begin_ns
+            elif begin_ns is not None:
+                found.append((begin_ns, at_ns - begin_ns))
+                begin_ns = None
+        return found
+
+    @property
+    def made_ns(self) -> list[int]:
+        """When the router makes each change (ns since t0): one that ends an outage a little ahead."""
+        before = [self, *(self.changes or [])]
+        return [
+            change.at_ns - (REOPENED_NS if was.outage and not change.outage else 0)
+            for was, change in zip(before, self.changes or [], strict=False)
+        ]
+
     def at(self, ns: int) -> Conditions:
         """The conditions at a time since t0."""
         return [state for at, state in self.states if at <= ns][-1]
@@ -169,12 +222,14 @@ class Direction(Conditions):
 
 
 class PlannedPath(Part):
-    """Both directions, the initial round-trip time, and whether it changes later.
+    """Both directions, the initial round-trip time, and whether it varies.
 
-    ``packet_bytes`` is the largest frame that all hosts on the path may send.
+    ``slot_wait_ns`` is how much longer slots make it on an idle path, ``packet_bytes`` the largest frame that
+    all hosts on the path may send.
     """
 
     rtt_ns: int
+    slot_wait_ns: int | None = optional()
     jitters: bool
     packet_bytes: int = Field(default=PACKET_BYTES, exclude_if=lambda bytes_: bytes_ == PACKET_BYTES)
     forward: Direction
@@ -189,6 +244,11 @@ class PlannedPath(Part):
     def jitter_us(self) -> float:
         """The initial jitter of a round trip."""
         return math.hypot(*(way.jitter_us or 0 for _, way in self.ways))
+
+    @property
+    def idle_rtt_ns(self) -> int:
+        """The initial round-trip time of packets that are alone on the path."""
+        return self.rtt_ns + (self.slot_wait_ns or 0)
 
     def way(self, direction: Way) -> Direction:
         """The direction that data this way takes."""
@@ -206,7 +266,9 @@ class PlannedPath(Part):
     def drained_ns(self, end_ns: int, own_delay_us: int) -> int:
         """When the last packets of flows that end at ``end_ns`` have passed, with this delay of their own."""
         ways = [way.at(end_ns) for _, way in self.ways]
-        full_ns = sum(1000 * way.delay_us + way.fullest_ns(self.packet_bytes) for way in ways)
+        full_ns = sum(
+            1000 * (way.delay_us + way.slot_wait_us) + way.fullest_ns(self.packet_bytes) for way in ways
+        )
         round_trip_ns = 1000 * own_delay_us + full_ns
         least, most = DRAIN_NS
         return end_ns + min(most, max(least, DRAIN_ROUND_TRIPS * round_trip_ns))
@@ -221,131 +283,3 @@ class PlannedPath(Part):
 def change_name(direction: Way, number: int) -> str:
     """The name by which agents report the n-th change of a direction."""
     return f"{direction}-{number}"
-
-
-def resolve_path(
-    asked: NetworkPath,
-    refuse: Callable[[KeyPath, str], None],
-    flows: Mapping[Way, Sequence[OwnDelay]] | None = None,
-    packet_bytes: int = PACKET_BYTES,
-) -> PlannedPath:
-    """The path that the router is asked for; impossible values are refused at their keys.
-
-    ``packet_bytes`` is the largest frame of its hosts, the unit of queues of ``1bdp`` that count packets.
-    """
-
-    def rtt_ns(at_ns: int) -> int:
-        return asked.way("forward").at(at_ns).delay + asked.way("reverse").at(at_ns).delay
-
-    def direction(name: Way) -> Direction:
-        way, said = asked.way(name), "forward" if asked.reverse is None else name
-        first, *later = _conditions(
-            way, rtt_ns, packet_bytes, lambda at, reason: refuse(("path", said, *at), reason)
-        )
-        changes = [
-            Change(at_ns=change.at, **dict(state)) for change, state in zip(way.changes, later, strict=True)
-        ]
-        own = list((flows or {}).get(name, []))
-        return Direction(**dict(first), flows=own or None, changes=changes or None)
-
-    there, back = direction("forward"), direction("reverse")
-    jitters = any(way.jitter_us or way.reorder for way in (there, back))
-    return PlannedPath(
-        rtt_ns=rtt_ns(0), jitters=jitters, packet_bytes=packet_bytes, forward=there, reverse=back
-    )
-
-
-def own_delay_problem(
-    asked: BaseFlow, path: NetworkPath | None, direction: Way, others_ns: Collection[int]
-) -> str | None:
-    """Why a flow cannot have its own delay beside those of other flows in this direction; None if it can."""
-    if path is None:
-        return "the scenario has no path for the router to make longer"
-    if asked.why_no_delay:
-        return asked.why_no_delay
-    if any(state.duplicate for _, state in path.way(direction).states):
-        return f"kernels allow none on a path that duplicates packets, as {direction} does"
-    if len({asked.delay, *others_ns}) > MOST_DELAYS:
-        return f"flows have more than {MOST_DELAYS} different delays {direction}"
-    return None
-
-
-def _conditions(
-    asked: AskedDirection,
-    rtt_ns: Callable[[int], int],
-    packet_bytes: int,
-    refuse: Callable[[KeyPath, str], None],
-) -> list[Conditions]:
-    """A direction at first and after each change. A queue keeps its limit unless a change names it."""
-    found: list[Conditions] = []
-    for i, (at_ns, state) in enumerate(asked.states):
-        if i == 0 or asked.changes[i - 1].queue is not None:
-            key: KeyPath = ("changes", i - 1, "queue") if i else ("queue",)
-            queue = _queue(state, rtt_ns(at_ns), packet_bytes, partial(refuse, (*key, "limit")))
-        if state.policer and (i == 0 or asked.changes[i - 1].policer):
-            where: KeyPath = ("changes", i - 1, "policer") if i else ("policer",)
-            least = packet_bytes + 1 + math.ceil(BURST_S * state.policer.rate / 8)
-            if state.policer.burst < least:
-                packet = f"a packet of {packet_bytes} bytes, which would never pass"
-                reason = (
-                    f"{state.policer.burst} bytes, in whole microseconds of the rate, may not hold {packet}"
-                )
-                refuse((*where, "burst"), f"{reason}: give {least}B or more")
-        bursts = state.loss_gemodel
-        found.append(
-            Conditions(
-                rate_bps=state.rate,
-                burst_bytes=state.burst,
-                policer=Policer(rate_bps=state.policer.rate, burst_bytes=state.policer.burst)
-                if state.policer
-                else None,
-                delay_us=state.delay // 1000,
-                loss=state.loss,
-                loss_gemodel=GilbertElliott(**bursts.model_dump()) if bursts else None,
-                jitter_us=_us(state.jitter),
-                distribution=state.distribution,
-                keep_order=state.keep_order,
-                duplicate=state.duplicate,
-                corrupt=state.corrupt,
-                reorder=state.reorder,
-                queue=queue,
-            )
-        )
-    return found
-
-
-def _queue(asked: AskedDirection, rtt_ns: int, packet_bytes: int, refuse: Callable[[str], None]) -> Queue:
-    queue = asked.queue
-    limit = {} if queue.limit is None else _limit(queue, asked.rate, rtt_ns, packet_bytes, refuse)
-    return Queue(
-        kind=queue.kind,
-        ecn=queue.ecn,
-        target_us=_us(queue.target),
-        interval_us=_us(queue.interval),
-        **limit,
-    )
-
-
-def _us(ns: int | None) -> int | None:
-    return None if ns is None else ns // 1000
-
-
-def _limit(
-    queue: AskedQueue,
-    rate_bps: int,
-    rtt_ns: int,
-    packet_bytes: int,
-    refuse: Callable[[str], None],
-) -> dict[str, int]:
-    limit, unit = queue.limit, LIMIT_UNIT[queue.kind]
-    assert limit is not None
-    amount = limit.amount
-    if limit.unit == "bdp":
-        bdp_bytes = amount * rate_bps * rtt_ns / (8 * 10**9)
-        amount = bdp_bytes / packet_bytes if unit == "packets" else bdp_bytes
-    resolved = math.ceil(amount)
-    if resolved < (1 if unit == "packets" else packet_bytes):
-        refuse(
-            f"{units.render_limit(limit)} is {resolved} {unit}, less than one packet of {packet_bytes} bytes"
-        )
-    return {f"limit_{unit}": resolved}

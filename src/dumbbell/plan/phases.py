@@ -133,5 +133,5 @@ def _ends(flows: Sequence[Flow]) -> Iterator[tuple[str, FlowAction]]:
 
 def _changes(path: PlannedPath | None) -> Iterator[PathAction]:
     for name, way in path.ways if path else []:
-        for i, change in enumerate(way.changes or [], start=1):
-            yield PathAction(at_ns=change.at_ns, kind="path", name=change_name(name, i))
+        for i, at_ns in enumerate(way.made_ns, start=1):
+            yield PathAction(at_ns=at_ns, kind="path", name=change_name(name, i))

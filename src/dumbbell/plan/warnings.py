@@ -51,7 +51,17 @@ def of_point(point: Point) -> list[Warned]:
     checks: tuple[Callable[[Point], Iterator[Warned]], ...] = (_no_data, _put_together)
     found = [warned for check in checks for warned in check(point)]
     if point.path is not None:
-        for of_path in (_order_kept, _jitter_reorders, _policer, _queue, _burst, _buffers, _udp, _sampling):
+        for of_path in (
+            _order_kept,
+            _jitter_reorders,
+            _policer,
+            _queue,
+            _burst,
+            _buffers,
+            _udp,
+            _outages,
+            _sampling,
+        ):
             found += of_path(point, point.path)
     return list(dict.fromkeys(found))
 
@@ -78,9 +88,11 @@ def _put_together(point: Point) -> Iterator[Warned]:
 
 
 def _states(path: PlannedPath) -> Iterator[tuple[str, int, Conditions]]:
-    """The conditions of each direction at each time, with words for them and the ns since t0."""
+    """The conditions of each direction at each time, with words for them and the ns since t0, but outages."""
     for name, way in path.ways:
         for at_ns, state in way.states:
+            if state.outage:
+                continue
             yield f"path.{name} from {human(at_ns, 'ns')}" if at_ns else f"path.{name}", at_ns, state
 
 
@@ -196,7 +208,8 @@ def _udp(point: Point, path: PlannedPath) -> Iterator[Warned]:
         payload_bps = max(flow.rate_bps, *(step.rate_bps for step in flow.rate_steps or []), 0)
         asked_bps = payload_bps * (flow.payload_bytes + HEADERS_BYTES) / flow.payload_bytes
         way = path.way(flow.direction)
-        least_bps = min(way.at(at).capacity_bps for at in _times(flow, [at for at, _ in way.states]))
+        changes_ns = [at for at, state in way.states if not state.outage]
+        least_bps = min(way.at(at).capacity_bps or math.inf for at in _times(flow, changes_ns))
         if asked_bps > least_bps:
             yield Warned(
                 "udp_above_rate",
@@ -209,6 +222,30 @@ def _times(flow: Flow, changes_ns: list[int]) -> Iterator[int]:
     """The start of a flow, and the changes of its path while it runs."""
     yield flow.start_ns
     yield from (at for at in changes_ns if flow.start_ns < at < flow.end_ns)
+
+
+def _outages(point: Point, path: PlannedPath) -> Iterator[Warned]:
+    """What a flow of UDP sends into an outage, and the queue has no room for, is lost."""
+    for name, way in path.ways:
+        for at_ns, lasts_ns in way.outages:
+            limit = way.at(at_ns).queue.limit_bytes or path.packet_bytes * (
+                way.at(at_ns).queue.limit_packets or 0
+            )
+            for flow in point.phase("measurement").flows:
+                if flow.direction != name or flow.protocols != ("udp",) or not flow.rate_bps or not limit:
+                    continue
+                sent = flow.rate_bps * _overlap_ns(flow, at_ns, lasts_ns) / 8e9
+                if sent > limit:
+                    yield Warned(
+                        "outage_overflows",
+                        f"flow {flow.name}: in the outage of path.{name} from {human(at_ns, 'ns')} it sends "
+                        f"{human(round(sent))} bytes, and the queue has room for {human(limit)}: the rest is "
+                        "lost, as drops of the queue",
+                    )
+
+
+def _overlap_ns(flow: Flow, at_ns: int, lasts_ns: int) -> int:
+    return max(0, min(flow.end_ns, at_ns + lasts_ns) - max(flow.start_ns, at_ns))
 
 
 def _sampling(point: Point, path: PlannedPath) -> Iterator[Warned]:

@@ -34,7 +34,8 @@ TIMESTAMP_NS = 1_000_000  # the RTT of retransmitted packets comes from TCP's ti
 NETEM_SHARES = ("loss", "duplicate", "corrupt", "reorder")
 GEMODEL = ("p", "r", "loss_bad", "loss_good")
 GEMODEL_FIELDS = tuple(f"gemodel_{name}" for name in GEMODEL)
-NETEM = ("parent", "delay_ns", "jitter_ns", "rate_bps", *NETEM_SHARES, *GEMODEL_FIELDS)
+SLOT_FIELDS = ("slot_min_ns", "slot_max_ns")
+NETEM = ("parent", "delay_ns", "jitter_ns", "rate_bps", *NETEM_SHARES, *GEMODEL_FIELDS, *SLOT_FIELDS)
 BUCKET = ("rate_bps", "burst_ns")
 QUEUE = ("limit_packets", "limit_bytes", "ecn", "target_us", "interval_us")
 
@@ -199,7 +200,7 @@ def has_delay_line(way: Direction, trim_us: int) -> bool:
 
     ``trim_us`` is the delay of the real path, which counts towards the requested delay.
     """
-    does = ("loss", "loss_gemodel", "jitter_us", "duplicate", "corrupt", "reorder")
+    does = ("loss", "loss_gemodel", "jitter_us", "duplicate", "corrupt", "reorder", "slot")
     return bool(way.flows) or any(
         state.delay_us > trim_us or any(getattr(state, name) for name in does) for _, state in way.states
     )
@@ -302,6 +303,7 @@ def conditions_held(
         band = int(netem.get("parent", "").partition(":")[2] or "1", 16) - 1
         delay_us = (netem.get("delay_ns") or 0) / 1000 + (dig(about, "trim_us") or 0) - own_us[band]
         gemodel = [netem.get(field) for field in GEMODEL_FIELDS]
+        slot = [netem.get(field) for field in SLOT_FIELDS]
         found.append(
             {"rate_bps": held.get("rate_bps"), "delay_us": round(delay_us, 3)}
             | ({"burst_bytes": burst_bytes(held)} if way.burst_bytes else {})
@@ -312,6 +314,11 @@ def conditions_held(
             )
             | {key: netem.get(key) for key in NETEM_SHARES}
             | {"loss_gemodel": None if None in gemodel else dict(zip(GEMODEL, gemodel, strict=True))}
+            | {
+                "slot": None
+                if None in slot
+                else dict(zip(("min_us", "max_us"), (ns / 1000 for ns in slot), strict=True))
+            }
             | {"jitter_us": (netem.get("jitter_ns") or 0) / 1000, "keep_order": bool(netem.get("rate_bps"))}
             | {"queue": {"kind": way.queue.kind} | {k: v for k, v in queue.items() if v is not None}}
         )

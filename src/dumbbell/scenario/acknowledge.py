@@ -16,6 +16,7 @@ WarningId = Literal[
     "queue_far_from_bdp",
     "buffer_below_bdp",
     "udp_above_rate",
+    "outage_overflows",
     "sampling_slow",
     "few_repetitions",
 ]

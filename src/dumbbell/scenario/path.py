@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import ConfigDict, Field, ValidationInfo, model_validator
 
 from dumbbell import units
-from dumbbell.quantities import Delay, Duration, QueueLimit, Rate, Ratio, Size, Strict
+from dumbbell.quantities import Delay, Duration, QueueLimit, Rate, RateOrNone, Ratio, Size, Strict
 from dumbbell.scenario.problems import KeyPath
 from dumbbell.scenario.trace import read_steps
 
@@ -20,6 +20,7 @@ LIMIT_UNIT = {
 }
 NO_LOSS = {"loss": 0.0, "loss_gemodel": None}  # alternative loss models, both off
 NEED_LIMIT = ("pfifo", "bfifo", "red")
+OUTAGE_NS = (100_000_000, 59 * 10**9)  # how long a bottleneck can be closed, at least and at most
 OPTIONS = {
     "ecn": ("codel", "fq_codel", "pie", "red"),
     "target": ("codel", "fq_codel", "pie"),
@@ -87,7 +88,13 @@ class Change(Strict):
     """
 
     at: Annotated[Duration, Field(gt=0)] = Field(description="since t0")
-    rate: Rate | None = None
+    rate: RateOrNone | None = Field(
+        default=None,
+        description="0bit is an outage, until a later change gives a rate: the packet that is being sent "
+        "leaves, the others wait in the queue, which drops what it has no room for. It lasts 100ms to 59s; "
+        "the change that ends it names the rate alone. An outage that loses what is sent has the loss 100%. "
+        "How soon does a flow have the rate again?",
+    )
     delay: Delay | None = Field(
         default=None, description="when it gets shorter, packets overtake those under way, unless keep_order"
     )
@@ -182,6 +189,12 @@ class Direction(Strict):
     duplicate: Ratio | None = Field(default=None, description="share of packets sent twice")
     corrupt: Ratio | None = Field(default=None, description="share of packets with a wrong bit")
     reorder: Ratio | None = Field(default=None, description="share of packets sent without delay")
+    slot: Annotated[Delay, Field(gt=0)] | None = Field(
+        default=None,
+        description="packets leave the delay line together, this long after those before them, as on Wi-Fi "
+        "or cable; one that finds it empty waits a slot more than the delay. With one in the reverse "
+        "direction: what does a sender do whose ACKs arrive in bursts?",
+    )
     queue: Queue
     changes: list[Change] = Field(default=[], description="of the direction within a run, in order of time")
 
@@ -239,6 +252,18 @@ class Direction(Strict):
             found.append((change.at, found[-1][1].model_copy(update=other_loss | change.named)))
         return found
 
+    @property
+    def outages(self) -> list[tuple[int, int | None]]:
+        """Begin and end (ns since t0) of each time in which nothing passes; None is the scenario's end."""
+        found: list[tuple[int, int | None]] = []
+        for at_ns, state in self.states:
+            during = bool(found) and found[-1][1] is None
+            if not state.rate and not during:
+                found.append((at_ns, None))
+            elif state.rate and during:
+                found[-1] = (found[-1][0], at_ns)
+        return found
+
     def at(self, ns: int) -> Direction:
         """The direction at a time since t0."""
         return [state for at, state in self.states if at <= ns][-1]
@@ -264,6 +289,27 @@ class Direction(Strict):
                 yield (*key, "policer"), "the direction has no policer that could change: give it one"
             if contradiction := state._contradiction():
                 yield key, contradiction
+        yield from self._outage_problems()
+
+    def _outage_problems(self) -> Iterator[tuple[KeyPath, str]]:
+        index = {change.at: i for i, change in enumerate(self.changes)}
+        for begin_ns, end_ns in self.outages:
+            key: KeyPath = ("changes", index[begin_ns], "rate")
+            least, most = map(units.render_duration, OUTAGE_NS)
+            if end_ns is None:
+                yield (
+                    key,
+                    "nothing passes to the scenario's end: end the outage by a later change with a rate",
+                )
+            elif not OUTAGE_NS[0] <= end_ns - begin_ns <= OUTAGE_NS[1]:
+                lasts = units.render_duration(end_ns - begin_ns)
+                yield key, f"an outage lasts {least} to {most}, this one {lasts}"
+            elif others := [name for name in self.changes[index[end_ns]].named if name != "rate"]:
+                ends: KeyPath = ("changes", index[end_ns], others[0])
+                yield (
+                    ends,
+                    "a change that ends an outage names the rate alone: give the others one of their own",
+                )
 
 
 class NetworkPath(Strict):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 SECOND = 10**9
 DELIVERY_BYTES = 1500  # of each delivery in a file of mahimahi: mm-link(1)
-LEAST_BPS = 8 * 1514  # a full packet a second, where the file has less: no bottleneck has a rate of 0
+LEAST_BPS = 8 * 1514  # a full packet a second, where the file has less
 MOST_STEPS = 2000
 
 Step = tuple[int, int]  # ns since t0, and the rate from then on in bit/s

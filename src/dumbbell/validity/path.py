@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator
+from itertools import pairwise
 
 import polars as pl
 
@@ -33,6 +34,7 @@ from dumbbell.run.of_path import (
 )
 from dumbbell.run.record import read_json
 from dumbbell.units import human
+from dumbbell.validity import outages, slots
 
 LATE_NS = 10_000_000  # by which a router may send late, and then at once, what it held back
 
@@ -66,14 +68,16 @@ def checks(of: Asked, path: PlannedPath) -> Iterator[Check]:
     for host in routers:
         for name, _ in path.ways:
             yield from _policed(of, host, name, path)
+            yield from slots.checks(of, host, name, path)
+            yield from outages.checks(of, host, name, path)
             yield from _unexpected_drops(of, host, name, path)
 
 
 def _changes(of: Asked, host: str, name: Way, path: PlannedPath) -> Iterator[Check]:
     """Each change was made in time, and the kernel had its conditions until the next one."""
-    changes = path.way(name).changes or []
-    ends_ns = [*(change.at_ns for change in changes[1:]), None]
-    for number, (asked, end_ns) in enumerate(zip(changes, ends_ns, strict=False), start=1):
+    changes, made_ns = path.way(name).changes or [], path.way(name).made_ns
+    lasts_ns = [*(after - at for at, after in pairwise(made_ns)), None]
+    for number, (asked, until_ns) in enumerate(zip(changes, lasts_ns, strict=False), start=1):
         subject = f"{host} {name} from {human(asked.at_ns, 'ns')}"
         named = {"host": host, "phase": "measurement", "name": change_name(name, number)}
         event = of.run.event("path_changed", **named) or {}
@@ -88,10 +92,13 @@ def _changes(of: Asked, host: str, name: Way, path: PlannedPath) -> Iterator[Che
             what="time after which the path was as changed",
             missing=event.get("reason") or "the agent says nothing of it",
         )
-        held, wanted = None, asked.model_dump(include=set(Conditions.model_fields) - {"distribution"})
+        left_out = {"distribution", "outage"}  # which the kernel does not show
+        held, wanted = None, asked.model_dump(include=set(Conditions.model_fields) - left_out)
+        if asked.outage:
+            wanted |= {"rate_bps": asked.outage.rate_bps} | ({"burst_bytes": 1} if asked.burst_bytes else {})
         if late_ns is not None:
             planned = event["planned_unix_ns"]
-            until = None if end_ns is None else planned + end_ns - asked.at_ns
+            until = None if until_ns is None else planned + until_ns
             held = conditions_held(of.run, of.tables, host, name, (planned + late_ns, until))
         unlike = [conditions for conditions in held or [] if not holds(wanted, conditions)]
         yield same(
@@ -134,7 +141,7 @@ def _idle_rtt(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Chec
         yield close(
             "idle RTT",
             ping.name,
-            path.rtt_ns,
+            path.idle_rtt_ns,
             median if path.jitters else quickest,
             tolerance=validity.rtt_tolerance * path.rtt_ns + _by_chance_ns(path, count),
             unit="ns",
@@ -176,7 +183,7 @@ def _own_delays(of: Asked, path: PlannedPath, validity: Validity) -> Iterator[Ch
     pings = {ping.name: _echoes(of, host, ping, path) for host, ping in of.run.pings("calibration")}
     for flow in of.measurement.flows:
         for delay in flow.own_delays:
-            asked_ns = path.rtt_ns + 1000 * delay.delay_us
+            asked_ns = path.idle_rtt_ns + 1000 * delay.delay_us
             quickest, median, count, _ = pings.get(f"{flow.src_host}-{flow.dst_host}", (None, None, 0, ""))
             idle_ns = median if path.jitters else quickest
             delayed_ns, plain_ns = (

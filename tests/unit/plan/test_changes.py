@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dumbbell.scenario import ScenarioError
+from dumbbell.plan.resolve import resolve_path
+from dumbbell.scenario import NetworkPath, ScenarioError
+from dumbbell.scenario.path import OUTAGE_NS
 from plan.plans import TCP, WAY, S, changing, only, planned, scenario
 
 
@@ -39,6 +43,46 @@ def test_a_change_keeps_what_it_does_not_name(tmp_path: Path) -> None:
     # The calibration meets the path as it is at first.
     assert (point.path.rtt_ns, point.path.jitters, point.path.forward.rate_bps) == (20_000_000, False, 10**8)
     assert point.phase("calibration").flows[0].rate_bps == planned().phase("calibration").flows[0].rate_bps
+
+
+def test_an_outage_is_closed_for_as_long_as_a_packet_takes(tmp_path: Path) -> None:
+    point = changing(
+        tmp_path,
+        {"at": "2s", "rate": "0bit"},
+        {"at": "3s", "loss": "1%"},
+        {"at": "5s", "rate": "50mbit"},
+        {"at": "7s", "rate": "0mbit"},
+        {"at": "7.1s", "rate": "100mbit"},
+        forward=WAY | {"burst": "1MB"},
+    )
+    assert point.path is not None
+    way = point.path.forward
+    assert way.outages == [(2 * S, 3 * S), (7 * S, S // 10)]
+    states = [state for _, state in way.states]
+    assert [state.rate_bps for state in states] == [10**8, 0, 0, 5 * 10**7, 0, 10**8]
+    for state, lasts_s in ((states[1], 3), (states[2], 3), (states[4], 0.1)):
+        assert state.outage is not None
+        closed_s = 8 * state.outage.packet_bytes / state.outage.rate_bps
+        assert state.outage.packet_bytes < 2**16
+        assert closed_s == pytest.approx(lasts_s, abs=1e-4)
+        assert state.capacity_bps == state.fullest_ns(1514) == 0
+    assert all(state.outage is None for state in (states[0], states[3], states[5]))
+    # What ends it is made ahead: the kernel ends it in time.
+    made = [action.at_ns for action in point.phase("measurement").hosts["router"].actions]
+    assert made == [2 * S, 3 * S, 5 * S - 20_000_000, 7 * S, 7_100_000_000 - 20_000_000]
+    # 2 s of 100, 3 of nothing, 2 of 50, 0.1 of nothing, 2.9 of 100 Mbit/s
+    assert way.mean_rate_bps(0, 10 * S) == pytest.approx((2 * 100e6 + 2 * 50e6 + 2.9 * 100e6) / 10)
+
+
+@given(lasts_ns=st.integers(OUTAGE_NS[0] // 1000, OUTAGE_NS[1] // 1000).map(lambda us: 1000 * us))
+def test_an_outage_of_any_length_is_exact_to_a_millisecond(lasts_ns: int) -> None:
+    changes = [{"at": "1s", "rate": "0bit"}, {"at": f"{S + lasts_ns}ns", "rate": "1mbit"}]
+    path = NetworkPath.model_validate({"forward": WAY | {"changes": changes}})
+    way = resolve_path(path, lambda key, reason: pytest.fail(f"{key}: {reason}")).forward
+    closed = way.states[1][1].outage
+    assert closed is not None
+    assert closed.packet_bytes < 2**16
+    assert 8e9 * closed.packet_bytes / closed.rate_bps == pytest.approx(lasts_ns, abs=1e6)
 
 
 def test_the_routers_make_the_changes_while_it_is_measured(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from ruamel.yaml import YAML
 
 from dumbbell.plan import Direction
 from dumbbell.plan.order import ordered_delay_us
-from dumbbell.plan.path import PACKET_BYTES, Conditions, Queue, resolve_path
+from dumbbell.plan.path import PACKET_BYTES, Conditions, Queue
+from dumbbell.plan.resolve import resolve_path
 from dumbbell.scenario import NetworkPath, ScenarioError
-from plan.plans import SCENARIO, WAY, changing, only, planned
+from plan.plans import SCENARIO, TCP, WAY, changing, only, planned, scenario
 
 
 def test_path_is_resolved() -> None:
@@ -57,6 +58,26 @@ def test_the_calibration_empties_the_bottlenecks_bucket(tmp_path: Path) -> None:
     offered_bps = load.rate_bps / load.payload_bytes * point.path.packet_bytes
     assert offered_bps == pytest.approx(1.1 * 100e6 + 8 * 25e6 / 2)  # after 2 s there is a queue
     assert way.passing_bps(load.duration_ns) == 100e6 + 8 * 25e6 / 4
+
+
+@pytest.mark.parametrize(
+    ("slot", "wait_us"),
+    [("4ms", 4000), ("9.999ms", 9999), ("10ms", 0), ("25ms", 15_000)],  # the delay is 10 ms
+)
+def test_slots_make_an_idle_round_trip_longer(tmp_path: Path, slot: str, wait_us: int) -> None:
+    point = changing(tmp_path, {"at": "5s", "rate": "50mbit"}, reverse=WAY | {"slot": slot})
+    assert point.path is not None
+    us = round(float(slot.removesuffix("ms")) * 1000)
+    assert json.loads(point.model_dump_json())["path"]["reverse"]["slot"] == {"min_us": us, "max_us": us}
+    assert point.path.reverse.slot_wait_us == wait_us
+    assert point.path.idle_rtt_ns - point.path.rtt_ns == 1000 * wait_us
+    assert "slot_wait_ns" not in json.loads(changing(tmp_path).model_dump_json())["path"]
+
+
+def test_a_flow_has_no_delay_of_its_own_beside_slots(tmp_path: Path) -> None:
+    text = scenario({"flow": TCP | {"delay": "1ms"}}, path={"forward": WAY | {"slot": "2ms"}})
+    with pytest.raises(ScenarioError, match="packets of all flows leave in the same slots"):
+        only(tmp_path, text)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from synthetic import REPOSITORY, inventory
 from dumbbell.plan import Plan, describe, plan
 from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.acknowledge import WarningId
+from dumbbell.units import human
 from plan.plans import SCENARIOS, TCP, WAY, scenario
 
 UDP = {"kind": "udp", "from": "senders[0]", "to": "receivers[0]", "datagram": "1458B"}
@@ -51,6 +52,24 @@ def test_a_queue_is_near_the_bdp(tmp_path: Path, limit: str, text: str | None) -
 
 def test_an_aqm_may_have_a_long_queue(tmp_path: Path) -> None:
     assert told(tmp_path, way=WAY | {"queue": {"kind": "codel", "limit": "10000packets"}}) == {}
+
+
+@pytest.mark.parametrize(("rate", "sent"), [("0.5mbit", None), ("1.1mbit", 275_000), ("200mbit", 50_000_000)])
+def test_what_is_sent_into_an_outage_and_the_queue_has_no_room_for(
+    tmp_path: Path, rate: str, sent: int | None
+) -> None:
+    way = WAY | {"changes": [{"at": "2s", "rate": "0bit"}, {"at": "4s", "rate": "100mbit"}]}
+    found = told(tmp_path, flow=UDP | {"rate": rate}, way=way)
+    assert ("outage_overflows" in found) == bool(sent)
+    assert ("udp_above_rate" in found) == (rate == "200mbit")
+    if sent:
+        said = f"flow flow: in the outage of path.forward from 2 s it sends {human(sent)} bytes"
+        assert found["outage_overflows"].startswith(said)
+
+
+def test_nothing_is_said_of_an_outage_of_tcp(tmp_path: Path) -> None:
+    changes = [{"at": "2s", "rate": "0bit"}, {"at": "4s", "rate": "100mbit"}]
+    assert told(tmp_path, way=WAY | {"changes": changes}) == {}
 
 
 def test_a_queue_is_compared_with_the_path_of_its_time(tmp_path: Path) -> None:

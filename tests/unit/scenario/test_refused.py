@@ -51,6 +51,24 @@ FORWARD_END = "}\n  reverse"
             "[0].queue.limit",
             "0bdp is 0 packets, less than one packet of 1514 bytes",
         ),
+        (
+            "{at: 1s, rate: 0bit}, {at: 2s, delay: 9ms}",
+            "rate: 0bit",
+            "[0].rate",
+            "nothing passes to the scenario's end: end the outage by a later change with a rate",
+        ),
+        (
+            "{at: 1s, rate: 0bit}, {at: 2s, rate: 5mbit, delay: 9ms}",
+            "delay: 9ms",
+            "[1].delay",
+            "a change that ends an outage names the rate alone: give the others one of their own",
+        ),
+        (
+            "{at: 1s, rate: 0bit, queue: {kind: pfifo, limit: 1bdp}}, {at: 2s, rate: 5mbit}",
+            "limit: 1bdp}}, {at: 2s",
+            "[0].queue.limit",
+            "1bdp is 0 packets, less than one packet of 1514 bytes",
+        ),
         ("{at: 1s, distribution: normal}", "distribution", "[0].distribution", "is no key here"),
         (
             "{at: 1s, loss: 1%, loss_gemodel: {p: 1%, r: 9%}}",
@@ -70,6 +88,19 @@ def test_changes_that_cannot_be(tmp_path: Path, changes: str, at: str, key: str,
     text = GOOD.replace(FORWARD_END, f", changes: [{changes}]{FORWARD_END}")
     column = text.splitlines()[4].index(at) + 1
     assert problems(tmp_path, text) == [f"x.yml:5:{column}: path.forward.changes{key}: {reason}"]
+
+
+@pytest.mark.parametrize(("end", "lasts"), [("61s", "1min"), ("1070ms", "70ms")])
+def test_an_outage_of_a_length_that_cannot_be(tmp_path: Path, end: str, lasts: str) -> None:
+    text = GOOD.replace("duration: 10s", "duration: 70s", 1)
+    changes = f"[{{at: 1s, rate: 0bit}}, {{at: {end}, rate: 5mbit}}]"
+    said = problems(tmp_path, text.replace(FORWARD_END, f", changes: {changes}{FORWARD_END}"))
+    assert said[0].endswith(f"an outage lasts 100ms to 59s, this one {lasts}")
+
+
+def test_a_path_does_not_begin_with_an_outage(tmp_path: Path) -> None:
+    (said, *_) = problems(tmp_path, GOOD.replace("rate: 10mbit", "rate: 0bit", 1))
+    assert "'0bit' should be greater than 0" in said
 
 
 def test_a_delay_that_the_path_cannot_have(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def write_pings(folder: Path, planned: Point, own: PhaseHost, t0: int) -> None:
     if not planned.path:
         return
     for ping in own.actions:
-        rtt_ns = planned.path.rtt_ns
+        rtt_ns = planned.path.idle_rtt_ns
         if isinstance(ping, PingAction):
             (folder / f"ping-{ping.name}.txt").write_text(ping_text(ping, rtt_ns / 1e6, t0))
         if isinstance(ping, TcpPingAction):
