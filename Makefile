@@ -168,7 +168,7 @@ bench-regress: setup ## simulate histories of nights: false alarms, detected cha
 
 .PHONY: bench-scale
 bench-scale: setup ## make up a run of 10 000 points, and time opening, listing and reading it, and a cluster's overhead, into bench/scale.json
-	PYTHONPATH=tests:tests/unit python bench/scale.py
+	PYTHONPATH=.:tests:tests/unit python bench/scale.py
 
 .PHONY: bench-ab
 bench-ab: setup ## simulate A/B experiments: false alarms, what is found, how often intervals have the true ratio, into bench/ab.json
