@@ -30,15 +30,21 @@ KINDS = (
 
 
 def told(path: Path, scratch: Path) -> Told:
-    """What a file tells. OSError if it cannot be read, :class:`Malformed` if it is of no known kind."""
+    """What a file tells. OSError if it cannot be read, :class:`Malformed` if it is damaged or unknown."""
+    reader = reader_of(path)
+    found = Told(path, reader.KIND, scratch)
+    reader.read(found)
+    return found
+
+
+def reader_of(path: Path) -> ModuleType:
+    """Which reader is for a file. OSError if it cannot be read, :class:`Malformed` if there is none."""
     begin = head(path)
     if not begin.strip():
         raise Malformed(path, "byte 0", "the file is empty", "Write it again")
     for reader in READERS:
         if reader.is_kind(begin):
-            found = Told(path, reader.KIND, scratch)
-            reader.read(found)
-            return found
+            return reader
     start = begin[:40].decode(errors="backslashreplace").splitlines()[0]
     raise Malformed(path, "byte 0", f"no known kind of file begins with {start!r}", f"Give {KINDS}")
 

@@ -264,8 +264,12 @@ def _guarded(error: Callable[[str], Malformed], act: Callable[[], None]) -> None
 def _streamed(told: Told, file: BinaryIO) -> Iterator[_Test]:
     """The tests of a stream of events, a line each."""
     test: _Test | None = None
+    repeated = False  # --json-stream-full-output tells all of a test once more, as one document
     for number, line in lines(file, told.path):
-        if not line.strip():
+        if line == ("}" if repeated else "{"):
+            repeated = not repeated
+            continue
+        if repeated or not line.strip():
             continue
 
         def error(found: str, number: int = number) -> Malformed:
@@ -285,8 +289,9 @@ def _streamed(told: Told, file: BinaryIO) -> Iterator[_Test]:
         if test is None:
             if name == "error":
                 told.skip(f"{ERROR}: {str(data)[:200]}")
-                continue
-            raise error("there is no start before it")
+            elif name != "end":  # which follows an error, too
+                raise error("there is no start before it")
+            continue
         test.error = error
         _guarded(error, lambda test=test, name=name, data=data: _event(test, name, data))  # type: ignore[misc]
     if test is not None:

@@ -24,6 +24,7 @@ _SOCKET = re.compile(
     rf"(?:(?P<net>tcp|mptcp|udp|sctp|dccp) +)?(?P<state>{_STATES}) +(?P<recv>\d+) +(?P<send>\d+) +"
     r"(?P<local>\S+):(?P<lport>[^\s:]+) +(?P<remote>\S+):(?P<rport>[^\s:]+)(?P<rest>.*)"
 )
+_OTHER = re.compile(rf"(?:nl|raw|tipc|xdp|icmp6?|[upv]_[a-z]+) +(?:{_STATES}) ")  # of ss -a
 _WITHOUT_INFO = ("LISTEN", "TIME-WAIT", "UNCONN", "SYN-RECV", "CLOSED")
 # A word of the line about the connection: NAME:VALUE, NAME:(...), or a word alone.
 _WORD = re.compile(r"([a-z_A-Z0-9]+):(\([^()]*\)|\S*)|(\S+)")
@@ -137,6 +138,9 @@ class _Log:
         elif match := _SOCKET.match(text):
             self._end()
             self._begin(number, match)
+        elif _OTHER.match(text):
+            self._end()
+            self.told.skip("sockets that are not TCP")
         elif self.socket is not None and (_INFO.search(text) or _CONTROL.match(text)):
             self.values |= words(text)
         else:

@@ -59,6 +59,18 @@ def test_stream_of_events_tells_the_same(name: str, tmp_path: Path) -> None:
     assert total == pytest.approx(end["sum_received"]["bytes"], rel=0.02)
 
 
+def test_full_output_after_the_events_counts_once(tmp_path: Path) -> None:
+    content = (FILES / "iperf3-3.22-full-output.jsonl").read_bytes()
+    events = content[: content.index(b"\n{\n") + 1]
+    (path := tmp_path / "events").write_bytes(events)
+    once, twice = (
+        told(each, tmp_path).table("tcp_info").collect()
+        for each in (path, FILES / "iperf3-3.22-full-output.jsonl")
+    )
+    assert once.height > 0
+    assert twice.equals(once)
+
+
 def test_both_directions_are_two_flows(tmp_path: Path) -> None:
     (name,) = [path.name for path in FILES.glob("iperf3-*-bidir.json")]
     _, flows = made(tmp_path, name)
@@ -101,8 +113,8 @@ def test_server_writes_one_report_after_the_other(tmp_path: Path) -> None:
     assert flows.filter(kind="read_tcp")["goodput_bps"].null_count() == 0
 
 
-def test_refused_connection_is_no_test(tmp_path: Path) -> None:
-    (name,) = [path.name for path in FILES.glob("iperf3-*-refused.json")]
+@pytest.mark.parametrize("name", sorted(path.name for path in FILES.glob("iperf3-*-refused.json*")))
+def test_refused_connection_is_no_test(name: str, tmp_path: Path) -> None:
     message = refused((FILES / name).read_bytes(), tmp_path)
     assert "no test in it has an interval; error that iperf3 reported: " in message
     assert "Connection refused" in message

@@ -21,8 +21,9 @@ INFO = (
     " pacing_rate 24183336bps delivery_rate 19297016bps delivered:1286 busy:{1}ms unacked:86 minrtt:20.466"
     " snd_wnd:2301952\n"
 )
+SYN_RTO_US = 1_000_000  # until the handshake has told an RTT there are no counters
 ONE = HEAD + SOCKET + INFO.format(1, 1)
-VERSIONS = sorted(path.name for path in FILES.glob("ss-*.txt"))
+VERSIONS = sorted(path.name for path in FILES.glob("ss-*.txt") if "receiver" not in path.name)
 
 
 def log(*outputs: tuple[int, int]) -> bytes:
@@ -39,17 +40,18 @@ def test_every_version_tells_the_counters_of_limits(name: str, tmp_path: Path) -
     found = told(FILES / name, tmp_path)
     rows = found.table("tcp_info").collect()
     sender = max(found.ends.values(), key=lambda end: end.sent_bytes)
-    own = rows.filter(number=sender.number)
+    own = rows.filter(number=sender.number).filter(pl.col("rto_us") != SYN_RTO_US)
+    assert own.height > 1
     needed = ("busy_time_us", "unacked", "snd_cwnd", "snd_mss", "total_retrans", "notsent_bytes", "srtt_us")
     assert own.select(pl.col(needed).null_count()).sum_horizontal().item() == 0
     assert own["bytes_acked"].is_sorted()
     assert own["busy_time_us"].is_sorted()
     assert (own["srtt_us"] > 20_000).all(), "the path has 20 ms"
-    assert own["congestion_control"].unique().to_list() in (["bbr"], ["cubic"])
+    assert own["congestion_control"].unique().to_list() in (["bbr"], ["cubic"], ["reno"])
     in_seconds = (
         {"samples with the time of the one before: write fractions of seconds"} if "-ts" in name else set()
     )
-    assert found.skipped.keys() - {"sockets that are not connected"} == in_seconds
+    assert found.skipped.keys() - {"sockets that are not connected", "sockets that are not TCP"} == in_seconds
 
 
 def test_what_is_left_out_is_0_where_ss_knows_it() -> None:
