@@ -310,7 +310,7 @@ def _panel(number: int, panel: Panel, of: Dashboard) -> dict[str, Any]:
         "alias": panel.legend,
     }
     width = WIDTH if panel.kind == "timeseries" else 2 * WIDTH
-    made = {
+    made: dict[str, Any] = {
         "id": number + 1,
         "type": panel.kind,
         "title": panel.title,

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import dumbbell
+from dumbbell.results import RunSet
 from dumbbell.run import catalogue
 from dumbbell.run.content import IN_MEASUREMENT
 from dumbbell.run.directory import point_folders
@@ -54,7 +55,9 @@ def test_all_points_are_scanned_as_each_is_read(run: Path) -> None:
     folders = point_folders(run)
     odd = folders[1] / "tcp_info.parquet"
     pl.read_parquet(odd).with_columns(of_its_own=pl.lit(7)).write_parquet(odd)
-    found = dumbbell.open(run).samples("snd_cwnd", "of_its_own").collect()
+    opened = dumbbell.open(run)
+    assert isinstance(opened, RunSet)
+    found = opened.samples("snd_cwnd", "of_its_own").collect()
     for place, folder in enumerate(folders):
         own = pl.read_parquet(folder / "tcp_info.parquet").filter(IN_MEASUREMENT)
         rows = found.filter(place=place)

@@ -11,6 +11,7 @@ import pytest
 import dumbbell
 from dumbbell.cli.archive import archive
 from dumbbell.execution.collect import collect
+from dumbbell.results import Run
 from dumbbell.run.directory import STAMP
 from dumbbell.run.raw import ARCHIVE, pack_raw, unpack_raw
 
@@ -44,6 +45,7 @@ def test_tables_and_verdict_are_read_as_before_and_collecting_says_what_to_do(po
     run = dumbbell.open(point)
     assert run.goodput().equals(goodput)
     assert run.events().equals(events)
+    assert isinstance(run, Run)
     assert run.verdict["state"] == "passed"
     with pytest.raises(ValueError, match=f"fab archive --run {point} --unpack"):
         collect(point, None)

@@ -303,7 +303,7 @@ def conditions_held(
         band = int(netem.get("parent", "").partition(":")[2] or "1", 16) - 1
         delay_us = (netem.get("delay_ns") or 0) / 1000 + (dig(about, "trim_us") or 0) - own_us[band]
         gemodel = [netem.get(field) for field in GEMODEL_FIELDS]
-        slot = [netem.get(field) for field in SLOT_FIELDS]
+        slot = [netem[field] / 1000 for field in SLOT_FIELDS if netem.get(field) is not None]
         found.append(
             {"rate_bps": held.get("rate_bps"), "delay_us": round(delay_us, 3)}
             | ({"burst_bytes": burst_bytes(held)} if way.burst_bytes else {})
@@ -314,11 +314,7 @@ def conditions_held(
             )
             | {key: netem.get(key) for key in NETEM_SHARES}
             | {"loss_gemodel": None if None in gemodel else dict(zip(GEMODEL, gemodel, strict=True))}
-            | {
-                "slot": None
-                if None in slot
-                else dict(zip(("min_us", "max_us"), (ns / 1000 for ns in slot), strict=True))
-            }
+            | {"slot": dict(zip(("min_us", "max_us"), slot, strict=True)) if slot else None}
             | {"jitter_us": (netem.get("jitter_ns") or 0) / 1000, "keep_order": bool(netem.get("rate_bps"))}
             | {"queue": {"kind": way.queue.kind} | {k: v for k, v in queue.items() if v is not None}}
         )

@@ -76,11 +76,11 @@ def test_the_only_point_of_a_scenario_has_no_name() -> None:
 
 
 def test_values_of_nights_are_line_protocol(nights: Nights) -> None:
-    for _ in range(tell.NIGHTS + 1):
+    for _ in range(page.NIGHTS + 1):
         nights.passes()
     (series,) = nights.history.series()
     lines = [*tell.values([series])]
-    assert len(lines) == tell.NIGHTS  # the last ones
+    assert len(lines) == page.NIGHTS  # the last ones
     tags = (
         f"point=abc,label=load\\=10mbit,metric=goodput,subject=tcp,unit=bps,testbed={series.key.fingerprint}"
     )

@@ -36,7 +36,7 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
                 word = rng.choice(TOKENS)
                 data[at : at + (len(word) if in_place else size)] = word
             case 2:
-                word = data[other : other + size]
+                word = bytes(data[other : other + size])
                 data[at : at + (len(word) if in_place else size)] = word
             case 3:
                 del data[at:]

@@ -36,7 +36,8 @@ SCENARIO = {
 
 def left(arrivals_ns: list[int], slot_ns: int) -> list[int]:
     """When a netem of this slot, without a delay, sends packets that arrive at these times (sch_netem.c)."""
-    times, slot_at = [], 0
+    times: list[int] = []
+    slot_at = 0
     for at in arrivals_ns:
         if slot_at < at:
             slot_at = max(slot_at + slot_ns, at) if times and slot_at + slot_ns > at else at + slot_ns
