@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from dumbbell import units
 from dumbbell.quantities import Delay, Duration, QueueLimit, Rate, RateOrNone, Ratio, Size, Strict
@@ -42,6 +42,15 @@ class Queue(Strict):
     ecn: bool | None = Field(default=None, description="mark instead of drop; default: the kernel's own")
     target: Delay | None = Field(default=None, description="queueing delay that an AQM tolerates")
     interval: Delay | None = Field(default=None, description="time that a codel tolerates more")
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _queues(cls, kind: Any) -> Any:
+        if kind in {"police", "policer"}:
+            raise ValueError(
+                "a policer has no queue: give the direction `policer: {rate, burst}` beside its queue"
+            )
+        return kind
 
     @model_validator(mode="after")
     def _fits_kind(self) -> Self:
