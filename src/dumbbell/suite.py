@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
 
-import pydantic
 from pydantic import Field
 
 from dumbbell.cluster import ADDRESS
@@ -25,8 +24,7 @@ from dumbbell.quantities import Duration, Name, Ratio, Strict
 from dumbbell.run.directory import RunDir
 from dumbbell.run.record import read_json
 from dumbbell.scenario import ScenarioError
-from dumbbell.scenario.load import reasons
-from dumbbell.scenario.tree import read
+from dumbbell.scenario.load import read_as
 
 _RUNS_OF_CLUSTER = 4  # for each core of the controller
 NOT_RUN = "not run"
@@ -68,15 +66,7 @@ class Outcome:
 
 def load(path: Path) -> Suite:
     """Read a suite's file; :class:`ScenarioError` with everything that is wrong in it."""
-    tree = read(path)
-    problems = list(tree.problems)
-    try:
-        suite = Suite.model_validate(tree.value)
-    except pydantic.ValidationError as error:
-        problems += [tree.problem(*reason) for reason in reasons(error, tree.value)]
-    if problems:
-        raise ScenarioError(problems)
-    return suite
+    return read_as(path, Suite)[1]
 
 
 def planned(suite: Suite, inventory: Inventory) -> list[Plan]:

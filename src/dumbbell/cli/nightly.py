@@ -11,8 +11,6 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from dumbbell.cluster import ClusterError
 from dumbbell.cluster.asked import KINDS, shared
 from dumbbell.ingest.influx import InfluxError, InfluxTarget, NoInflux
@@ -24,8 +22,7 @@ from dumbbell.nightly.night import NightError, run_night, summary
 from dumbbell.plan import InventoryError
 from dumbbell.run.record import write_json
 from dumbbell.scenario import ScenarioError
-from dumbbell.scenario.load import reasons
-from dumbbell.scenario.tree import read
+from dumbbell.scenario.load import read_as
 from dumbbell.suite import NO_STATEMENT, Suite, interrupted, load
 
 
@@ -91,16 +88,7 @@ def publish(home: Path, told: page.Json, suite: Suite, inventory: Path) -> list[
 
 def acknowledged(path: Path) -> list[Acknowledgement]:
     """Read the known regressions. Raises ScenarioError with all errors of the file."""
-    tree = read(path)
-    problems = list(tree.problems)
-    known: list[Acknowledgement] = []
-    try:
-        known = TypeAdapter(list[Acknowledgement]).validate_python(tree.value)
-    except ValidationError as error:
-        problems += [tree.problem(*reason) for reason in reasons(error, tree.value)]
-    if problems:
-        raise ScenarioError(problems)
-    return known
+    return read_as(path, list[Acknowledgement])[1]
 
 
 if __name__ == "__main__":

@@ -10,14 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pydantic
-
 from dumbbell.cluster import ADDRESS, ClusterError
 from dumbbell.inventory import Inventory
 from dumbbell.quantities import Strict
-from dumbbell.scenario.load import reasons
-from dumbbell.scenario.problems import ScenarioError
-from dumbbell.scenario.tree import read
+from dumbbell.scenario.load import read_as
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -116,15 +112,7 @@ def _ssh(file: str) -> Any:
 
 def ssh_hosts(path: Path) -> SSHHosts:
     """Read a file of machines; ScenarioError with everything that is wrong in it."""
-    tree = read(path)
-    problems = list(tree.problems)
-    try:
-        found = SSHHosts.model_validate(tree.value)
-    except pydantic.ValidationError as error:
-        problems += [tree.problem(*reason) for reason in reasons(error, tree.value)]
-    if problems:
-        raise ScenarioError(problems)
-    return found
+    return read_as(path, SSHHosts)[1]
 
 
 def _slurm(which: str) -> Any:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, Union
 
-import pydantic
 from pydantic import Field, model_validator
 
 from dumbbell import REPOSITORY
@@ -19,8 +18,8 @@ from dumbbell.metrics.registry import METRICS
 from dumbbell.quantities import Name, Strict
 from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.expect import Measurement, model_of, refuse_bounds
-from dumbbell.scenario.load import reasons
-from dumbbell.scenario.tree import Tree, read
+from dumbbell.scenario.load import read_as
+from dumbbell.scenario.tree import Tree
 
 FOLDER = REPOSITORY / "suites" / "evaluation"
 Text = Annotated[str, Field(min_length=1)]
@@ -97,7 +96,7 @@ def load(folder: Path = FOLDER) -> list[FamilyFile]:
     found, problems = [], []
     for path in sorted(folder.glob("*.yml")):
         try:
-            found.append(_read(path))
+            found.append(FamilyFile(*read_as(path, Family)))
         except ScenarioError as error:
             problems += error.problems
     times = Counter(of.name for file in found for of in file.family.criteria)
@@ -109,18 +108,6 @@ def load(folder: Path = FOLDER) -> list[FamilyFile]:
     if problems:
         raise ScenarioError(problems)
     return found
-
-
-def _read(path: Path) -> FamilyFile:
-    tree = read(path)
-    problems = list(tree.problems)
-    try:
-        family = Family.model_validate(tree.value)
-    except pydantic.ValidationError as error:
-        problems += [tree.problem(*reason) for reason in reasons(error, tree.value)]
-    if problems:
-        raise ScenarioError(problems)
-    return FamilyFile(tree, family)
 
 
 def references(files: Sequence[FamilyFile]) -> Iterator[str]:

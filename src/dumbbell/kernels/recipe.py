@@ -21,8 +21,7 @@ from dumbbell.kernels.git import split
 from dumbbell.kernels.problems import KernelError
 from dumbbell.quantities import Strict
 from dumbbell.scenario import ScenarioError
-from dumbbell.scenario.load import reasons
-from dumbbell.scenario.tree import read
+from dumbbell.scenario.load import read_as
 
 LIKE = REPOSITORY / "kernels" / "lab.yml"  # whose options a kernel gets that is no recipe
 SERIES = REPOSITORY / "kernels" / "patches"  # with a directory for each release: what virtual time needs
@@ -82,17 +81,9 @@ class Asked:
 def read_recipe(path: Path) -> Recipe:
     """Read a recipe file; :class:`KernelError` with line and column of each mistake."""
     try:
-        tree = read(path)
+        return read_as(path, Recipe)[1]
     except ScenarioError as error:
         raise KernelError(str(error)) from None
-    problems = list(tree.problems)
-    try:
-        recipe = Recipe.model_validate(tree.value)
-    except pydantic.ValidationError as error:
-        problems += [tree.problem(*reason) for reason in reasons(error, tree.value)]
-    if problems:
-        raise KernelError("\n".join(map(str, problems)))
-    return recipe
 
 
 def asked(text: str, like: Path = LIKE) -> Asked:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import pydantic
 
@@ -17,6 +17,8 @@ from dumbbell.scenario.expand import Case, all_models, expand, fields_of
 from dumbbell.scenario.problems import Key, KeyPath, Problem, ScenarioError
 from dumbbell.scenario.tree import Tree, read
 from dumbbell.words import did_you_mean, known_are
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,22 @@ def among(problem: Problem, at: list[Mapping[str, str]], cases: list[Any]) -> Pr
 
 
 # --- pydantic's errors, in terms of the file -----------------------------------------------------------
+
+
+def read_as(path: Path, kind: type[Read]) -> tuple[Tree, Read]:
+    """Read a YAML file as a type that pydantic knows, and where its keys are.
+
+    :class:`ScenarioError` with everything that is wrong in it.
+    """
+    tree = read(path)
+    problems = list(tree.problems)
+    try:
+        found = pydantic.TypeAdapter(kind).validate_python(tree.value)
+    except pydantic.ValidationError as error:
+        problems += [tree.problem(*reason) for reason in reasons(error, tree.value)]
+    if problems:
+        raise ScenarioError(problems)
+    return tree, found
 
 
 def reasons(error: pydantic.ValidationError, value: Any) -> list[tuple[KeyPath, str]]:

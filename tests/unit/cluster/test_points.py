@@ -19,6 +19,9 @@ from dumbbell.cluster.points import Points
 from dumbbell.cluster.worker import died_of
 from dumbbell.virtual.world import World, run
 
+# Each world takes a core of its own: beside other tests of worlds these would wait for them.
+pytestmark = pytest.mark.virtual
+
 OWN = "for word; do case $word in world=*) world=${word#world=} ;; esac; done"
 ENDS = "echo 3 >$world/beat; echo 0 >$world/status"
 
