@@ -61,7 +61,7 @@ def test_opening_a_run_reads_no_plan_of_its_points(run: RunDir) -> None:
         file.write_text("broken")
     found = RunDir.open(run.dir)
     assert [e.name for e in found.executions] == [e.name for e in run.executions]
-    with pytest.raises(ValueError, match="plan"):
+    with pytest.raises(ValueError, match="Plan"):
         _ = found.executions[0].point
 
 

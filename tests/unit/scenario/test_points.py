@@ -96,7 +96,7 @@ def test_what_is_excluded_does_not_count_for_the_limit_of_combinations(tmp_path:
     """Of 1000 times 1000 times 6 combinations 12 are left."""
     rates, starts = (", ".join(f"{i}{unit}" for i in range(1, 1001)) for unit in ("kbit", "ms"))
     excluded = [f"{{a: {i}kbit}}" for i in range(2, 1001)] + [f"{{b: {i}ms}}" for i in range(3, 1001)]
-    matrix = f"a: [{rates}], b: [{starts}], c: [1ms, 2ms, 3ms, 4ms, 5ms, 6ms]"
+    matrix = f"a: [{rates}], b: [{starts}], c: [1s, 2s, 3s, 4s, 5s, 6s]"
     head = f"matrix: {{{matrix}, exclude: [{', '.join(excluded)}]}}"
     tcp = ("from: senders[0]", "from: senders[0]\n    start: $c")
     udp = ("rate: 2mbit", "rate: $a\n    start: $b")
