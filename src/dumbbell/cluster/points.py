@@ -88,6 +88,8 @@ class Points(Executor):
                 self._say(self._progress(len(asked.ended), len(every)))
             with suppress(Empty):
                 self._take_back(asked, *self._back.get(timeout=_LOOK_S))
+        with suppress(OSError):  # all points are home
+            self._present()
         self._say(self._progress(len(every), len(every)))
         yield from (asked.ended[world.dir] for world in every)
 
@@ -171,17 +173,21 @@ class Points(Executor):
 
     # workers
 
+    def _present(self) -> list[str]:
+        """Addresses of the workers that are there. Says of others that they are gone."""
+        present = list(self._client.nthreads())
+        for at in self._workers.keys() - set(present):
+            gone = self._workers.pop(at)
+            if not gone.refused:
+                self._say(f"{gone.name} is gone; what it ran begins again elsewhere")
+        return present
+
     def _look(self, asked: _Asked) -> None:
         """See which workers came and went."""
         if self._client.status != "running":
             raise self._lost(asked)
         try:
-            present = self._client.nthreads()
-            for at in self._workers.keys() - present.keys():
-                gone = self._workers.pop(at)
-                if not gone.refused:
-                    self._say(f"{gone.name} is gone; what it ran begins again elsewhere")
-            self._ask([at for at in present if at not in self._workers])
+            self._ask([at for at in self._present() if at not in self._workers])
         except OSError:
             raise self._lost(asked) from None
         if self._ready or not self._refused:
