@@ -19,8 +19,9 @@ from dumbbell.cluster.points import Points
 from dumbbell.cluster.worker import died_of
 from dumbbell.virtual.world import World, run
 
-# Each world takes a core of its own: beside other tests of worlds these would wait for them.
-pytestmark = pytest.mark.virtual
+# Each world takes a core of its own: beside other tests of worlds these would wait for them. On a busy
+# machine they take minutes.
+pytestmark = [pytest.mark.virtual, pytest.mark.long]
 
 OWN = "for word; do case $word in world=*) world=${word#world=} ;; esac; done"
 ENDS = "echo 3 >$world/beat; echo 0 >$world/status"
