@@ -17,7 +17,7 @@ import pydantic
 from pydantic import AfterValidator, Field
 
 from dumbbell import REPOSITORY
-from dumbbell.kernels.git import split
+from dumbbell.kernels.git import local, split
 from dumbbell.kernels.problems import KernelError
 from dumbbell.quantities import Strict
 from dumbbell.scenario import ScenarioError
@@ -98,7 +98,7 @@ def asked(text: str, like: Path = LIKE) -> Asked:
             "tree with a revision, TREE@REVISION; patches after it, each after a comma"
         )
     if base.endswith((".yml", ".yaml")):
-        path = Path(base).expanduser()
+        path = local(base, Path())
         if not path.is_file():
             raise KernelError(f"{base} is no file: name a recipe, for example kernels/lab.yml")
         name = path.stem

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from synthetic import REPOSITORY
@@ -103,6 +103,7 @@ def test_the_tree_is_the_first_part_that_is_a_directory(tmp_path: Path) -> None:
 WORDS = st.text() | st.sampled_from(["@", ",", "..", "/", "~", "linux-source-6.12", "x.yml", "\0", "://"])
 
 
+@example("~.yml")
 @given(st.lists(WORDS, max_size=6).map("".join))
 def test_any_text_is_a_kernel_or_a_mistake(text: str) -> None:
     of: Asked | KernelError
