@@ -91,6 +91,11 @@ def compare(_, a, b, also=None, figure=None):
     command.compare([a, b, *(also or ())], Path(figure) if figure else None)
 
 
+def default_inventory(kernel):
+    """The inventory of virtual time, where kernels can be named, or that of the lab."""
+    return "inventory/vtime" if kernel else "inventory/lab"
+
+
 class Unless(Argument):
     """A positional argument that is no longer asked for if another one is given."""
 
@@ -172,7 +177,7 @@ def ab(  # noqa: PLR0917
     command.ab(
         Path(scenario),
         list(filter(None, (a, b, *(also or ())))),
-        Path(inventory or ("inventory/vtime" if kernel else "inventory/lab")),
+        Path(inventory or default_inventory(kernel)),
         command.Options(metric, of, least, rounds, most, seed),
         kernels=kernel or (),
         profile=profile,
@@ -298,7 +303,7 @@ def nightly(  # noqa: PLR0917
     cluster="",
 ):
     """Run a night now, as the timer of playbooks/nightly.yml does; exits with 1 after a regression."""
-    inventory = inventory or ("inventory/vtime" if kernel else "inventory/lab")
+    inventory = inventory or default_inventory(kernel)
     night = ["dumbbell.cli.nightly", suite, "--home", home, "--inventory", inventory, "--cluster", cluster]
     night += ["--kernel", kernel] if kernel else []
     what = night if now else ["dumbbell.cli.suite", suite, "--plan", "--inventory", inventory]

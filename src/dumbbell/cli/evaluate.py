@@ -49,7 +49,7 @@ def evaluate(
         )
         evaluation = Evaluation(asked)
         tell(evaluation.announced())
-        words = [subject.name.replace(" on ", "-") for subject in asked.candidates]
+        words = [subject.file_name for subject in asked.candidates]
         folder = results / (name or "_".join(["evaluation", *words, profile]))
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "playbooks.log").open("a") as log:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from dumbbell.execution.made_of import digest_of as digest_of_files
+from dumbbell.execution.made_of import files_below
 from dumbbell.run.packed import digest_of, pack
 
 # What a world's controller and programs are made of; the world itself has a digest of its own.
@@ -89,15 +91,9 @@ class Needs:
 
 def digest_of_checkout(checkout: Path) -> str:
     """Digest of the names and contents of all files that worlds run, and of the version of Python."""
-    found = hashlib.sha256(sys.version.encode())
-    for name in _OF_CHECKOUT:
-        top = checkout / name
-        files = sorted(top.rglob("*")) if top.is_dir() else [top]
-        for file in files:
-            if file.is_file() and file.suffix != ".pyc":
-                found.update(f"{file.relative_to(checkout)}\n".encode())
-                found.update(hashlib.sha256(file.read_bytes()).digest())
-    return found.hexdigest()
+    tops = [checkout / name for name in _OF_CHECKOUT]
+    files = [file for top in tops for file in ([top] if top.is_file() else files_below(top))]
+    return hashlib.sha256(f"{sys.version}\n{digest_of_files(files, checkout)}".encode()).hexdigest()
 
 
 def _tree(init: Path, lab: Path) -> Path:

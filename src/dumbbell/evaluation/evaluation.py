@@ -138,11 +138,9 @@ class Evaluation:
 
     def _values(self, of: Subject) -> Values:
         found: Values = {}
-        for entry, wanted in zip(self._suites[of.name].runs, self.plans[of.name], strict=True):
+        for families, wanted in zip(self._families.values(), self.plans[of.name], strict=True):
             run = find_run(self._homes[of.name], wanted)
-            criteria = [
-                criterion for family in self._families[self._source(entry)] for criterion in family.criteria
-            ]
+            criteria = [criterion for family in families for criterion in family.criteria]
             found |= measure(wanted, run, criteria)
         return found
 
@@ -174,8 +172,7 @@ class Evaluation:
         raise EvaluationError(f"{of.name} cannot be run: {'; '.join(outcome.reasons)}; see {log}")
 
     def _home(self, of: Subject) -> Path:
-        name = of.name.replace(" on ", "-")
-        return self.asked.results / RUNS / f"{name}-{of.digest(self.asked.inventory)}"
+        return self.asked.results / RUNS / f"{of.file_name}-{of.digest(self.asked.inventory)}"
 
     def _suite(self, of: Subject) -> Suite:
         """The scenarios with this subject in them, in the order of their families."""
@@ -195,10 +192,6 @@ class Evaluation:
     def _done(self, of: Subject, wanted: Plan) -> bool:
         found = find_run(self._homes[of.name], wanted)
         return found is not None and ended(found)
-
-    def _source(self, entry: Entry) -> str:
-        name = Path(entry.scenario).name
-        return next(scenario for scenario in self._families if Path(scenario).name == name)
 
 
 def _profile(source: Path, name: str) -> str | None:

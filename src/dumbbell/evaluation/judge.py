@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dumbbell.evaluation.criteria import Family
-from dumbbell.evaluation.measured import At, Values, concerns
+from dumbbell.evaluation.measured import At, Values
 from dumbbell.metrics.registry import MEDIAN, METRICS
-from dumbbell.scenario.expand import text
+from dumbbell.scenario.expand import concerns, text
 from dumbbell.units import human
 
 State = Literal["pass", "fail", "no answer"]

@@ -14,10 +14,11 @@ from dumbbell.metrics.measure import Tables
 from dumbbell.metrics.registry import METRICS
 from dumbbell.metrics.values import lives, tables_of
 from dumbbell.plan import Expectation, Plan, Point, windows
+from dumbbell.plan.expectations import expectation
 from dumbbell.run.content import Run
 from dumbbell.run.directory import RunDir
 from dumbbell.scenario import KeyPath
-from dumbbell.scenario.expand import text
+from dumbbell.scenario.expand import concerns, text
 from dumbbell.words import did_you_mean, known_are
 
 NOT_RUN = "it was not run"
@@ -112,14 +113,6 @@ def _middle(repetitions: Sequence[At]) -> At:
     return At(first.levels, median(values), "", first.report)
 
 
-def concerns(when: Mapping[str, Any], levels: Mapping[str, str]) -> bool:
-    """Whether a point with these levels is meant: each is the value, or one of a list of values."""
-    return all(
-        levels.get(name) in [text(value) for value in (wanted if isinstance(wanted, list) else [wanted])]
-        for name, wanted in when.items()
-    )
-
-
 def bound_of(of: Any, point: Point) -> Expectation:
     """What a criterion measures at a point, without its bound; :class:`Unknown` if the point has not got it.
 
@@ -145,15 +138,7 @@ def bound_of(of: Any, point: Point) -> Expectation:
         window = (of.window.start, of.window.end)
     if window is None:
         raise Unknown(("window",), "there is no time at which all of its flows run: give a window")
-    return Expectation(
-        metric=of.metric,
-        flows=names,
-        window_ns=window,
-        until_done=(metric.until_done and of.window is None) or None,
-        percentile=getattr(of, "percentile", None),
-        min=None,
-        max=None,
-    )
+    return expectation(of, names, window)
 
 
 def unknown(of: Any, points: Sequence[Point]) -> Iterator[tuple[KeyPath, str]]:

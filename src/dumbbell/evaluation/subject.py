@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import subprocess
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +13,12 @@ from ruamel.yaml import YAML
 
 from dumbbell import REPOSITORY
 from dumbbell.evaluation import EvaluationError
+from dumbbell.execution.made_of import digest_of, files_below
 from dumbbell.kernels import build, short
 from dumbbell.quantities import Name
 from dumbbell.scenario import Problem, ScenarioError
 
 _STEPS = ("execution", "virtual")  # packages whose code a run depends on, beside its plan
-_DIGITS = 12
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
@@ -36,6 +34,11 @@ class Subject:
     def name(self) -> str:
         """How tables and figures call it."""
         return self.control if self.kernel is None else f"{self.control} on {short(self.kernel)}"
+
+    @property
+    def file_name(self) -> str:
+        """The same as a part of a directory's name."""
+        return self.name.replace(" on ", "-")
 
     @classmethod
     def of(cls, text: str, kernel: str | None = None) -> Subject:
@@ -68,8 +71,8 @@ class Subject:
         steps = [REPOSITORY / "src" / "dumbbell" / name for name in _STEPS]
         values = [
             None if self.kernel is None else build(self.kernel).result.name,
-            None if self.module is None else _digest(self.module.rglob("*"), self.module),
-            _digest((file for folder in steps for file in folder.rglob("*.py")), REPOSITORY),
+            None if self.module is None else digest_of(files_below(self.module), self.module),
+            digest_of((file for folder in steps for file in files_below(folder)), REPOSITORY),
         ]
         script = REPOSITORY / "roles" / "lab" / "files" / "digest.sh"
         recipe = REPOSITORY / "kernels" / "linux-7.2.yml"
@@ -102,12 +105,3 @@ def _named(control: str, text: str) -> str:
             f"{text}: {control!r} is no name of a congestion control, such as bbr; a module's directory has "
             "a slash in it, and may be followed by :CONTROL"
         ) from None
-
-
-def _digest(files: Iterable[Path], root: Path) -> str:
-    found = hashlib.sha256()
-    for file in sorted(path for path in files if path.is_file()):
-        with file.open("rb") as opened:
-            content = hashlib.file_digest(opened, "sha256").hexdigest()
-        found.update(f"{file.relative_to(root)} {content}\n".encode())
-    return found.hexdigest()[:_DIGITS]

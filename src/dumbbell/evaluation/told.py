@@ -64,12 +64,7 @@ def points(of: Judgement) -> pl.DataFrame:
             "criterion": result.criterion.name,
             "metric": result.criterion.metric,
             "unit": result.unit,
-            "point": point.label,
-            "value": point.value,
-            "low": point.low,
-            "high": point.high,
-            "state": point.state,
-            "why": point.why,
+            **_at(point),
         }
         for name, results in of.results.items()
         for result in results
@@ -133,16 +128,18 @@ def _summed(folder: Path, of: Judgement, result: Result) -> dict[str, object]:
         "source": criterion.source,
         "state": result.state,
         "points": [
-            {
-                "point": point.label,
-                "value": point.value,
-                "low": point.low,
-                "high": point.high,
-                "state": point.state,
-                "why": point.why,
-                "others": dict(point.others),
-                "report": href(folder, point),
-            }
+            {**_at(point), "others": dict(point.others), "report": href(folder, point)}
             for point in result.points
         ],
+    }
+
+
+def _at(point: Judged) -> dict[str, object]:
+    return {
+        "point": point.label,
+        "value": point.value,
+        "low": point.low,
+        "high": point.high,
+        "state": point.state,
+        "why": point.why,
     }

@@ -18,7 +18,7 @@ OF_ANSIBLE = {"hostvars", "vars", "omit", "environment", "playbook_dir", "role_p
 
 def files_of(role: Path) -> list[Path]:
     """Sorted files of a role that determine what it does."""
-    return [file for file in _files(role) if file.name != "README.md"]
+    return [file for file in files_below(role) if file.name != "README.md"]
 
 
 def variables_of(role: Path, known: Iterable[str]) -> set[str]:
@@ -36,14 +36,15 @@ def made_of(host: str, roles: Iterable[Path], variables: Mapping[str, Any], chec
 
     They are the same in every checkout. Variables may be secrets, which could be guessed from a plain digest.
     """
-    found = {f"role {role.name}": _digest(files_of(role), role) for role in roles}
+    found = {f"role {role.name}": digest_of(files_of(role), role) for role in roles}
     said = json.dumps(variables, default=str, sort_keys=True).replace(f"{checkout}/", "")
-    named = _digest(sorted({file for value in _strings(variables) for file in _named(value)}), checkout)
+    named = digest_of(sorted({file for value in _strings(variables) for file in _named(value)}), checkout)
     secret = hashlib.scrypt(f"{said}\n{named}".encode(), salt=host.encode(), dklen=32, **COST)
     return found | {INVENTORY: secret.hex()}
 
 
-def _digest(files: Iterable[Path], root: Path) -> str:
+def digest_of(files: Iterable[Path], root: Path) -> str:
+    """Digest of files in this order: names below ``root``, whether they can be run, contents."""
     digest = hashlib.sha256()
     for file in files:
         name = file.relative_to(root) if file.is_relative_to(root) else file
@@ -72,10 +73,11 @@ def _named(value: str) -> list[Path]:
     path = Path(value)
     if path.is_file():
         return [path]
-    return _files(path) if (path / "Makefile").is_file() else []
+    return files_below(path) if (path / "Makefile").is_file() else []
 
 
-def _files(folder: Path) -> list[Path]:
+def files_below(folder: Path) -> list[Path]:
+    """All files below a directory, sorted, but for compiled Python."""
     return sorted(file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
 
 

@@ -12,8 +12,27 @@ from dumbbell.plan.document import Expectation, Flow
 from dumbbell.plan.path import PlannedPath
 from dumbbell.plan.places import Refuse
 from dumbbell.scenario import KeyPath, Scenario
-from dumbbell.scenario.expand import text
+from dumbbell.scenario.expand import concerns
 from dumbbell.words import listed
+
+
+def expectation(
+    asked: Any,
+    flows: list[str],
+    window_ns: windows.Window,
+    low: float | None = None,
+    high: float | None = None,
+) -> Expectation:
+    """What is asked of these flows in a window, and its bounds."""
+    return Expectation(
+        metric=asked.metric,
+        flows=flows,
+        window_ns=window_ns,
+        until_done=(METRICS[asked.metric].until_done and asked.window is None) or None,
+        percentile=getattr(asked, "percentile", None),
+        min=low,
+        max=high,
+    )
 
 
 @dataclass(frozen=True)
@@ -35,13 +54,8 @@ class Expectations:
                 yield from self._expectation(("expect", i), asked, path, flows)
 
     def _concerns(self, when: Mapping[str, Any]) -> bool:
-        if when.get("baseline") != self.baseline:
-            return False
-        for name, wanted in when.items():
-            values = wanted if isinstance(wanted, list) else [wanted]
-            if name != "baseline" and self.levels.get(name) not in [text(v) for v in values]:
-                return False
-        return True
+        levels = {name: wanted for name, wanted in when.items() if name != "baseline"}
+        return when.get("baseline") == self.baseline and concerns(levels, self.levels)
 
     def _expectation(
         self, key: KeyPath, asked: Any, path: PlannedPath | None, flows: Sequence[Flow]
@@ -70,15 +84,7 @@ class Expectations:
         elif metric.shared and len(windows.ways(concerned)) > 1:
             self._refuse((*key, "metric"), "these flows go both ways: name those of one direction in `flows`")
         for window, own in self._windows(key, asked, metric, names).items():
-            yield Expectation(
-                metric=asked.metric,
-                flows=own,
-                window_ns=window,
-                until_done=(metric.until_done and asked.window is None) or None,
-                percentile=getattr(asked, "percentile", None),
-                min=asked.min,
-                max=asked.max,
-            )
+            yield expectation(asked, own, window, asked.min, asked.max)
 
     def _windows(
         self, key: KeyPath, asked: Any, metric: Metric, names: Sequence[str]

@@ -243,6 +243,14 @@ def text(value: Any) -> str:
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
 
 
+def concerns(when: Mapping[str, Any], levels: Mapping[str, str]) -> bool:
+    """Whether a point with these levels is meant: each is the value, or one of a list of values."""
+    return all(
+        levels.get(name) in [text(value) for value in (wanted if isinstance(wanted, list) else [wanted])]
+        for name, wanted in when.items()
+    )
+
+
 def _without(value: Any, *keys: str) -> Any:
     return {k: v for k, v in value.items() if k not in keys} if isinstance(value, dict) else value
 

@@ -155,12 +155,16 @@ def test_a_world_that_fails_says_on_which_worker_and_its_console_is_home(
     assert console.read_text() == "of no use\n"
 
 
-def test_a_worker_with_another_checkout_is_refused_by_name(
-    tmp_path: Path, cluster: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def impatient(tmp_path: Path, cluster: Processes, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A site whose only worker is waited for a second if it is refused."""
     monkeypatch.setattr(of_points, "_PATIENCE_S", 1)
-    site = Site(tmp_path, ENDS)
     cluster.worker("w1")
+    return Site(tmp_path, ENDS)
+
+
+def test_a_worker_with_another_checkout_is_refused_by_name(impatient: Site, cluster: Processes) -> None:
+    site = impatient
     needs, archive = site.needs()
     (site.checkout / "src/of_dumbbell.py").write_text("VERSION = 2\n")
     with (
@@ -189,18 +193,13 @@ def test_a_lacking_world_is_sent_once(tmp_path: Path, cluster: Processes) -> Non
     assert {path.suffix for path in needs.mark.parent.iterdir()} == {"", ".lock", ".part", ".zst"}
 
 
-def test_a_damaged_world_is_refused(
-    tmp_path: Path, cluster: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(of_points, "_PATIENCE_S", 1)
-    site = Site(tmp_path, ENDS)
-    cluster.worker("w1")
-    needs, archive = site.needs()
+def test_a_damaged_world_is_refused(impatient: Site, cluster: Processes) -> None:
+    needs, archive = impatient.needs()
     with (
         Client(cluster.address, set_as_default=False) as client,
         pytest.raises(ClusterError, match=r"could not get the world: .* is damaged"),
     ):
-        list(Points(client, replace(needs, archive="0" * 64), archive, print).map(run, site.worlds(1)))
+        list(Points(client, replace(needs, archive="0" * 64), archive, print).map(run, impatient.worlds(1)))
 
 
 def test_without_a_scheduler_results_are_kept_and_the_next_call_runs_the_rest(
