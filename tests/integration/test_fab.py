@@ -21,7 +21,7 @@ def fab(*arguments: str) -> tuple[int, str]:
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr

@@ -46,7 +46,7 @@ class Queue(Strict):
     @field_validator("kind", mode="before")
     @classmethod
     def _queues(cls, kind: Any) -> Any:
-        if kind in {"police", "policer"}:
+        if kind in ("police", "policer"):
             raise ValueError(
                 "a policer has no queue: give the direction `policer: {rate, burst}` beside its queue"
             )
