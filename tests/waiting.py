@@ -12,6 +12,8 @@ from pathlib import Path
 from playbooks import start_playbook
 
 TIMEOUT_S = 900
+PREPARING = '"state": "preparing"'
+MEASURING = '"state": "running", "reason": "measurement"'
 
 
 def wait_until(condition: Callable[[], bool], playbook: subprocess.Popen[str] | None = None) -> None:
@@ -28,19 +30,21 @@ def run_until_measuring(
     then: Callable[[subprocess.Popen[str]], object],
     *extra: str,
     point: str = "",
+    state: str = MEASURING,
 ) -> tuple[Path, str, int]:
     """Directory of the run, what was said, and the exit code, of a run that meets `then` while it measures.
+
+    With another ``state``, as events have it, it meets `then` from that state on.
 
     The playbook has ended, or is killed once `then` has returned without waiting for it.
     """
     results = folder / "results"
     events = results / "latest" / point / "events.jsonl"
-    measuring = '"state": "running", "reason": "measurement"'
     arguments = ("-e", f"scenario={scenario}", "-e", f"results_dir={results}", *extra)
     said = folder / "said"
     with said.open("w") as file, start_playbook("playbooks/run.yml", *arguments, said=file) as playbook:
         try:
-            wait_until(lambda: events.exists() and measuring in events.read_text(), playbook)
+            wait_until(lambda: events.exists() and state in events.read_text(), playbook)
             then(playbook)
         finally:
             if playbook.poll() is None:

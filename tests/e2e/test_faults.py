@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from lab import Lab
 from runs import Kept, S
-from waiting import TIMEOUT_S, run_until_measuring, wait_until
+from waiting import MEASURING, PREPARING, TIMEOUT_S, run_until_measuring, wait_until
 
 from dumbbell.ingest.influx import InfluxError
 from dumbbell.run.content import Run
@@ -43,10 +43,13 @@ def set_clock(host: str) -> str:
     return shlex.join(["python3", "-c", SET_CLOCK, str(CLOCKS_NS[host])])
 
 
+# A login may take longer than the measurement while a host samples each 10 ms. So faults log in before it and wait.
+AT_3_S = (
+    "until t0=$(grep --only-matching '[0-9]\\{{19\\}}' {file} 2>/dev/null) && "
+    "test $(date +%s%N) -gt $((t0 + 3000000000)); do sleep 0.2; done; "
+)
 FAULTS = {
-    # First what must be done while the flow lasts.
-    "sender1": "timeout 90 sh -c 'until pkill -KILL --newest --exact iperf3; do sleep 0.1; done' && "
-    f"{set_clock('sender1')}",
+    "sender1": f"pkill -KILL --newest --exact iperf3 && {set_clock('sender1')}",
     "sender2": "date +%s%N; systemctl kill --signal=KILL 'dumbbell-agent@*measurement*'",
     "receiver1": f"{set_clock('receiver1')}; head --bytes=2M /dev/zero > {RUNS}/filler || true",
     "receiver2": "systemctl --no-block reboot --force",
@@ -70,8 +73,8 @@ class Met(Kept):
         return all(rows["spooled"] == rows["stored"] > 0 for rows in stored)
 
 
-def run_with(folder: Path, fault: Callable[[], object], *extra: str) -> Met:
-    """Runs the scenario with a fault while it measures."""
+def run_with(folder: Path, fault: Callable[[], object], *extra: str, state: str = MEASURING) -> Met:
+    """Runs the scenario with a fault while it measures, or from another state on."""
 
     def meet(playbook: subprocess.Popen[str]) -> None:
         try:
@@ -79,7 +82,7 @@ def run_with(folder: Path, fault: Callable[[], object], *extra: str) -> Met:
         finally:  # also after a fault that failed: its end gives the hosts back
             playbook.wait(timeout=TIMEOUT_S)
 
-    run_dir, said, _ = run_until_measuring(SCENARIO, folder, meet, "-e", "profile=often", *extra)
+    run_dir, said, _ = run_until_measuring(SCENARIO, folder, meet, "-e", "profile=often", *extra, state=state)
     assert "Traceback" not in said
     return Met(run_dir)
 
@@ -98,15 +101,22 @@ def _nothing_is_left_on_the_hosts(lab: Lab) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def broken(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Met:
     said: dict[str, str] = {}
+    folder = tmp_path_factory.mktemp("broken")
 
     def fault() -> None:
+        run_id = (folder / "results" / "latest").resolve().name
+        wait = AT_3_S.format(file=f"{RUNS}/{run_id}/measurement/start.json")
+
+        def meet(host: str) -> str:
+            return lab.ssh(host, wait + FAULTS[host], timeout_s=TIMEOUT_S)
+
         with ThreadPoolExecutor() as beside:
-            said.update(zip(FAULTS, beside.map(lab.ssh, FAULTS, FAULTS.values()), strict=True))
+            said.update(zip(FAULTS, beside.map(meet, FAULTS), strict=True))
 
     disk = f"mount -t tmpfs -o size=2m,mode=0750,uid=dumbbell,gid=dumbbell runs {RUNS}"
     lab.ssh("receiver1", disk)
     try:
-        return Met(run_with(tmp_path_factory.mktemp("broken"), fault).dir, said)
+        return Met(run_with(folder, fault, state=PREPARING).dir, said)
     finally:
         lab.ssh("receiver1", f"umount --lazy {RUNS}")
         for host in CLOCKS_NS:

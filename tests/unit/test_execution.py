@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -347,6 +348,53 @@ def test_what_a_host_does_in_a_point() -> None:
 PACKS = """#!/bin/sh
 [ "$1" = archive ] && tar -czf "$2.tgz" -C "$2" . && cat "$2/padding" >>"$2.tgz"
 """
+HAS_NO_SPACE = """#!/bin/sh
+echo "packing $2: no space left on device" >&2; exit 1
+"""
+
+
+@dataclass
+class Host:
+    """A host that this machine plays, with a program in place of the agent."""
+
+    bin: Path
+    asked: int = 0
+
+    def shell(self, line: str) -> str:
+        self.asked += 1
+        path = f"{self.bin}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["sh", "-c", line], capture_output=True, text=True, check=False, env={**os.environ, "PATH": path}
+        )
+        return output(line, done.returncode, done.stdout + done.stderr)
+
+
+def host_with(agent: str, folder: Path) -> Host:
+    host = Host(folder / "bin")
+    host.bin.mkdir()
+    (host.bin / "dumbbell-agent").write_text(agent)
+    (host.bin / "dumbbell-agent").chmod(0o755)
+    return host
+
+
+CONTENTS = {"one": bytes(range(256)) * 9, "the other": b"x"}
+
+
+def homes_of(folder: Path, padding: int = 0) -> dict[str, Path]:
+    """Directories of agents, and where they go."""
+    for name, content in CONTENTS.items():
+        (folder / name).mkdir()
+        (folder / name / "events.jsonl").write_bytes(content)
+        (folder / name / "padding").write_bytes(bytes(padding if name == "one" else 0))
+    (folder / "home").mkdir()
+    return {str(folder / name): folder / "home" / f"{name}.tgz" for name in CONTENTS}
+
+
+def come_home(homes: dict[str, Path]) -> bool:
+    for to in homes.values():
+        archive.unpack(to, to.with_suffix(""))
+    found = {to.stem: (to.with_suffix("") / "events.jsonl").read_bytes() for to in homes.values()}
+    return found == CONTENTS
 
 
 @pytest.mark.parametrize("padding", [0, 1 << 20])
@@ -354,36 +402,27 @@ def test_archives_come_home_and_are_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, padding: int
 ) -> None:
     monkeypatch.setattr(archive, "PIECE_BYTES", 1 << 18 if padding else 100)
-    agent = tmp_path / "bin" / "dumbbell-agent"
-    agent.parent.mkdir()
-    agent.write_text(PACKS)
-    agent.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{agent.parent}:{os.environ['PATH']}")
-    contents = {"one": bytes(range(256)) * 9, "the other": b"x"}
-    for name, content in contents.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "events.jsonl").write_bytes(content)
-        (tmp_path / name / "padding").write_bytes(bytes(padding if name == "one" else 0))
-    asked = 0
-
-    def shell(line: str) -> str:
-        nonlocal asked
-        asked += 1
-        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
-        return output(line, done.returncode, done.stdout + done.stderr)
-
-    homes = {str(tmp_path / name): tmp_path / "home" / name for name in contents}
-    (tmp_path / "home").mkdir()
-    then = f"touch {shlex.quote(str(tmp_path / 'fetched'))}"
-    archive.fetch(shell, {folder: home.with_suffix(".tgz") for folder, home in homes.items()}, then)
+    packs, homes = host_with(PACKS, tmp_path), homes_of(tmp_path, padding)
+    archive.fetch(packs.shell, homes, f"touch {shlex.quote(str(tmp_path / 'fetched'))}")
     assert (tmp_path / "fetched").exists()
-    assert asked > 4 if padding else asked >= 1
-    for folder, home in homes.items():
-        assert home.with_suffix(".tgz").read_bytes() == Path(f"{folder}.tgz").read_bytes()
-        archive.unpack(home.with_suffix(".tgz"), home)
-        assert (home / "events.jsonl").read_bytes() == contents[home.name]
-    with pytest.raises(Trouble, match=r"dumbbell-agent archive .*none.* failed: .*tar"):
-        archive.fetch(shell, {str(tmp_path / "none"): tmp_path / "home" / "none.tgz"})
+    assert packs.asked > 4 if padding else packs.asked >= 1
+    for folder, to in homes.items():
+        assert to.read_bytes() == Path(f"{folder}.tgz").read_bytes()
+    assert come_home(homes)
+
+
+def test_archives_of_a_host_whose_disk_is_full_come_home(tmp_path: Path) -> None:
+    full, homes = host_with(HAS_NO_SPACE, tmp_path), homes_of(tmp_path)
+    archive.fetch(full.shell, homes)
+    assert full.asked == 1
+    assert come_home(homes)
+
+
+def test_what_is_not_there_cannot_come_home(tmp_path: Path) -> None:
+    with pytest.raises(Trouble, match=r"failed: packing .*none: no space left on device"):
+        archive.fetch(
+            host_with(HAS_NO_SPACE, tmp_path).shell, {str(tmp_path / "none"): tmp_path / "none.tgz"}
+        )
 
 
 def test_a_long_line_that_failed_is_named_by_its_begin() -> None:

@@ -20,12 +20,19 @@ def fetch(shell: Callable[[str], str], archives: Mapping[str, Path], then: str =
     """Pack agents' directories and copy the archives, which only root may read, and run a line.
 
     ``archives`` has the archive's place for each directory, ``shell`` runs a line on the host as root. Each
-    line costs a connection. One is enough, unless an archive is larger than a piece.
+    line costs a connection. One is enough, unless an archive is larger than a piece. Of a host whose disk is
+    full, where nothing can be packed, the archive comes as one piece that is not stored there.
     """
-    names = [shlex.quote(f"{folder}.tgz") for folder in archives]
-    read = f'for file in {" ".join(names)}; do head -c {PIECE_BYTES} "$file" | base64 -w0; echo; done'
-    first = shell(f"{pack(archives)} && {read} && {then}").splitlines()[-len(archives) :]
-    for name, to, text in zip(names, archives.values(), first, strict=True):
+    first = shell(
+        f"for dir in {shlex.join(archives)}; do "
+        'if said=$(dumbbell-agent archive "$dir" 2>&1); then '
+        f'head -c {PIECE_BYTES} "$dir.tgz" | base64 -w0; '
+        'elif test -d "$dir"; then tar --create --gzip --directory "$dir" . 2>/dev/null | base64 -w0; '
+        'else echo "$said"; exit 1; fi; echo; '
+        f"done && {then}"
+    )
+    for folder, to, text in zip(archives, archives.values(), first.splitlines(), strict=True):
+        name = shlex.quote(f"{folder}.tgz")
         with to.open("wb") as file:
             file.write(piece := base64.b64decode(text))
             while len(piece) == PIECE_BYTES:
