@@ -43,7 +43,7 @@ def set_clock(host: str) -> str:
     return shlex.join(["python3", "-c", SET_CLOCK, str(CLOCKS_NS[host])])
 
 
-# A login may take longer than the measurement while a host samples each 10 ms: faults log in before, and wait.
+# A login may take longer than the measurement while a host samples each 10 ms: faults log in before.
 AT_3_S = (
     "until t0=$(grep --only-matching '[0-9]\\{{19\\}}' {file} 2>/dev/null) && "
     "test $(date +%s%N) -gt $((t0 + 3000000000)); do sleep 0.2; done; "
