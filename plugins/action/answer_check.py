@@ -9,6 +9,7 @@ from dumbbell.execution.action import HostAction
 from dumbbell.execution.answers import trouble_of
 from dumbbell.execution.preflight import End, Finding, Ping, findings, unanswered, unreached
 from dumbbell.execution.words import can_run
+from dumbbell.inventory.check import forwarding
 
 
 class ActionModule(HostAction):
@@ -39,7 +40,8 @@ class ActionModule(HostAction):
         facts = {name: answer["facts"] for name, answer in read.items() if "facts" in answer}
         routers = self.task_vars["groups"].get("routers", [])
         if host in facts:
-            yield from findings(facts[host], router=host in routers)
+            interfaces = self.task_vars["hostvars"][host].get("experiment_interfaces", {})
+            yield from findings(facts[host], forwarding(interfaces) if host in routers else ())
         answer = tried.get(host, {})
         pings = [(Ping(*ping), said) for ping, said in answer.get("pings", [])]
         yield from unanswered([ping for ping, _ in pings], [said for _, said in pings])

@@ -20,6 +20,7 @@ SERVICES = (  # whose activity decides something
     *("irqbalance", "tuned", "power-profiles-daemon", "ufw", "firewalld"),
     *("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd", "ntpsec", "openntpd"),
 )
+FORWARDING = ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding")
 SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
 INTERFACES = Path("/etc/network/interfaces")  # of ifupdown
 PE32_PLUS = 0x20B  # of 64 bits
@@ -275,15 +276,20 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
+def forwards(sysctl: str) -> bool:
+    """Whether the host forwards by this sysctl; one without IPv6 has none for it."""
+    path = Path("/proc/sys", *sysctl.split("."))
+    return path.exists() and path.read_text().strip() == "1"
+
+
 def read(nics: Sequence[str], links: Sequence[Mapping[str, Any]], execute: Execute) -> Facts:
     """Everything that decides, in JSON's types."""
     known = {each["ifname"] for each in links}
-    forward = Path("/proc/sys/net/ipv4/ip_forward").read_text().strip() == "1"
     return {
         "nics": {name: link(name, links) for name in nics},
         "configured_by": {name: configured_by(name, execute) for name in nics if name in known},
         "firewall": firewall(execute),
-        "forwards": forward,
+        "forwards": {sysctl: forwards(sysctl) for sysctl in FORWARDING},
         "active": active(SERVICES, execute),
         "governors": governors(),
         "secure_boot": secure_boot(),

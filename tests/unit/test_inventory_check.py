@@ -72,6 +72,10 @@ PROBLEMS: dict[str, tuple[Change, str]] = {
         lambda h: h["router"].pop("sysctl_settings"),
         "router: is a router, but sysctl_settings does not set net.ipv4.ip_forward to 1",
     ),
+    "a router that does not forward IPv6": (
+        lambda h: h["router"]["experiment_interfaces"]["left"].update(address="fd00:1::1/64"),
+        "router: is a router, but sysctl_settings does not set net.ipv6.conf.all.forwarding to 1",
+    ),
     "a router with a qdisc": (
         lambda h: h["router"].update(nic_qdisc="fq"),
         "router: is a router, whose interfaces carry the path: nic_qdisc is for other hosts",

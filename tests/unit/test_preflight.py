@@ -24,6 +24,7 @@ from dumbbell.execution.preflight import (
     unreached,
 )
 from dumbbell.execution.words import can_run
+from dumbbell.inventory.check import FORWARDING
 
 NFT = preflight.nft_chains(json.loads((FIXTURES / "firewall/nft.json").read_text())["nftables"])
 IPTABLES = preflight.iptables_chains((FIXTURES / "firewall/iptables-save").read_text())
@@ -42,7 +43,7 @@ FIT: dict[str, Any] = {
     "nics": {"eth1": NIC},
     "configured_by": {"eth1": []},
     "firewall": [],
-    "forwards": True,
+    "forwards": {"net.ipv4.ip_forward": True, "net.ipv6.conf.all.forwarding": False},
     "active": ["chrony"],
     "governors": ["performance"],
     "secure_boot": False,
@@ -53,8 +54,11 @@ FIT: dict[str, Any] = {
 }
 
 
-def found(*, router: bool = False, **other: Any) -> list[tuple[str, bool]]:
-    return [(each.text, each.refuses) for each in findings(FIT | other, router=router)]
+IPV4, IPV6 = FORWARDING.values()
+
+
+def found(*forwarding: str, **other: Any) -> list[tuple[str, bool]]:
+    return [(each.text, each.refuses) for each in findings(FIT | other, forwarding)]
 
 
 def nic(**other: Any) -> dict[str, Any]:
@@ -109,10 +113,9 @@ def test_what_is_not_fit_is_named_with_what_to_do(other: dict[str, Any], text: s
 
 
 def test_a_router_forwards() -> None:
-    ((text, refuses),) = found(router=True, forwards=False)
-    assert text.startswith("forwards no packets")
-    assert refuses
-    ((text, _),) = found(router=True, firewall=IPTABLES)
+    assert set(preflight.FORWARDING) == {IPV4, IPV6}
+    assert found(IPV4, IPV6) == [(f"forwards no packets ({IPV6} is 0): provision it", True)]
+    ((text, _),) = found(IPV4, firewall=IPTABLES)
     assert text == (
         "iptables (filter FORWARD: policy drop, 1 rules) drops what it does not allow: allow the ports of "
         "flows and forwarding"

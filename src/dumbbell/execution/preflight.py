@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, NamedTuple
 
@@ -40,14 +40,18 @@ class End(NamedTuple):
         return f"{self.protocol.upper()} {self.address}:{self.port} of {self.server}"
 
 
-def findings(facts: Facts, *, router: bool) -> Iterator[Finding]:
-    """What a host's facts say, the experiment interfaces first."""
+def findings(facts: Facts, forwarding: Collection[str] = ()) -> Iterator[Finding]:
+    """What a host's facts say, the experiment interfaces first.
+
+    A router has ``forwarding``, the sysctls by which it must forward.
+    """
     for name, nic in facts["nics"].items():
         for text, refuses in _nic(name, nic, facts["configured_by"].get(name, [])):
             yield Finding(text, refuses)
-    yield from _firewall(facts["firewall"], facts["active"], router=router)
-    if router and not facts["forwards"]:
-        yield Finding("forwards no packets (net.ipv4.ip_forward is 0): provision it", True)
+    yield from _firewall(facts["firewall"], facts["active"], router=bool(forwarding))
+    for sysctl in forwarding:
+        if not facts["forwards"][sysctl]:
+            yield Finding(f"forwards no packets ({sysctl} is 0): provision it", True)
     yield from _services(facts)
     yield from _resources(facts)
     if facts["grub"] and (reason := not_one_shot(facts["grub"])):

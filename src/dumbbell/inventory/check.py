@@ -20,6 +20,7 @@ Address = IPv4Interface | IPv6Interface
 
 ASKED = {"run_at_most", "run_repetitions", "run_seed"}  # of a playbook that runs a scenario, by -e
 OWN = {"management_interface", "experiment_interfaces", "experiment_routes"}
+FORWARDING = {4: "net.ipv4.ip_forward", 6: "net.ipv6.conf.all.forwarding"}  # by version of IP
 STORE = {"influxdb_admin_username", "influxdb_admin_token", "influxdb_ca", "influxdb_writer_username"}
 
 
@@ -130,10 +131,17 @@ def _mtu(of: Variables) -> int | None:
 def _router(of: Variables, interfaces: Variables) -> Iterator[str]:
     if lacking := {"left", "right"} - set(interfaces):
         yield f"is a router, but its experiment_interfaces lack {', '.join(sorted(lacking))}"
-    if of.get("sysctl_settings", {}).get("net.ipv4.ip_forward") != 1:
-        yield "is a router, but sysctl_settings does not set net.ipv4.ip_forward to 1"
+    for sysctl in forwarding(interfaces):
+        if of.get("sysctl_settings", {}).get(sysctl) != 1:
+            yield f"is a router, but sysctl_settings does not set {sysctl} to 1"
     if of.get("nic_qdisc"):
         yield "is a router, whose interfaces carry the path: nic_qdisc is for other hosts"
+
+
+def forwarding(interfaces: Variables) -> list[str]:
+    """The sysctls by which a router with these ``experiment_interfaces`` forwards."""
+    versions = {address.version for each in interfaces.values() if (address := _interface(each))}
+    return [sysctl for version, sysctl in FORWARDING.items() if version in versions]
 
 
 def _route(route: Mapping[str, Any], own: Sequence[Address | None]) -> Iterator[str]:
