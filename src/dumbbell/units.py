@@ -197,7 +197,7 @@ def human(value: object, unit: str = "") -> str:
         case dict():
             return ", ".join(f"{key} {human(v)}" for key, v in value.items() if v is not None) or "none"
         case list() | tuple():
-            return ", ".join(human(v) for v in value) or "none"
+            return ", ".join(human(v, unit) for v in value) or "none"
         case int() | float():
             return _number(value, unit)
     return str(value)
