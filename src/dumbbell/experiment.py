@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -286,34 +286,50 @@ def run(folder: Path, of: Design, say: Callable[[str], None]) -> tuple[Design, d
 
 
 class _Rounds:
-    """Runs rounds one after the other; in virtual time as many side by side as there are cores."""
+    """Runs rounds one after the other, or in virtual time as many runs as there are cores."""
 
     def __init__(self, folder: Path, of: Design) -> None:
         self._folder, self._design = folder, of
         self._inventory = Inventory.read(Path(of.inventory))
+        self._begun: dict[tuple[Round, str], Future[tuple[Path, str]]] = {}  # runs, by their side
         self._stopped = threading.Event()
-        self._failed: BaseException | None = None  # the first error of a round
+        self._failed: BaseException | None = None  # the first error of a run
 
     def run(self, asked: Sequence[Round]) -> list[dict[str, Path]]:
         """The run directory of each side, for each round."""
         # The first alone: in virtual time it makes what the worlds of all others begin with.
-        done = [self._round(asked[0])] if asked else []
+        done, others = [self._valid(one) for one in asked[:1]], asked[1:]
         with ThreadPoolExecutor(at_once(self._inventory)) as side_by_side:
             try:
-                done += side_by_side.map(self._round, asked[1:])
+                if self._inventory.virtual:
+                    self._begin(others, side_by_side)
+                done += map(self._valid, others)
             except BaseException as error:
                 self._stopped.set()
                 raise self._failed or error from None
         return done
 
-    def _round(self, asked: Round) -> dict[str, Path]:
-        """Run a round; an error stops all others."""
-        try:
-            return self._valid(asked)
-        except BaseException as error:
-            self._failed = self._failed or error
-            self._stopped.set()
-            raise
+    def _begin(self, asked: Sequence[Round], side_by_side: Executor) -> None:
+        """Begin all runs of rounds: in virtual time nothing depends on their order."""
+
+        def run(one: Round, side: str, place: Path) -> tuple[Path, str]:
+            try:
+                return self._side(one, side, place / side)
+            except BaseException as error:  # it ends all others
+                self._failed = self._failed or error
+                self._stopped.set()
+                raise
+
+        for first in asked:
+            place, attempt = self._next(first)
+            one = first.again(attempt)
+            for side in one.sides if attempt <= ATTEMPTS else ():
+                self._begun[one, side] = side_by_side.submit(run, one, side, place)
+
+    def _next(self, first: Round) -> tuple[Path, int]:
+        """Where a round is run, and the number of its next attempt."""
+        place = self._folder / "rounds" / f"{first.number:03d}"
+        return place, 1 + len([*place.parent.glob(f"{place.name}_attempt*")])
 
     def primary(self, run_dir: Path) -> list[float]:
         """The values of a run that :meth:`run` has returned."""
@@ -324,20 +340,25 @@ class _Rounds:
 
     def _valid(self, first: Round) -> dict[str, Path]:
         """Run a round until all of its runs are valid. One that is not is kept, and replaced as a whole."""
-        place = self._folder / "rounds" / f"{first.number:03d}"
         why = ""
-        while (attempt := 1 + len([*place.parent.glob(f"{place.name}_attempt*")])) <= ATTEMPTS:
-            one = first.again(attempt)
+        place, attempt = self._next(first)
+        while attempt <= ATTEMPTS:
+            one, why = first.again(attempt), ""
             found: dict[str, Path] = {}
             for side in one.sides:
-                found[side], why = self._side(one, side, place / side)
-                if why:
+                begun = self._begun.pop((one, side), None)
+                if why and begun is None:
                     break
-            else:
+                found[side], trouble = (
+                    self._side(one, side, place / side) if begun is None else begun.result()
+                )
+                why = why or trouble
+            if not why:
                 return found
             if self._stopped.is_set():
                 raise AbError("it was stopped")
             place.rename(place.with_name(f"{place.name}_attempt{attempt}"))
+            place, attempt = self._next(first)
         raise AbError(
             f"round {first.number} was not valid in {ATTEMPTS} attempts, the last because of "
             f"{why or 'them'}. Their runs are in {place}_attempt*: put right what they say, remove these "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dumbbell.experiment import Asked
 from dumbbell.kernels import find
 from dumbbell.plan import Inventory, Plan, plan
 
+TIMEOUT_S = 60
 VTIME = REPOSITORY / "inventory" / "vtime"
 NAMES = ("linux@main", "linux@next")
 SIX = rounds(NAMES, 6, 1)
@@ -102,6 +104,30 @@ def test_each_round_runs_each_kernel_with_the_same_seed(ab: Kernels) -> None:
     assert {side: arm["built"] for side, arm in written.items()} == {
         side: find(kernel).result.name for side, kernel in kernels.items()
     }
+
+
+def test_all_cores_run_rounds_to_the_last(ab: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in SIX:
+        for side in one.sides:
+            ab.leaves(one, side)
+    kernels = dict(zip(NAMES, ab.kernels, strict=True))
+    order = [(one.seed, kernels[side]) for one in SIX for side in one.sides]
+    entry, turns, all_cores = suite.run_entry, threading.Condition(), threading.Barrier(2)
+    begun: list[tuple[int, str]] = []
+
+    def run_entry(*arguments: Any, **options: Any) -> None:
+        asked = (options["seed"], options["kernel"])
+        with turns:  # what stands for the playbook has results in order
+            assert turns.wait_for(lambda: order[len(begun)] == asked, TIMEOUT_S)
+            entry(*arguments, **options)
+            begun.append(asked)
+            turns.notify_all()
+        if order.index(asked) >= len(NAMES):
+            all_cores.wait(TIMEOUT_S)
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(experiment, "run_entry", run_entry)
+    assert ab.run()[0] == 0
 
 
 def test_an_ab_does_not_go_on_with_a_branch_that_has_moved(ab: Kernels) -> None:
