@@ -19,6 +19,7 @@ from dumbbell.run.content import Run, RunSet, located
 from dumbbell.run.record import read_json
 from dumbbell.validity.settings import seen
 
+FEW = 5  # settings that are told one by one
 UNEXPLAINED = "Settings of hosts that differ, and nothing explains it:"
 
 
@@ -147,7 +148,7 @@ class Sides:
         for name, hosts in kernels.items():
             names.setdefault(", ".join(hosts), []).append(name)
         for where, of in names.items():
-            yield f"settings that come with the kernels, of {where}: {', '.join(of)}"
+            yield f"settings that come with the kernels, of {where}: {', '.join(in_short(of))}"
         for side in self.sides:
             older = len(side.valid) - len(side.seen)
             if older and any(other.seen for other in self.sides):
@@ -165,6 +166,22 @@ class Sides:
             return ""
         told = (f"{one or 'none'} in {side.name}" for one, side in zip(each, self.sides, strict=True))
         return ", ".join(told)
+
+
+def in_short(names: Sequence[str]) -> list[str]:
+    """Names of settings; of many of an interface, or of a part of the sysctls, their number."""
+
+    def of(name: str) -> str:
+        return f"{name.rpartition('.')[0]}.*" if name.startswith("net.") else name.partition(" ")[0]
+
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(of(name), []).append(name)
+    return [
+        told
+        for group, own in groups.items()
+        for told in (own if len(own) <= FEW else [f"{len(own)} settings of {group}"])
+    ]
 
 
 def _fate(folder: Path, verdict: dict[str, Any]) -> str:

@@ -237,6 +237,7 @@ def test_another_kernel_explains_what_kernels_decide(points: Callable[[str], Poi
         "vec1 threaded": "0",
         "irq affinity vec1": "0 1",
         "pstate driver": "passive",
+        "sit0 txqueuelen": "1000",
     }
     site = {"nftables": "5f2c", "service irqbalance": "running", "vec1 mtu": "9000"}
     pair = seen("old", points("old"), settings=old | site), seen("new", points("new"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dumbbell.compare.sides import in_short
 from dumbbell.report.pages.comparison import Comparison
 
 
@@ -132,6 +133,18 @@ def test_settings_that_come_with_a_kernel_stand_apart(collected: Path, tmp_path:
         "settings that come with the kernels, of sender1: kernel release, mitigation spectre_v2, "
         "net.ipv4.tcp_plb_enabled"
     ) in both.notes()
+
+
+def test_many_settings_of_an_interface_are_told_in_short() -> None:
+    many = [f"sit0 feature {i}" for i in range(6)]
+    sysctls = [f"net.ipv4.neigh.sit0.{i}" for i in range(7)]
+    assert in_short(["kernel release", *many, "vec1 threaded", *sysctls, "net.ipv4.tcp_rmem"]) == [
+        "kernel release",
+        "6 settings of sit0",
+        "vec1 threaded",
+        "7 settings of net.ipv4.neigh.sit0.*",
+        "net.ipv4.tcp_rmem",
+    ]
 
 
 def test_settings_that_are_gone_are_not_taken_for_equal(collected: Path, tmp_path: Path) -> None:
