@@ -96,14 +96,14 @@ class _Log:
     def read(self, numbered: object) -> None:
         """All lines."""
         number = 0
-        for number, line in numbered:  # type: ignore[attr-defined]
-            try:
+        try:
+            for number, line in numbered:  # type: ignore[attr-defined]
                 self._line(number, line)
-            except Malformed:
-                raise
-            except ValueError as error:
-                raise self._wrong(number, str(error)) from None
-        self._end()
+            self._end()
+        except Malformed:
+            raise
+        except ValueError as error:
+            raise self._wrong(number, str(error)) from None
         if not self.rows:
             raise self._wrong(max(number, 1), "no socket has a line about TCP (rto, rtt, cwnd)")
         self.told.dated = self.clock.dated and self.unix_ns is not None

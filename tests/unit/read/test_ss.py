@@ -93,6 +93,7 @@ def test_counters_that_begin_again_are_another_connection(tmp_path: Path) -> Non
         ((SOCKET + INFO.format(1, 1)) * 2, "line 3: 192.0.2.1:59958 to 192.0.2.2:5201 comes twice"),
         (HEAD + SOCKET.replace("5201", "ssh"), "line 2: the port 'ssh' is a name, which -n prevents."),
         (HEAD + SOCKET, "line 2: no socket has a line about TCP"),
+        (HEAD + SOCKET + "\t cubic rto:99999999999999999999", "line 3: rto_us is 9999999999999999"),
         (HEAD + SOCKET + "\t cubic rto:fast", "line 3: 'rto:fast' is not as ss writes it"),
         (HEAD + SOCKET.replace("2.1:", "2.999:"), "line 2: '192.0.2.999' does not appear to be an IPv4"),
     ],
