@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
-from walk import HOSTS, LAB, NAME, Walk, boot, commands, down
+from walk import HOSTS, LAB, NAME, Walk, boot, commands, down, write_lab
 
 from playbooks import REPOSITORY, unfolded
 
@@ -32,8 +32,9 @@ def walk() -> Iterator[Walk]:
     shutil.rmtree(LAB / "hosts", ignore_errors=True)  # hosts as installed
     # Control sockets have short paths.
     with tempfile.TemporaryDirectory(prefix="walk") as folder:
-        lab = boot(Path(folder))
+        lab = write_lab(Path(folder))
         try:
+            boot(lab)
             home = Path(folder) / "home"
             (home / ".ssh").mkdir(mode=0o700, parents=True)
             yield Walk(home, Path(folder) / "mine", (LAB / "ssh" / "password").read_text().strip())

@@ -152,14 +152,17 @@ class Walk:
         return done.stdout
 
 
-def boot(folder: Path) -> Path:
-    """Boot the lab; its inventory."""
+def write_lab(folder: Path) -> Path:
+    """The lab's inventory."""
     LAB.mkdir(mode=0o700, parents=True, exist_ok=True)
     inventory = folder / "lab.json"
     inventory.write_text(json.dumps(lab_inventory(), indent=2))
+    return inventory
+
+
+def boot(inventory: Path) -> None:
     code, said = ansible_playbook("--inventory", inventory, "playbooks/lab_up.yml", timeout_s=TIMEOUT_S)
     assert code == 0, unfolded(said)[-4000:]
-    return inventory
 
 
 def down(inventory: Path) -> None:
