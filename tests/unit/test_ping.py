@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plan.plans import planned
 
+from dumbbell.plan import PingAction
 from dumbbell.run.content import ping_duplicates, ping_replies, ping_rtts_ns
+from dumbbell.validity.answers import ping_faults
 
 # Of iputils 20221126 on a loopback whose responder left out one reply, and sent others twice and three times.
 DUPLICATES = Path(__file__).parent / "fixtures" / "ping" / "duplicates.txt"
@@ -24,6 +27,15 @@ def test_a_reply_that_comes_again_is_no_other_reply(tmp_path: Path) -> None:
     assert ping_duplicates(DUPLICATES) == 3
     missing = tmp_path / "none.txt"
     assert (ping_replies(missing), ping_rtts_ns(missing), ping_duplicates(missing)) == ([], [], 0)
+
+
+def test_what_ping_prints_of_ipv6_has_no_fault() -> None:
+    path = DUPLICATES.with_name("ipv6.txt")
+    ping = PingAction(at_ns=0, kind="ping", name="p", dst="fd00:2::21", count=31, interval_ns=50_000_000)
+    assert list(ping_faults(path, ping, None, planned().phase("calibration"), None)) == []
+    other = ping.model_copy(update={"dst": "fd00:2::2"})
+    faults = list(ping_faults(path, other, None, planned().phase("calibration"), None))
+    assert faults[-1] == "ping did not come to its end"
 
 
 @settings(deadline=None)

@@ -10,19 +10,18 @@ from dumbbell.plan.describe import clock, describe, in_real_time, in_words
 from dumbbell.plan.document import Expectation, Flow, Host, Phase, Plan, Point, Validity, point_label
 from dumbbell.plan.path import (
     PACKET_BYTES,
-    UDP_HEADER_BYTES,
     Conditions,
     Direction,
     PlannedPath,
     Queue,
     Way,
     change_name,
+    datagram_headers_bytes,
 )
 from dumbbell.plan.planner import plan
 
 __all__ = [
     "PACKET_BYTES",
-    "UDP_HEADER_BYTES",
     "Conditions",
     "Direction",
     "Expectation",
@@ -42,6 +41,7 @@ __all__ = [
     "Way",
     "change_name",
     "clock",
+    "datagram_headers_bytes",
     "describe",
     "in_real_time",
     "in_words",

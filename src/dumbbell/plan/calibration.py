@@ -9,7 +9,7 @@ from typing import Literal
 
 from dumbbell.plan.actions import Action, PingAction, TcpListenAction, TcpPingAction
 from dumbbell.plan.document import SERVER_LEAD_NS, Flow
-from dumbbell.plan.path import UDP_HEADER_BYTES, PlannedPath, Way
+from dumbbell.plan.path import PlannedPath, Way, datagram_headers_bytes
 from dumbbell.plan.ports import FIRST_CLIENT_PORT, FIRST_SERVER_PORT, Ports
 
 PING_COUNT = 31  # the first also waits for ARP and is dropped
@@ -128,7 +128,7 @@ class Calibration:
 
     def _rate(self, path: PlannedPath, pair: Pair) -> None:
         """More full-size datagrams than the bottleneck can send, also when it begins with a full bucket."""
-        payload_bytes = path.packet_bytes - UDP_HEADER_BYTES
+        payload_bytes = path.packet_bytes - datagram_headers_bytes(pair.src)
         way = path.way(pair.direction)
         frames_bps = RATE_LOAD * way.rate_bps + 8e9 * (way.burst_bytes or 0) / EMPTIED_NS
         rate_bps = math.ceil(frames_bps * payload_bytes / path.packet_bytes)

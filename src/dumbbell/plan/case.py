@@ -23,9 +23,11 @@ from dumbbell.plan.expectations import Expectations
 from dumbbell.plan.hosts import Hosts
 from dumbbell.plan.path import (
     ETHERNET_BYTES,
+    PACKET_BYTES,
     OwnDelay,
     PlannedPath,
     Way,
+    datagram_headers_bytes,
 )
 from dumbbell.plan.phases import Actions, Ends, Phases
 from dumbbell.plan.places import Places
@@ -238,6 +240,9 @@ class CaseResolver:
             connect_at = connect_ns(asked, self.scenario.path, start, self.scenario.validity.start_error)
         except ValueError as error:
             self._refuse(("flows", name, "start"), f"{own} {error}" if own != name else str(error))
+        src, dst = map(self.places.address, ends)
+        if "payload_bytes" in its_own and its_own["payload_bytes"] is None:  # it fills a packet
+            its_own["payload_bytes"] = PACKET_BYTES - datagram_headers_bytes(src)
         flow = Flow.model_validate(
             {
                 "name": own,
@@ -245,8 +250,8 @@ class CaseResolver:
                 "direction": self.places.direction(src_host),
                 "src_host": src_host,
                 "dst_host": dst_host,
-                "src": self.places.address(src_host),
-                "dst": self.places.address(dst_host),
+                "src": src,
+                "dst": dst,
                 "server_port": server_port,
                 "client_port": client_port,
                 "start_ns": start,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from ipaddress import ip_address
 from itertools import pairwise
 from typing import Literal
 
@@ -14,7 +15,8 @@ from dumbbell.scenario import QueueKind
 
 ETHERNET_BYTES = 14  # the header of a frame, which the bottleneck's queue counts too
 PACKET_BYTES = ETHERNET_BYTES + units.MTU_BYTES
-UDP_HEADER_BYTES = 14 + 20 + 8  # headers of a datagram over IPv4
+IP_HEADER_BYTES = {4: 20, 6: 40}
+UDP_HEADER_BYTES = 8
 BURST_S = 1.1e-6  # tc cuts the time of a burst to whole microseconds, and the kernel to ticks of 64 ns
 POLICER_S = 0.1  # of its rate, that the burst of a policer should hold for TCP
 DRAIN_ROUND_TRIPS = 10  # that flows take to end; the handshake of iperf3's ends takes five
@@ -28,6 +30,11 @@ LONGEST_JITTER = 4  # as a multiple of the jitter: a distribution's table holds 
 MOST_DELAYS = 15  # of flows in a direction: tc's prio has 16 bands, and one is for all others
 
 Way = Literal["forward", "reverse"]
+
+
+def datagram_headers_bytes(address: str) -> int:
+    """Headers of the frame of a datagram between addresses of this family: Ethernet, IP, UDP."""
+    return ETHERNET_BYTES + IP_HEADER_BYTES[ip_address(address).version] + UDP_HEADER_BYTES
 
 
 class Queue(Part):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumbbell.plan.order import ordered_delay_us
-from dumbbell.plan.path import POLICER_S
+from dumbbell.plan.path import POLICER_S, datagram_headers_bytes
 from dumbbell.scenario.acknowledge import WarningId
 from dumbbell.scenario.hosts import SUPER_PACKETS
 from dumbbell.units import human
@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # it imports this module
 QUEUE_BDPS = (0.25, 8)  # of a queue without an AQM
 MOST_RTTS = 10  # between two samples
 SIGNIFICANT = 0.05
-HEADERS_BYTES = 42  # Ethernet, IPv4 and UDP, which the bottleneck counts
 BUFFERS = (
     ("send_buffer", "net.ipv4.tcp_wmem", "src_host"),
     ("receive_buffer", "net.ipv4.tcp_rmem", "dst_host"),
@@ -206,7 +205,8 @@ def _udp(point: Point, path: PlannedPath) -> Iterator[Warned]:
         if flow.protocols != ("udp",) or flow.rate_bps is None or not flow.payload_bytes:
             continue
         payload_bps = max(flow.rate_bps, *(step.rate_bps for step in flow.rate_steps or []), 0)
-        asked_bps = payload_bps * (flow.payload_bytes + HEADERS_BYTES) / flow.payload_bytes
+        frame_bytes = flow.payload_bytes + datagram_headers_bytes(flow.src)  # which the bottleneck counts
+        asked_bps = payload_bps * frame_bytes / flow.payload_bytes
         way = path.way(flow.direction)
         changes_ns = [at for at, state in way.states if not state.outage]
         least_bps = min(way.at(at).capacity_bps or math.inf for at in _times(flow, changes_ns))

@@ -13,12 +13,12 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.chance import RARELY
 from dumbbell.plan import (
-    UDP_HEADER_BYTES,
     Direction,
     Flow,
     PlannedPath,
     Probe,
     Way,
+    datagram_headers_bytes,
     probe_name,
 )
 from dumbbell.plan.path import BURST_S, Conditions, GilbertElliott
@@ -116,7 +116,7 @@ def blast_rate_bps(path: PlannedPath, flow: Flow, sent: Any, arrived: Any) -> fl
     end = dig(sent, "last_unix_ns")
     if not packets or not end or not flow.payload_bytes:
         return None
-    packet_bytes = flow.payload_bytes + UDP_HEADER_BYTES
+    packet_bytes = flow.payload_bytes + datagram_headers_bytes(flow.src)
     if full_ns := way.fullest_ns(packet_bytes):
         last = min(last, end + 1000 * way.delay_us + full_ns)
     bits = 8 * packets * packet_bytes

@@ -39,7 +39,7 @@ def checks(run: Run) -> Iterator[Check]:
                     file = run.raw(host, phase.phase, f"ping-{action.name}.txt")
                     t0 = run.t0_unix_ns(phase.phase)
                     subject = f"{action.name} {phase.phase}"
-                    yield faultless("replies", subject, _ping(file, action, t0, phase, run.point.path))
+                    yield faultless("replies", subject, ping_faults(file, action, t0, phase, run.point.path))
                 if isinstance(action, TcpPingAction):
                     told = read_json(run.raw(host, phase.phase, f"tcp-ping-{action.name}.json"))
                     yield faultless("replies", f"{action.name} {phase.phase}", _tcp_ping(told, action, path))
@@ -51,7 +51,7 @@ def checks(run: Run) -> Iterator[Check]:
 # --- pings ----------------------------------------------------------------------------------------
 
 
-def _ping(
+def ping_faults(
     file: Path, ping: PingAction, t0: int | None, phase: Phase, path: PlannedPath | None
 ) -> Iterator[str]:
     """Contradictions in the output of a ping: replies and totals agree, in order, with RTTs of one path."""
@@ -62,7 +62,7 @@ def _ping(
     replies = [match for line in lines if (match := REPLY.match(line))]
     counts = next((match for line in lines if (match := COUNTS.match(line))), None)
     rtts = next((match for line in lines if (match := RTTS.match(line))), None)
-    head = [line for line in lines if line.startswith(f"PING {ping.dst} ")]
+    head = [line for line in lines if re.match(rf"PING {re.escape(ping.dst)} ?\(", line)]  # no space: IPv6
     known = {*head, *(match.string for match in replies), f"--- {ping.dst} ping statistics ---"}
     known |= {match.string for match in (counts, rtts) if match}
     for line in lines:

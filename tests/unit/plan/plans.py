@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from synthetic import REPOSITORY, inventory
 
-from dumbbell.plan import Flow, Point, plan
+from dumbbell.plan import Flow, Inventory, Point, plan
 
 SCENARIOS = REPOSITORY / "scenarios"
 SCENARIO = SCENARIOS / "two_flow_fairness.yml"
@@ -21,6 +22,12 @@ def planned() -> Point:
     """The only point of ``SCENARIO``."""
     (point,) = plan(SCENARIO, inventory()).points
     return point
+
+
+def ipv6() -> Inventory:
+    """The same hosts with IPv6 addresses on their experiment networks."""
+    text = re.sub(r"198\.18\.([12])\.(\d+)/24", r"fd00:\1::\2/64", inventory().model_dump_json())
+    return Inventory.model_validate_json(text)
 
 
 def only(tmp_path: Path, text: str, **hosts: int) -> Point:

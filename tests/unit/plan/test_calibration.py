@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from pathlib import Path
 
-from dumbbell.plan import PingAction, Sample
-from plan.plans import SCENARIO, only, planned
+from dumbbell.plan import PingAction, Sample, plan
+from plan.plans import SCENARIO, WAY, ipv6, only, planned, scenario
 
 
 def test_calibration_pings_one_pair_after_the_other_then_fills_the_path() -> None:
@@ -30,6 +31,16 @@ def test_calibration_pings_one_pair_after_the_other_then_fills_the_path() -> Non
     assert ends == {"sender1": ["udp_send"], "receiver1": ["udp_receive"], "sender2": [], "router": []}
     sampled = {host: part.sample for host, part in phase.hosts.items() if part.sample.anything}
     assert sampled == {"router": Sample(qdisc=True)}
+
+
+def test_datagrams_over_ipv6_are_not_fragmented(tmp_path: Path) -> None:
+    flow = {"kind": "udp", "from": "senders[0]", "to": "receivers[0]", "rate": "1mbit"}
+    (tmp_path / "x.yml").write_text(scenario({"flow": flow}, path={"forward": WAY}))
+    (point,) = plan(tmp_path / "x.yml", ipv6()).points
+    (load,), (own,) = (point.phase(phase).flows for phase in ("calibration", "measurement"))
+    assert own.src == "fd00:1::11"
+    assert (load.payload_bytes, own.payload_bytes) == (1452, 1452)
+    assert load.rate_bps == math.ceil(110e6 * 1452 / 1514)
 
 
 def test_without_a_path_its_rate_is_not_measured(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from dumbbell.quantities import Period, Rate, Size, Strict
 
 MAX_STEPS = 100_000
 DEFAULT_SHAPE = 1.5
-FULL_DATAGRAM_BYTES = 1472  # payload of a packet of 1500 bytes, without the headers of IPv4 and UDP
 
 
 class Random(Strict):
@@ -61,10 +60,10 @@ class UdpFlow(BaseFlow):
 
     kind: Literal["udp"]
     rate: Rate = Field(description="payload, while it is active")
-    datagram: Annotated[Size, Field(ge=32, le=65507)] = Field(
-        default=FULL_DATAGRAM_BYTES,
-        description="payload of a datagram",
-        json_schema_extra={"default": "1472B"},
+    datagram: Annotated[Size, Field(ge=32, le=65507)] | None = Field(
+        default=None,
+        description="payload of a datagram; without it 1472B over IPv4, 1452B over IPv6, which fill a packet "
+        "of 1500 bytes",
     )
     active: MaybeRandom | None = Field(
         default=None, description="it sends this long, then is idle, in turns from its start on"
