@@ -147,12 +147,12 @@ fidelity-virtual: setup build ## measure paths in virtual time, up to 10 Gbit/s;
 
 .PHONY: bench-collect
 bench-collect: build ## measure the cost of the collectors, ss and flent, for 35 minutes, into bench/collect.json
-	python bench/collect.py
+	python -m bench.collect
 
 .PHONY: bench-atou
 bench-atou: setup .build/bin/atou .build/bin/bench-quic ## measure how fast and how exactly atou, iperf3 and quic-go send, into bench/atou.json
 	command -v iperf3 >/dev/null || apt-get install --quiet --yes --no-install-recommends iperf3
-	python bench/atou.py
+	python -m bench.atou
 
 # Only the benchmark above needs it.
 .build/bin/bench-quic: bench/quic/main.go bench/quic/go.mod bench/quic/go.sum
@@ -160,33 +160,33 @@ bench-atou: setup .build/bin/atou .build/bin/bench-quic ## measure how fast and 
 
 .PHONY: bench-vtime
 bench-vtime: build ## measure how fast virtual time passes, into bench/vtime.json
-	python bench/vtime.py
+	python -m bench.vtime
 
 .PHONY: bench-regress
 bench-regress: setup ## simulate histories of nights: false alarms, detected changes and their delay, into bench/regress.json
-	python bench/regress.py
+	python -m bench.regress
 
 .PHONY: bench-scale
 bench-scale: setup ## make up a run of 10 000 points, and time opening, listing and reading it, and a cluster's overhead, into bench/scale.json
-	PYTHONPATH=.:tests:tests/unit python bench/scale.py
+	PYTHONPATH=.:tests:tests/unit python -m bench.scale
 
 .PHONY: bench-ab
 bench-ab: setup ## simulate A/B experiments: false alarms, what is found, how often intervals have the true ratio, into bench/ab.json
-	python bench/ab.py
+	python -m bench.ab
 
 .PHONY: bench-lab
 bench-lab: lab build ## measure in the lab how much collectors slow a flow, and how fast rows are stored
 	$(MAKE) --no-print-directory .lab/provisioned
-	PYTHONPATH=tests python bench/in_lab.py
+	PYTHONPATH=tests python -m bench.in_lab
 
 .PHONY: bench-soak
 bench-soak: lab build ## run four flows twenty times in the lab: memory of controller and agents, start times of flows
 	$(MAKE) --no-print-directory .lab/provisioned
-	PYTHONPATH=tests python bench/soak.py
+	PYTHONPATH=tests python -m bench.soak
 
 .PHONY: bench-analysis
 bench-analysis: setup .build/pandas ## time collecting and reporting a simulated eight-hour run, compared with pandas
-	PYTHONPATH=tests/unit python bench/analysis.py
+	PYTHONPATH=tests/unit python -m bench.analysis
 
 # Only the benchmark above needs it.
 .build/pandas: Makefile
