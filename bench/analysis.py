@@ -11,8 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from memory import tree_mb
-
+from bench.memory import tree_mb
 from tools.bench import Row, publish
 
 TARGET = Path("bench/analysis.json")

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from collect import COLLECT, backfilled, tcp_info_rows
 from lab import Lab
 
+from bench.collect import COLLECT, backfilled, tcp_info_rows
 from dumbbell.ingest.influx import Influx
 from tools.bench import Row, publish
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import polars as pl
 from lab import Lab
-from memory import tree_mb
 
+from bench.memory import tree_mb
 from dumbbell.run.record import Event, read_jsonl
 from playbooks import start_playbook
 from tools.bench import Row, publish

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from synthetic import REPOSITORY
 
 from dumbbell.execution.collect import collect
 from dumbbell.run.record import read_jsonl
@@ -100,3 +102,10 @@ def test_a_part_that_fails_leaves_no_figures(
     assert bench.main(["demo"]) == 1
     assert "make lab failed with status 2" in capsys.readouterr().err
     assert not (tmp_path / "bench").exists()
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (REPOSITORY / "bench").glob("*.py")))
+def test_a_benchmark_finds_what_it_needs(name: str) -> None:
+    """As make runs them: with modules of the repository and of the tests."""
+    importlib.import_module(f"bench.{name}")
+    assert f"python bench/{name}.py" not in (REPOSITORY / "Makefile").read_text()
