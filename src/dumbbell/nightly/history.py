@@ -16,7 +16,7 @@ from dumbbell import analysis
 from dumbbell.compare.observed import Change, changes, digest
 from dumbbell.metrics.registry import PERCENTILES, of_name
 from dumbbell.metrics.values import conditions, values
-from dumbbell.nightly.identity import Identity, Settings, identity, of_point
+from dumbbell.nightly.identity import Identity, Settings, identity, is_default, of_point
 from dumbbell.run.content import Run, RunSet
 
 VERSION = 2
@@ -181,13 +181,12 @@ class History:
         asked = (point, _json(found.testbed), _json(site))
         known = self._db.execute(
             "SELECT fingerprint FROM value JOIN testbed USING (fingerprint)"
-            " WHERE point = ? AND conditions = ? AND site = ?"
+            " WHERE point = ? AND conditions = ?"
             " GROUP BY fingerprint ORDER BY max(night) DESC",
-            asked,
+            asked[:2],
         ).fetchall()
         for (fingerprint,) in known:
-            had = self._defaults(fingerprint, point)
-            if all(had.get(of, own) == own for of, own in defaults.items()):
+            if self._agrees(fingerprint, point, found):
                 break
         else:
             fingerprint = digest(
@@ -198,6 +197,24 @@ class History:
         for (host, kernel), own in defaults.items():
             self._insert("defaults", (fingerprint, point, host, kernel, own))
         return str(fingerprint)
+
+    def _agrees(self, fingerprint: str, point: str, found: Identity) -> bool:
+        """Whether a testbed has never had other settings, of the site or of the same kernels.
+
+        Both are sorted as they are today: another Dumbbell may have taken a kernel's default for the site's.
+        """
+        sites, defaults = self._site(fingerprint), self._defaults(fingerprint, point)
+        if sites.keys() != found.site.keys():
+            return False
+        for host, own in found.site.items():
+            before = self._document(sites[host])
+            moved = {name: value for name, value in before.items() if is_default(name)}
+            if {name: value for name, value in before.items() if name not in moved} != own:
+                return False
+            of_kernel = defaults.get((host, found.kernel(host)))
+            if of_kernel is not None and moved | self._document(of_kernel) != found.defaults[host]:
+                return False
+        return True
 
     def _defaults(self, fingerprint: str, point: str) -> dict[tuple[str, str], str]:
         rows = self._db.execute(

@@ -66,7 +66,7 @@ def identity(conditions: Settings, settings: Mapping[str, Settings]) -> Identity
         return {
             name: value
             for name, value in own.items()
-            if name not in (KERNEL, BUILD) and (re.fullmatch(BY_KERNEL, name) is not None) == of_kernel
+            if name not in (KERNEL, BUILD) and is_default(name) == of_kernel
         }
 
     return Identity(
@@ -76,6 +76,11 @@ def identity(conditions: Settings, settings: Mapping[str, Settings]) -> Identity
         {host: part(own, of_kernel=False) for host, own in settings.items()},
         {host: part(own, of_kernel=True) for host, own in settings.items()},
     )
+
+
+def is_default(name: str) -> bool:
+    """Whether a setting comes with a kernel."""
+    return re.fullmatch(BY_KERNEL, name) is not None
 
 
 def of_point(run: Run) -> Identity:

@@ -66,7 +66,7 @@ class World:
     light: Mapping[str, Any] | None = None  # for the controller of a light world; None: the world is full
     expected_s: float = 0  # about how much real time it takes: on a cluster the longest begins first
     memory: str = "4G"
-    turn_s: float = 10  # CPU time after which a task without a system call is preempted
+    turn_s: float = 2  # CPU time after which a task without a system call is preempted
     stall_s: float = 300  # CPU time without progress of virtual time or console after which it is killed;
     # also the real time in which all its tasks sleep
 

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from dumbbell.compare.observed import Change
 from dumbbell.nightly import page
 from dumbbell.nightly.history import History
-from dumbbell.nightly.identity import identity, in_words
+from dumbbell.nightly.identity import Identity, identity, in_words
 from dumbbell.nightly.judge import NotMeasured, judge
 from nightly.nights import FIXTURES, KERNEL, LEAST, Nights, night, rows
 
@@ -62,6 +63,19 @@ def test_defaults_of_a_kernel_are_known_from_its_first_night(nights: Nights) -> 
     one, two, three = (of.key.fingerprint for of in series)
     assert nights.history.differ(one, two, "abc") == [("sender1 net.ipv4.tcp_ecn", "5", "0")]
     assert nights.history.differ(two, three, "abc") == [("sender1 vec1 firmware", "1", "2")]
+
+
+def test_a_setting_that_an_earlier_dumbbell_took_for_the_site_s_begins_no_series(nights: Nights) -> None:
+    def had(mtu: str) -> Identity:
+        return identity(BED, {"sender1": {"vec1 firmware": "1", "sit0 mtu": mtu}})
+
+    today = had("1480")
+    assert today.defaults == {"sender1": {"sit0 mtu": "1480"}}
+    of_site = {**today.site["sender1"], **today.defaults["sender1"]}
+    former = replace(today, site={"sender1": of_site}, defaults={"sender1": {}})
+    for number, found in enumerate((former, today, today, had("1400")), 1):
+        nights.history.add(night(number), found, "x", rows(f"run{number}", 1.0))
+    assert [of.nights for of in nights.history.series()] == [(night(1), night(2), night(3)), (night(4),)]
 
 
 def test_conditions_of_hosts_that_are_the_same_are_told_once() -> None:
