@@ -16,7 +16,7 @@ from dumbbell import analysis
 from dumbbell.compare.observed import Change, changes, digest
 from dumbbell.metrics.registry import PERCENTILES, of_name
 from dumbbell.metrics.values import conditions, values
-from dumbbell.nightly.identity import Identity, Settings, identity, is_default, of_point
+from dumbbell.nightly.identity import Identity, Settings, identity, of_point, split
 from dumbbell.run.content import Run, RunSet
 
 VERSION = 2
@@ -207,12 +207,11 @@ class History:
         if sites.keys() != found.site.keys():
             return False
         for host, own in found.site.items():
-            before = self._document(sites[host])
-            moved = {name: value for name, value in before.items() if is_default(name)}
-            if {name: value for name, value in before.items() if name not in moved} != own:
-                return False
+            before, moved = split(self._document(sites[host]))
             of_kernel = defaults.get((host, found.kernel(host)))
-            if of_kernel is not None and moved | self._document(of_kernel) != found.defaults[host]:
+            if before != own:
+                return False
+            if of_kernel and moved | split(self._document(of_kernel))[1] != found.defaults[host]:
                 return False
         return True
 

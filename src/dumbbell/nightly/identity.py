@@ -23,6 +23,7 @@ _TESTED = r"kernel|kernel build|module .*|iperf3|atou"
 _INSTRUMENT = r"agent|telegraf"
 _CONTROLLER = "controller"
 _NEITHER = ("scenario", "seed")
+_COMMAND_LINE, _FIRST_PROGRAM = "kernel command line", re.compile(r"(?:^| )init=\S+")
 _OF_KERNEL = r"kernel|kernel build|module .*"
 
 Settings = Mapping[str, str]
@@ -62,25 +63,23 @@ def identity(conditions: Settings, settings: Mapping[str, Settings]) -> Identity
         if name not in _NEITHER and name not in tested and name not in instrument
     }
 
-    def part(own: Settings, *, of_kernel: bool) -> dict[str, str]:
-        return {
-            name: value
-            for name, value in own.items()
-            if name not in (KERNEL, BUILD) and is_default(name) == of_kernel
-        }
-
-    return Identity(
-        testbed,
-        tested,
-        instrument,
-        {host: part(own, of_kernel=False) for host, own in settings.items()},
-        {host: part(own, of_kernel=True) for host, own in settings.items()},
-    )
+    parts = {host: split(own) for host, own in settings.items()}
+    site, defaults = ({host: of[i] for host, of in parts.items()} for i in (0, 1))
+    return Identity(testbed, tested, instrument, site, defaults)
 
 
-def is_default(name: str) -> bool:
-    """Whether a setting comes with a kernel."""
-    return re.fullmatch(BY_KERNEL, name) is not None
+def split(own: Settings) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings of a host that belong to the site, and those that come with its kernel.
+
+    Of the kernel's command line the first program is left out: in virtual time it has the name of a world,
+    which is another after many a commit of Dumbbell.
+    """
+    parts: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    for name, value in own.items():
+        if name not in (KERNEL, BUILD):
+            of_kernel = re.fullmatch(BY_KERNEL, name) is not None
+            parts[of_kernel][name] = _FIRST_PROGRAM.sub("", value) if name == _COMMAND_LINE else value
+    return parts
 
 
 def of_point(run: Run) -> Identity:

@@ -66,12 +66,15 @@ def test_defaults_of_a_kernel_are_known_from_its_first_night(nights: Nights) -> 
 
 
 def test_a_setting_that_an_earlier_dumbbell_took_for_the_site_s_begins_no_series(nights: Nights) -> None:
+    line = "mem=4G ro init=/worlds/{}/init seccomp=auto"
+
     def had(mtu: str) -> Identity:
-        return identity(BED, {"sender1": {"vec1 firmware": "1", "sit0 mtu": mtu}})
+        own = {"vec1 firmware": "1", "kernel command line": line.format(2), "sit0 mtu": mtu}
+        return identity(BED, {"sender1": own})
 
     today = had("1480")
-    assert today.defaults == {"sender1": {"sit0 mtu": "1480"}}
-    of_site = {**today.site["sender1"], **today.defaults["sender1"]}
+    assert today.defaults["sender1"] == {"kernel command line": "mem=4G ro seccomp=auto", "sit0 mtu": "1480"}
+    of_site = {**today.site["sender1"], "kernel command line": line.format(1), "sit0 mtu": "1480"}
     former = replace(today, site={"sender1": of_site}, defaults={"sender1": {}})
     for number, found in enumerate((former, today, today, had("1400")), 1):
         nights.history.add(night(number), found, "x", rows(f"run{number}", 1.0))
