@@ -181,6 +181,7 @@ def render_limit(limit: Limit) -> str:
 
 # Divisor and unit in which all values of a figure or a column are shown.
 SCALES = {"bps": (1e6, "Mbit/s"), "ns": (1e6, "ms"), "share": (0.01, "%")}
+_LEAST_SHARE = 1e-6  # that is told by its digits
 _HUMAN = {
     "ns": ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns")),
     "bps": ((10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbit/s"), (1, "bit/s")),
@@ -207,7 +208,7 @@ def _number(value: float, unit: str) -> str:
     if value == 0:
         return "0"
     if unit == "share":
-        return f"{100 * value:.3g} %"
+        return f"{100 * value:.3g} %" if abs(value) >= _LEAST_SHARE else f"less than {100 * _LEAST_SHARE:g} %"
     if unit in _HUMAN:
         scale, name = next((s, n) for s, n in _HUMAN[unit] if abs(value) >= s or s == 1)
         return f"{value / scale:.4g} {name}"

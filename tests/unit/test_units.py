@@ -57,6 +57,7 @@ def test_what_is_not_a_rate(text: object) -> None:
         (None, "ns", "-"),
         ({"tso": False, "gso": True}, "", "tso off, gso on"),
         ([], "", "none"),
+        (8.68e-7, "share", "less than 0.0001 %"),
         ([0, -5_913_084_049], "ns", "0, -5.913 s"),
         (0, "ns", "0"),
     ],
