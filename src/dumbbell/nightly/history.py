@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -199,21 +199,23 @@ class History:
         return str(fingerprint)
 
     def _agrees(self, fingerprint: str, point: str, found: Identity) -> bool:
-        """Whether a testbed has never had other settings, of the site or of the same kernels.
+        """Whether a testbed has never had other settings, of the site or of the same kernels."""
+        had = self._settings(fingerprint, point)
+        site = {host: own for (host, kernel), own in had.items() if not kernel}
+        of_kernels = {(host, found.kernel(host)): own for host, own in found.defaults.items()}
+        return site == found.site and all(had.get(of, own) == own for of, own in of_kernels.items())
 
-        Both are sorted as they are today: another Dumbbell may have taken a kernel's default for the site's.
+    def _settings(self, fingerprint: str, point: str) -> dict[tuple[str, str], dict[str, str]]:
+        """Settings of the site by host and '', and defaults by host and kernel.
+
+        They are sorted as they are today: another Dumbbell may have taken a kernel's default for the site's.
         """
-        sites, defaults = self._site(fingerprint), self._defaults(fingerprint, point)
-        if sites.keys() != found.site.keys():
-            return False
-        for host, own in found.site.items():
-            before, moved = split(self._document(sites[host]))
-            of_kernel = defaults.get((host, found.kernel(host)))
-            if before != own:
-                return False
-            if of_kernel and moved | split(self._document(of_kernel))[1] != found.defaults[host]:
-                return False
-        return True
+        site = {host: split(self._document(of)) for host, of in self._site(fingerprint).items()}
+        found = {(host, ""): own for host, (own, _) in site.items()}
+        for (host, kernel), of in self._defaults(fingerprint, point).items():
+            moved = site[host][1] if host in site else {}
+            found[host, kernel] = moved | split(self._document(of))[1]
+        return found
 
     def _defaults(self, fingerprint: str, point: str) -> dict[tuple[str, str], str]:
         rows = self._db.execute(
@@ -269,26 +271,17 @@ class History:
         ).fetchone()
         return dict(json.loads(text))
 
-    def differ(self, one: str, other: str, point: str) -> list[Change]:
-        """Differences between two testbeds of a point, by name; settings with their host."""
-        found = changes(self.testbed(one), self.testbed(other))
-        sites = [self._site(fingerprint) for fingerprint in (one, other)]
-        defaults = [self._defaults(fingerprint, point) for fingerprint in (one, other)]
-        found += self._of_hosts(*({(host, ""): of for host, of in site.items()} for site in sites))
-        both = defaults[0].keys() & defaults[1].keys()
-        found += self._of_hosts(*({of: had[of] for of in sorted(both)} for had in defaults))
+    def differ(self, one: Key, other: Key) -> list[Change]:
+        """Differences between the testbeds of two series, by name; settings with their host."""
+        found = changes(self.testbed(one.fingerprint), self.testbed(other.fingerprint))
+        before, after = (self._settings(key.fingerprint, key.point) for key in (one, other))
+        for host, kernel in sorted(before.keys() | after.keys()):
+            own = [side.get((host, kernel)) for side in (before, after)]
+            if own[0] is not None and own[1] is not None:
+                found += [of._replace(name=f"{host} {of.name}") for of in changes(own[0], own[1])]
+            elif not kernel:
+                found.append(Change(f"{host} settings", *(None if of is None else digest(of) for of in own)))
         return found
-
-    def _of_hosts(
-        self, one: Mapping[tuple[str, str], str], other: Mapping[tuple[str, str], str]
-    ) -> Iterator[Change]:
-        for host, kernel in dict.fromkeys([*one, *other]):
-            digests = [side.get((host, kernel)) for side in (one, other)]
-            if None in digests:
-                yield Change(f"{host} settings", *digests)
-            elif digests[0] != digests[1]:
-                before, after = (self._document(of) for of in digests)
-                yield from (of._replace(name=f"{host} {of.name}") for of in changes(before, after))
 
     def _site(self, fingerprint: str) -> dict[str, str]:
         (text,) = self._db.execute(

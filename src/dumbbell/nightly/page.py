@@ -242,7 +242,7 @@ def _series(of: Sequence[Series], alarms: Sequence[Alarm], history: History) -> 
         edges |= {night: "change" for alarm in own for night in (alarm.since, _undone(alarm)) if night}
         if before is not None:
             edges[one.nights[0]] = "testbed"
-            changed = in_words(history.differ(before.key.fingerprint, one.key.fingerprint, one.key.point))
+            changed = in_words(history.differ(before.key, one.key))
             notes.append(f"Another testbed since {_date(one.nights[0])}: {changed}.")
         for night, value, run in zip(one.nights, one.medians, one.runs, strict=True):
             href = quote(f"nights/{night}/{Path(run).name}/report.html")

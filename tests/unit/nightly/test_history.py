@@ -60,9 +60,9 @@ def test_defaults_of_a_kernel_are_known_from_its_first_night(nights: Nights) -> 
         tuple(map(night, (4, 5))),
         (night(6),),
     ]
-    one, two, three = (of.key.fingerprint for of in series)
-    assert nights.history.differ(one, two, "abc") == [("sender1 net.ipv4.tcp_ecn", "5", "0")]
-    assert nights.history.differ(two, three, "abc") == [("sender1 vec1 firmware", "1", "2")]
+    one, two, three = (of.key for of in series)
+    assert nights.history.differ(one, two) == [("sender1 net.ipv4.tcp_ecn", "5", "0")]
+    assert nights.history.differ(two, three) == [("sender1 vec1 firmware", "1", "2")]
 
 
 def test_a_setting_that_an_earlier_dumbbell_took_for_the_site_s_begins_no_series(nights: Nights) -> None:
@@ -78,7 +78,9 @@ def test_a_setting_that_an_earlier_dumbbell_took_for_the_site_s_begins_no_series
     former = replace(today, site={"sender1": of_site}, defaults={"sender1": {}})
     for number, found in enumerate((former, today, today, had("1400")), 1):
         nights.history.add(night(number), found, "x", rows(f"run{number}", 1.0))
-    assert [of.nights for of in nights.history.series()] == [(night(1), night(2), night(3)), (night(4),)]
+    one, other = nights.history.series()
+    assert (one.nights, other.nights) == ((night(1), night(2), night(3)), (night(4),))
+    assert nights.history.differ(one.key, other.key) == [("sender1 sit0 mtu", "1480", "1400")]
 
 
 def test_conditions_of_hosts_that_are_the_same_are_told_once() -> None:
@@ -103,7 +105,7 @@ def test_a_history_of_the_former_format_goes_on(collected: Path, tmp_path: Path)
             *["bbbbbbb"] * 3,
         ]
         changed = ("sender1 nic vec1", None, "mlx5_core 16.35")
-        assert history.differ(one.key.fingerprint, other.key.fingerprint, one.key.point) == [changed]
+        assert history.differ(one.key, other.key) == [changed]
         (alarm,) = history.alarms()
         assert (alarm.key, alarm.since, alarm.before, alarm.closed) == (one.key, night(2), 5e7, None)
         assert history.record(night(7), collected) == []
