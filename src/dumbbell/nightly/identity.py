@@ -22,6 +22,7 @@ BUILD = "kernel version"  # the setting that tells builds of one release from ea
 _TESTED = r"kernel|kernel build|module .*|iperf3|atou"
 _INSTRUMENT = r"agent|telegraf"
 _CONTROLLER = "controller"
+_MOST_TOLD = 5  # changes of conditions; of more their number
 _NEITHER = ("scenario", "seed")
 _COMMAND_LINE, _FIRST_PROGRAM = "kernel command line", re.compile(r"(?:^| )init=\S+")
 _OF_KERNEL = r"kernel|kernel build|module .*"
@@ -112,4 +113,6 @@ def in_words(changes: Iterable[Change]) -> str:
     for name, before, after in changes:
         host, _, what = name.partition(" ")
         hosts.setdefault(f"{what} {before or NONE} to {after or NONE}".strip(), []).append(host)
-    return "; ".join(f"{', '.join(of)} {told}" for told, of in hosts.items())
+    found = [f"{', '.join(of)} {told}" for told, of in hosts.items()]
+    more = [f"{len(found) - _MOST_TOLD} more"] if len(found) > _MOST_TOLD + 1 else []
+    return "; ".join([*found[:_MOST_TOLD], *more] if more else found)

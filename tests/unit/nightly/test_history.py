@@ -90,6 +90,12 @@ def test_conditions_of_hosts_that_are_the_same_are_told_once() -> None:
     )
 
 
+def test_of_many_conditions_the_first_are_told() -> None:
+    found = [Change(f"a nic vec{i}", None, "x") for i in range(8)]
+    assert in_words(found).endswith("a nic vec4 none to x; 3 more")
+    assert in_words(found[:6]).endswith("a nic vec5 none to x")
+
+
 def test_a_history_of_the_former_format_goes_on(collected: Path, tmp_path: Path) -> None:
     """Of six nights: another commit in the third, another kernel in the fourth, another card in the sixth."""
     with closing(sqlite3.connect(tmp_path / "history.sqlite")) as former:
