@@ -116,6 +116,7 @@ class History:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path)
+        self._sorted: dict[str, tuple[dict[str, str], dict[str, str]]] = {}  # documents, by their digest
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version > VERSION:
             raise ValueError(
@@ -210,12 +211,18 @@ class History:
 
         They are sorted as they are today: another Dumbbell may have taken a kernel's default for the site's.
         """
-        site = {host: split(self._document(of)) for host, of in self._site(fingerprint).items()}
+        site = {host: self._split(of) for host, of in self._site(fingerprint).items()}
         found = {(host, ""): own for host, (own, _) in site.items()}
         for (host, kernel), of in self._defaults(fingerprint, point).items():
             moved = site[host][1] if host in site else {}
-            found[host, kernel] = moved | split(self._document(of))[1]
+            found[host, kernel] = moved | self._split(of)[1]
         return found
+
+    def _split(self, key: str) -> tuple[dict[str, str], dict[str, str]]:
+        """What :func:`split` makes of a stored document; many points of many nights have the same one."""
+        if key not in self._sorted:
+            self._sorted[key] = split(self._document(key))
+        return self._sorted[key]
 
     def _defaults(self, fingerprint: str, point: str) -> dict[tuple[str, str], str]:
         rows = self._db.execute(

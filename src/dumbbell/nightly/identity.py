@@ -114,5 +114,6 @@ def in_words(changes: Iterable[Change]) -> str:
         host, _, what = name.partition(" ")
         hosts.setdefault(f"{what} {before or NONE} to {after or NONE}".strip(), []).append(host)
     found = [f"{', '.join(of)} {told}" for told, of in hosts.items()]
-    more = [f"{len(found) - _MOST_TOLD} more"] if len(found) > _MOST_TOLD + 1 else []
-    return "; ".join([*found[:_MOST_TOLD], *more] if more else found)
+    if len(found) > _MOST_TOLD + 1:
+        found[_MOST_TOLD:] = [f"{len(found) - _MOST_TOLD} more"]
+    return "; ".join(found)
