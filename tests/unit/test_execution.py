@@ -419,6 +419,12 @@ def test_archives_of_a_host_whose_disk_is_full_come_home(tmp_path: Path) -> None
 
 
 def test_what_is_not_there_cannot_come_home(tmp_path: Path) -> None:
+    packs = host_with(PACKS, tmp_path)
+    with pytest.raises(Trouble, match=r"none.*dumbbell-agent archive .* failed: .*tar: .*none"):
+        archive.fetch(packs.shell, {str(tmp_path / "none"): tmp_path / "none.tgz"})
+
+
+def test_what_is_not_there_cannot_come_home_from_a_full_disk(tmp_path: Path) -> None:
     with pytest.raises(Trouble, match=r"failed: packing .*none: no space left on device"):
         archive.fetch(
             host_with(HAS_NO_SPACE, tmp_path).shell, {str(tmp_path / "none"): tmp_path / "none.tgz"}

@@ -248,10 +248,10 @@ DECIDED_BY = (
 BY_KERNEL = (
     r"kernel version|kernel command line|mitigation .*|clock source|module .*|net\..*"
     r"|governor|idle .*|pstate driver|frequency .*|turbo|smt"
-    # Defaults of a driver.
-    r"|\S+ (?:feature .*|private flag .*|driver|driver version|gso_\S+|gro_\S+|coalescing .*|ring .*)"
     # Tunnels that a kernel makes by itself if it has their module.
     r"|(?:sit|tunl|ip6tnl|gre|gretap|erspan|ip_vti|ip6_vti|ip6gre)0 .*"
+    # Defaults of a driver.
+    r"|\S+ (?:feature .*|private flag .*|driver|driver version|gso_\S+|gro_\S+|coalescing .*|ring .*)"
     r"|\S+ (?:channels .*|pause .*|eee .*|[rt]x queues|[rt]x-\d+ .*|threaded|napi_\S+)|irq affinity .*"
     rf"|{_QUEUES}"
 )

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any, Literal
 
 from dumbbell import units
+from dumbbell.plan.path import ETHERNET_BYTES, IP_HEADER_BYTES, UDP_HEADER_BYTES
 
 RATES_BPS = (10**6, 10**7, 10**8, 5 * 10**8)
 VIRTUAL_RATES_BPS = (10**6, 10**7, 10**8, 10**9)
@@ -22,7 +23,8 @@ LADDER_BPS = (
     300 * 10**6,
     400 * 10**6,
 )  # for the highest rate that is held
-HEADERS_BYTES = 14 + 20 + 8  # Ethernet, IPv4, UDP: what the bottleneck counts besides the payload
+# Ethernet, IPv4, UDP: what the bottleneck counts besides the payload.
+HEADERS_BYTES = ETHERNET_BYTES + IP_HEADER_BYTES[4] + UDP_HEADER_BYTES
 LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 32, 1472
 JUMBO_PAYLOAD_BYTES = 8972  # of a frame of 9014 bytes
 RTT_TOLERANCE, RTT_MARGIN_MS = 0.01, 0.5
