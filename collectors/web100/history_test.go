@@ -102,10 +102,7 @@ func TestLosses(t *testing.T) {
 		send(client, 800*time.Millisecond)
 		b.router.sh(t, "ip link set right up")
 		send(client, time.Second)
-		// To the last ACK: after the own FIN the kernel has no more probes.
-		for deadline := time.Now().Add(5 * time.Second); outstanding(t, client) > 0 && time.Now().Before(deadline); {
-			time.Sleep(10 * time.Millisecond)
-		}
+		awaitLastACK(t, client) // after the own FIN the kernel has no more probes
 	})
 	c, counted := connections[0], b.counters()
 	variable := func(name string) int64 { n, _ := value(c, name); return n }
@@ -148,7 +145,11 @@ func TestSendStalls(t *testing.T) {
 	connections := b.followed(flows, func() {
 		done := make(chan struct{})
 		for _, f := range flows {
-			go func(client net.Conn) { send(client, 1500*time.Millisecond); done <- struct{}{} }(b.dial(f))
+			go func(client net.Conn) {
+				send(client, 1500*time.Millisecond)
+				awaitLastACK(t, client) // what happens later, only the kernel counts
+				done <- struct{}{}
+			}(b.dial(f))
 		}
 		for range flows {
 			<-done

@@ -201,6 +201,16 @@ func send(client net.Conn, d time.Duration) {
 	}
 }
 
+// awaitLastACK waits until the peer has acknowledged all that was written.
+func awaitLastACK(t *testing.T, client net.Conn) {
+	for deadline := time.Now().Add(5 * time.Second); outstanding(t, client) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Error("after 5 s not all is acknowledged")
+			return
+		}
+	}
+}
+
 // outstanding is how many bytes the peer has not acknowledged.
 func outstanding(t *testing.T, client net.Conn) (bytes int) {
 	raw, err := client.(*net.TCPConn).SyscallConn()
