@@ -225,6 +225,63 @@ def test_shares_add_up_whatever_the_counters_say(
     assert sum(found[name] for name in analysis.CAUSES) == pytest.approx(found["cwnd_limited"])
 
 
+def fetched(*fetches: dict[str, Any]) -> pl.DataFrame:
+    """Rows of both ends of fetches that take 100 ms each, without a pause: 20 ms of round trip at the end."""
+    rows = []
+    for i, told in enumerate(fetches):
+        both = {"flow": "f", "fetch": i + 1, "cookie": 1000 + i}
+        server = {
+            **dict.fromkeys(("busy_time_us", "rwnd_limited_us", "sndbuf_limited_us"), 0),
+            **dict.fromkeys(("ca_state", "total_retrans", "delivered_ce"), 0),
+            **{"snd_cwnd": 20, "snd_ssthresh": INFINITE, "srtt_us": 20_000},
+            **told,
+        }
+        sent = both | server | {"side": "sender", "host": "s", "t_ns": (100 * i + 15) * MS}
+        got = {"side": "receiver", "host": "r", "t_ns": 100 * i * MS, "completion_ns": 100 * MS}
+        rows += [sent, both | {"cookie": 7} | got | {"cut_ns": None}]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def shares_of_fetches(*fetches: dict[str, Any], drops: pl.DataFrame | None = None) -> dict[str, float]:
+    limited = analysis.fetch_limits(analysis.fetch_ends(fetched(*fetches)), None, drops)
+    found = analysis.limit_shares(limited, (0, 100 * len(fetches) * MS))
+    assert found is not None
+    return {name: round(share, 6) for name, share in found.items() if share}
+
+
+def test_fetches_are_limited_by_the_window_until_all_is_sent() -> None:
+    assert shares_of_fetches(busy(80), busy(80)) == {
+        "app_limited": 0.4,  # 20 ms until the request, and the last 20 ms
+        "cwnd_limited": 0.6,
+        "cwnd_slow_start": 0.6,
+    }
+    assert shares_of_fetches(busy(20)) == {"app_limited": 1.0}  # all of it fits into the first window
+
+
+def test_a_connection_that_persists_goes_on_counting() -> None:
+    kept = {"cookie": 1000}
+    found = shares_of_fetches(
+        busy(80, rwnd_limited_us=60_000) | kept, busy(160, rwnd_limited_us=80_000) | kept
+    )
+    assert found == {"app_limited": 0.4, "rwnd_limited": 0.4, "cwnd_limited": 0.2, "cwnd_slow_start": 0.2}
+
+
+def test_a_loss_limits_the_connection_that_had_it() -> None:
+    lost = {"total_retrans": 2, "snd_ssthresh": 10}
+    found = shares_of_fetches(busy(80) | lost, busy(80))
+    assert (found["cwnd_loss"], found["cwnd_slow_start"]) == (0.3, 0.3)
+    found = shares_of_fetches(busy(80) | lost, drops=policer_drops((0, 0), (5, 0)))
+    assert found["cwnd_policer"] == 0.6
+
+
+def test_nothing_is_said_of_fetches_without_the_counters() -> None:
+    ends = analysis.fetch_ends(fetched(busy(80)).drop("busy_time_us"))
+    assert analysis.fetch_limits(ends).is_empty()
+    went_back = fetched(busy(80, cookie=1), busy(40, cookie=1))
+    limited = analysis.fetch_limits(analysis.fetch_ends(went_back))
+    assert limited["limit_unknown"].to_list() == [0, 100 * MS]
+
+
 def policer_drops(*counts: tuple[int, int]) -> pl.DataFrame:
     """What a policer and the other stages have dropped at each sample."""
     rows = [

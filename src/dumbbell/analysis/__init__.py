@@ -7,8 +7,8 @@ from dumbbell.analysis.compare import VALID, compare, only_one_has
 from dumbbell.analysis.connection import PIPE, SAMPLED_FROM, budget, samples, signals, state_shares
 from dumbbell.analysis.cross_traffic import beside, growth_by_period, on_off, periods
 from dumbbell.analysis.fairness import convergence_ns, fairness, jain_index
-from dumbbell.analysis.fetches import Latency, fetch_counters, fetch_summary, fetches, latency
-from dumbbell.analysis.limits import CAUSES, LIMITS, LIMITS_FROM, Shares, limit_shares, limits
+from dumbbell.analysis.fetches import Latency, fetch_counters, fetch_ends, fetch_summary, fetches, latency
+from dumbbell.analysis.limits import CAUSES, LIMITS, LIMITS_FROM, Shares, fetch_limits, limit_shares, limits
 from dumbbell.analysis.paws import Budget, Overtaken, Paws
 from dumbbell.analysis.processor import saturated
 from dumbbell.analysis.rapid import AVAILABLE_FROM, available, pstreams
@@ -94,6 +94,8 @@ __all__ = [
     "ended",
     "fairness",
     "fetch_counters",
+    "fetch_ends",
+    "fetch_limits",
     "fetch_summary",
     "fetches",
     "goodput",

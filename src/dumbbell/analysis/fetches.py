@@ -39,6 +39,26 @@ def fetches(http_fetch: pl.DataFrame) -> pl.DataFrame:
     ).join(sent.select(*key, **counts), on=key, how="left", maintain_order="left")
 
 
+def fetch_ends(http_fetch: pl.DataFrame) -> pl.DataFrame:
+    """What the server's kernel told of each fetch, stamped when the client had all of it, or its end cut it.
+
+    The rows of ``http_fetch`` with ``t_ns``, and ``begun_ns`` when the fetch began (ns since t0); ``stream``
+    is the connection's cookie. Both ends' hosts are there: rows of clients are as they were.
+    """
+    is_server = pl.col("side") == "sender"
+    client = http_fetch.filter(~is_server).select(
+        *("flow", "fetch"), begun_ns="t_ns", took_ns=pl.coalesce("completion_ns", "cut_ns")
+    )
+    served = http_fetch.filter(is_server).join(client, on=["flow", "fetch"])
+    ends = served.with_columns(
+        t_ns=pl.col("begun_ns") + pl.col("took_ns"), stream=pl.col("cookie").cast(pl.String)
+    )
+    return pl.concat(
+        [ends.drop("took_ns").filter(pl.col("t_ns").is_not_null()), http_fetch.filter(~is_server)],
+        how="diagonal",
+    )
+
+
 def fetch_summary(fetched: pl.DataFrame) -> dict[str, float | None]:
     """Numbers of one flow's :func:`fetches`; times and counts are of completed ones."""
     done = fetched.filter("done")

@@ -41,6 +41,7 @@ _OPTIONAL = (
     *("pacing_rate_Bps", "max_pacing_rate_Bps", "bbr_bw_Bps", "skmem_wmem_queued_bytes"),
     "skmem_sndbuf_bytes",
 )
+_OF_FETCHES = ("ca_state", "snd_cwnd", "snd_ssthresh", "total_retrans", "delivered_ce", "srtt_us")
 LIMITS_FROM = (*KEY, "host", "side", "t_ns", *_NEEDED, *_OPTIONAL)
 
 # The kernel counts in jiffies, of 10 ms at the most, and a sample may be stamped later than it was read: by
@@ -48,6 +49,12 @@ LIMITS_FROM = (*KEY, "host", "side", "t_ns", *_NEEDED, *_OPTIONAL)
 SLACK_NS = 20_000_000
 _PACED = 0.99  # of the largest pacing rate, from which on it is what paces
 _FULL = 2 / 3  # of the sender's buffer: the kernel wakes a waiting writer below it (sk_stream_is_writeable)
+
+_SCHEMA: dict[str, type[pl.DataType]] = {
+    **dict.fromkeys(KEY, pl.String),
+    **dict.fromkeys(("t_ns", "dt_ns"), pl.Int64),
+    **dict.fromkeys((*LIMITS, *CAUSES), pl.Float64),
+}
 
 Shares = dict[str, float]
 
@@ -69,25 +76,20 @@ def limits(
     Where ``sndbuf_limited_us`` is null, as in captures, the rest of the busy time is `limit_unknown`.
     """
     if not {*_NEEDED, *KEY, "t_ns"} <= {*tcp_info.columns}:
-        return pl.DataFrame(
-            schema={
-                **dict.fromkeys(KEY, pl.String),
-                **dict.fromkeys(("t_ns", "dt_ns"), pl.Int64),
-                **dict.fromkeys((*LIMITS, *CAUSES), pl.Float64),
-            }
-        )
+        return pl.DataFrame(schema=_SCHEMA)
     rows = senders(tcp_info)
     missing = [pl.lit(None, pl.Int64).alias(name) for name in _OPTIONAL if name not in rows.columns]
-    rows = _with_processors(rows.with_columns(missing), tcp_info, cpu_core)
-    rows = _with_policers(rows, drops)
+    since = pl.col("t_ns").shift().over(KEY)
+    rows = rows.with_columns(missing).with_columns(since_ns=since, dt_ns=pl.col("t_ns") - since)
+    rows = _with_policers(_with_processors(rows, tcp_info, cpu_core), drops)
     busy, rwnd, sndbuf = (1000 * pl.col(name).cast(pl.Int64).diff().over(KEY) for name in COUNTERS)
+    lost, marked = ((grown_u32(pl.col(name)) > 0).over(KEY) for name in ("total_retrans", "delivered_ce"))
     rows = rows.with_columns(
-        dt_ns=pl.col("t_ns").diff().over(KEY),
         busy=busy,
         rwnd=rwnd,
         sndbuf=sndbuf,
         state=pl.when(pl.col(COUNTERS[2]).is_not_null()).then(_state()),
-        cause=_cause(),
+        cause=_cause(lost, marked),
     ).with_columns(
         # A window that is full at the sample is in the counter; what the rest of the time was like is seen at
         # the samples before and after.
@@ -98,6 +100,70 @@ def limits(
         rest=pl.col("busy") - pl.col("rwnd") - pl.col("sndbuf").fill_null(0),
         idle=pl.col("dt_ns") - pl.col("busy"),
     )
+    return _times(rows)
+
+
+def fetch_limits(
+    ends: pl.DataFrame, cpu_core: pl.DataFrame | None = None, drops: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """:func:`limits` of flows that fetch, a row for each fetch: from the end of the one before to its own.
+
+    ``ends`` is of :func:`dumbbell.analysis.fetch_ends`; its kernel counted per connection. Until a request
+    comes, the application is the limit. So it is for the last round trip of a fetch, when all is sent;
+    what is left of the busy time belongs to the congestion window.
+    """
+    if not {*COUNTERS, *_OF_FETCHES, "t_ns"} <= {*ends.columns}:
+        return pl.DataFrame(schema=_SCHEMA)
+    missing = [pl.lit(None, pl.Int64).alias(name) for name in _OPTIONAL if name not in ends.columns]
+    before = pl.col("t_ns").shift().over("flow", order_by="t_ns").fill_null(pl.col("begun_ns"))
+    rows = senders(ends.with_columns(missing)).with_columns(since_ns=before, dt_ns=pl.col("t_ns") - before)
+    rows = _with_policers(_with_processors(rows, ends, cpu_core), drops)
+
+    def grown(name: str) -> pl.Expr:
+        total = pl.col(name).cast(pl.Int64)
+        return total - total.shift(fill_value=0).over(KEY)  # a connection begins with nothing
+
+    busy, rwnd, sndbuf = (1000 * grown(name) for name in COUNTERS)
+    rest = busy - rwnd - sndbuf
+    last = pl.min_horizontal(rest, 1000 * pl.col("srtt_us")).clip(0)
+    rows = rows.with_columns(
+        busy=busy,
+        rwnd=rwnd,
+        sndbuf=sndbuf,
+        idle=pl.col("dt_ns") - busy + last,
+        rest=rest - last,
+        state=pl.lit("cwnd"),
+        cause=_cause(grown("total_retrans") > 0, grown("delivered_ce") > 0),
+    )
+    return _times(rows)
+
+
+def limit_shares(limited: pl.DataFrame, window_ns: tuple[int, int]) -> Shares | None:
+    """Shares of the time of a flow in a window, by each of :data:`LIMITS` and :data:`CAUSES`.
+
+    ``limited`` has the rows of :func:`limits` of one flow; its streams count alike. An interval at an edge of
+    the window counts by its part in it. The shares of :data:`LIMITS` add up to 1, those of :data:`CAUSES` to
+    ``cwnd_limited``. None if nothing is known of the window.
+    """
+    start, end = window_ns
+    since = pl.col("t_ns") - pl.col("dt_ns")
+    part = (pl.min_horizontal("t_ns", pl.lit(end)) - pl.max_horizontal(since, pl.lit(start))) / pl.col(
+        "dt_ns"
+    )
+    inside = limited.with_columns(part=part).filter(pl.col("part") > 0)
+    names = [*LIMITS, *CAUSES]
+    sums = inside.select((pl.col(name) * pl.col("part")).sum() for name in names)
+    times: Mapping[str, float] = {name: max(0.0, ns) for name, ns in zip(names, sums.row(0), strict=True)}
+    total = sum(times[name] for name in LIMITS)
+    return {name: ns / total for name, ns in times.items()} if total > times["limit_unknown"] else None
+
+
+def _times(rows: pl.DataFrame) -> pl.DataFrame:
+    """How long each limit held in the ``dt_ns`` before a row, of what the kernel counted in it (ns).
+
+    Those are ``busy``, ``rwnd``, ``sndbuf``, ``idle`` without data, and the ``rest``, which belongs to
+    ``state`` and ``cause``.
+    """
     rows = rows.filter(pl.col("dt_ns") > 0)
     slack = pl.max_horizontal(SLACK_NS, pl.col("dt_ns") // 2)
     consistent = pl.min_horizontal("rwnd", "sndbuf", "rest", pl.col("idle") + slack) >= 0
@@ -136,26 +202,6 @@ def limits(
     )
 
 
-def limit_shares(limited: pl.DataFrame, window_ns: tuple[int, int]) -> Shares | None:
-    """Shares of the time of a flow in a window, by each of :data:`LIMITS` and :data:`CAUSES`.
-
-    ``limited`` has the rows of :func:`limits` of one flow; its streams count alike. An interval at an edge of
-    the window counts by its part in it. The shares of :data:`LIMITS` add up to 1, those of :data:`CAUSES` to
-    ``cwnd_limited``. None if nothing is known of the window.
-    """
-    start, end = window_ns
-    since = pl.col("t_ns") - pl.col("dt_ns")
-    part = (pl.min_horizontal("t_ns", pl.lit(end)) - pl.max_horizontal(since, pl.lit(start))) / pl.col(
-        "dt_ns"
-    )
-    inside = limited.with_columns(part=part).filter(pl.col("part") > 0)
-    names = [*LIMITS, *CAUSES]
-    sums = inside.select((pl.col(name) * pl.col("part")).sum() for name in names)
-    times: Mapping[str, float] = {name: max(0.0, ns) for name, ns in zip(names, sums.row(0), strict=True)}
-    total = sum(times[name] for name in LIMITS)
-    return {name: ns / total for name, ns in times.items()} if total > times["limit_unknown"] else None
-
-
 def _with_processors(
     rows: pl.DataFrame, tcp_info: pl.DataFrame, cpu_core: pl.DataFrame | None
 ) -> pl.DataFrame:
@@ -178,7 +224,7 @@ def _with_policers(rows: pl.DataFrame, drops: pl.DataFrame | None) -> pl.DataFra
     """The rows with ``policed``: whether a policer made most of the latest drops; null if there were none."""
     if drops is None or drops.is_empty():
         return rows.with_columns(policed=pl.lit(value=False))
-    since = pl.col("t_ns").shift().over(KEY) - 1000 * pl.col("srtt_us").fill_null(0)
+    since = pl.col("since_ns") - 1000 * pl.col("srtt_us").fill_null(0)
     found = rows.with_columns(since=since.fill_null(pl.col("t_ns"))).sort("t_ns")
     so_far = drops.select("flow", "t_ns", "policed", "others").sort("t_ns")
     found = found.join_asof(so_far, on="t_ns", by="flow", check_sortedness=False)
@@ -214,14 +260,13 @@ def _state() -> pl.Expr:
     )
 
 
-def _cause() -> pl.Expr:
+def _cause(retransmitted: pl.Expr, marked: pl.Expr) -> pl.Expr:
     """Why the window is not larger, one of :data:`CAUSES`: what reduced it last.
 
     Losses reduce it if ssthresh is finite; BBR has none and goes by the rate and the delay that it measures.
     """
     ssthresh = pl.col("snd_ssthresh")
-    lost = (grown_u32(pl.col("total_retrans")) > 0).over(KEY) & (ssthresh < INFINITE_SSTHRESH)
-    marked = (grown_u32(pl.col("delivered_ce")) > 0).over(KEY)
+    lost = retransmitted & (ssthresh < INFINITE_SSTHRESH)
     losing = (pl.col("ca_state") >= RECOVERY) | lost
     reduced = (
         pl.when(losing & pl.col("policed"))

@@ -102,11 +102,17 @@ def until_done(counted: pl.DataFrame, flow: Flow, window_ns: Window) -> Window:
 
 
 def limits(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """:func:`analysis.limits` of the measurement's flows."""
+    """:func:`analysis.limits` of the measurement's flows. Of fetches ``stream`` is a connection's cookie."""
     cpu_core = tables.get("cpu_core")
     if cpu_core is not None and not cpu_core.is_empty():
         cpu_core = cpu_core.filter(IN_MEASUREMENT)
-    return analysis.limits(tables["tcp_info"].filter(IN_MEASUREMENT), cpu_core, policed(run, tables))
+    fetched = [flow.name for flow in run.point.phase("measurement").flows if flow.fetch_bytes is not None]
+    sampled = tables["tcp_info"].filter(IN_MEASUREMENT, ~pl.col("flow").is_in(fetched))
+    ends = analysis.fetch_ends(tables["http_fetch"].filter(IN_MEASUREMENT))
+    drops = policed(run, tables)
+    return pl.concat(
+        [analysis.limits(sampled, cpu_core, drops), analysis.fetch_limits(ends, cpu_core, drops)]
+    )
 
 
 def policed(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame | None:

@@ -127,7 +127,7 @@ class Tables:
         start, end = self.while_running(flow, window)
         if start >= end:
             return NOT_RUNNING
-        if self.samples(flow, window) is None:
+        if flow.of_kind.follows_sockets and self.samples(flow, window) is None:
             return NOT_SAMPLED
         shares = analysis.limit_shares(self.limits.filter(flow=flow.name), (start, end))
         return NOT_COUNTED if shares is None else shares[by]

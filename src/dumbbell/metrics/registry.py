@@ -118,8 +118,8 @@ def _of_udp(flow: Flow) -> bool:
     return flow.of_kind.counted_by == "udp"
 
 
-def _of_followed(flow: Flow) -> bool:
-    return _of_tcp(flow) and flow.of_kind.follows_sockets
+def _of_counted_limits(flow: Flow) -> bool:
+    return _of_tcp(flow) and (flow.of_kind.follows_sockets or flow.fetch_bytes is not None)
 
 
 def _of_any(flow: Flow) -> bool:
@@ -312,7 +312,9 @@ def completion_time(tables: Tables, flow: Flow, bound: Expectation) -> Value:
 
 
 # What limited a flow. Comparisons leave them out: they add up to 1, so they are not six numbers of their own.
-_limit = functools.partial(_metric, "share", Ratio, least=0.01, of=_of_followed, sampled=True, compared=False)
+_limit = functools.partial(
+    _metric, "share", Ratio, least=0.01, of=_of_counted_limits, sampled=True, compared=False
+)
 
 
 @_limit(worse="more")

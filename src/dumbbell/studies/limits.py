@@ -10,8 +10,9 @@ from typing import NamedTuple
 import polars as pl
 
 from dumbbell import analysis
+from dumbbell.kinds.found import FOUND
 from dumbbell.metrics.flows import limits, mean_goodput, until_done
-from dumbbell.metrics.registry import NOT_COUNTED
+from dumbbell.metrics.registry import METRICS, NOT_COUNTED
 from dumbbell.plan import Flow
 from dumbbell.plan.path import POLICER_S, Policer
 from dumbbell.plan.windows import default_window
@@ -21,8 +22,7 @@ from dumbbell.units import human
 
 FULL = 0.9  # of what a path carries of payload: flows together that get more fill it
 PAYLOAD = 1448 / 1514  # of full packets
-SEGMENTS = ("total_retrans", "data_segs_out")
-_READ = (*analysis.LIMITS_FROM, *SEGMENTS, "phase")
+_READ = (*analysis.LIMITS_FROM, "total_retrans", "data_segs_out", "phase")
 
 
 class Limited(NamedTuple):
@@ -50,14 +50,14 @@ class Numbers(NamedTuple):
 
 
 def what_limited(source: Source) -> list[Limited]:
-    """Each TCP flow that was sampled in the kernel, in the plan's order; Missing if there is none."""
+    """Each TCP flow that the kernel counted for, in the plan's order; Missing if there is none."""
     flows = [
-        flow for flow in source.planned_flows if flow.of_kind.counted_by and flow.of_kind.follows_sockets
+        flow for flow in source.planned_flows if METRICS["cwnd_limited"].of(flow) and "tcp" in flow.protocols
     ]
-    flows = [flow for flow in flows if "tcp" in flow.protocols]
     if not flows:
         raise Missing("No flow of this point has a TCP connection that was followed in the kernel.")
-    tables = {"tcp_info": source.rows("tcp_info", *_READ)}
+    tables = {"tcp_info": source.rows("tcp_info", *_READ), "http_fetch": source.rows("http_fetch")}
+    ends = analysis.fetch_ends(tables["http_fetch"])
     with contextlib.suppress(Missing):  # runs of older versions have none
         tables["cpu_core"] = source.rows("cpu_core")
     with contextlib.suppress(Missing):
@@ -74,18 +74,23 @@ def what_limited(source: Source) -> list[Limited]:
             continue
         leaves = {name: share for name, share in shares.items() if name != "cwnd_limited"}
         by = max(leaves, key=leaves.__getitem__)
-        samples = tables["tcp_info"].filter(flow=flow.name, side="sender")
+        of_flows = tables["tcp_info"] if flow.of_kind.follows_sockets else ends
+        samples = of_flows.filter(flow=flow.name, side="sender")
         inside = own.filter(pl.col("t_ns").is_between(*window))
         held = inside.filter(pl.col(by) > pl.col("dt_ns") / 2)
         at = (held if held.height else inside).select("stream", "t_ns")
-        numbers = _numbers(source, flow, window, samples.join(at, on=["stream", "t_ns"], how="semi"), samples)
+        held_at = samples.join(at, on=["stream", "t_ns"], how="semi")
+        _, retransmits = FOUND[flow.kind].retransmitted(tables, flow)
+        numbers = _numbers(source, flow, window, held_at, retransmits)
         found.append(Limited(flow, shares, sentence(by, flow, numbers)))
     return found
 
 
 def _numbers(
-    source: Source, flow: Flow, window: tuple[int, int], held: pl.DataFrame, samples: pl.DataFrame
+    source: Source, flow: Flow, window: tuple[int, int], held: pl.DataFrame, retransmits: float | None
 ) -> Numbers:
+    """``held`` are the samples at which the limit held."""
+
     def median(value: pl.Expr, *columns: str) -> float | None:
         if not {*columns} <= {*held.columns}:
             return None
@@ -97,7 +102,6 @@ def _numbers(
     path_bps = way.mean_rate_bps(*window) if way else None
     together = [other for other in source.planned_flows if other.direction == flow.direction]
     goodputs = [mean_goodput(source.opened, source.counters, other, window) or 0 for other in together]
-    again, sent = (analysis.sender_counter(samples, name)["bytes"].max() for name in SEGMENTS)
     return Numbers(
         rtt_ns=median(1000 * pl.col("srtt_us"), "srtt_us"),
         snd_wnd_bytes=median(pl.col("snd_wnd")),
@@ -106,7 +110,7 @@ def _numbers(
         sndbuf_bytes=median(pl.col("skmem_sndbuf_bytes"), "skmem_sndbuf_bytes"),
         max_pacing_bps=median(8 * pl.col("max_pacing_rate_Bps"), "max_pacing_rate_Bps"),
         goodput_bps=mean_goodput(source.opened, source.counters, flow, window),
-        retransmits=again / sent if isinstance(again, int) and isinstance(sent, int) and sent else None,
+        retransmits=retransmits,
         path_bps=path_bps,
         policer=way.at(window[1]).policer if way else None,
         path_full=bool(path_bps) and sum(goodputs) >= FULL * PAYLOAD * (path_bps or 0),
@@ -139,6 +143,11 @@ def _raise_buffer(flow: Flow, option: str, sysctl: str, host: str) -> str:
 
 
 def _app(flow: Flow, of: Numbers) -> str:
+    if flow.fetch_bytes is not None:
+        return (
+            "Its server had nothing to send: it waited for a request, or all of a fetch was under way. "
+            "Fetch more at once, think for a shorter time, or keep one connection."
+        )
     if flow.rate_bps:
         return (
             f"Its application writes {human(flow.rate_bps, 'bps')}, as its rate asks, and TCP could send "
