@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -142,4 +143,5 @@ def _at(point: Judged) -> dict[str, object]:
         "high": point.high,
         "state": point.state,
         "why": point.why,
+        "margin": None if math.isnan(point.margin) else point.margin,
     }
