@@ -106,7 +106,7 @@ def limits(
 def fetch_limits(
     ends: pl.DataFrame, cpu_core: pl.DataFrame | None = None, drops: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """:func:`limits` of flows that fetch, a row for each fetch: from the end of the one before to its own.
+    """:func:`limits` of flows that fetch: a row for each fetch, ``dt_ns`` is how long it took.
 
     ``ends`` is of :func:`dumbbell.analysis.fetch_ends`; its kernel counted per connection. Until a request
     comes, the application is the limit. So it is for the last round trip of a fetch, when all is sent;
@@ -115,8 +115,8 @@ def fetch_limits(
     if not {*COUNTERS, *_OF_FETCHES, "t_ns"} <= {*ends.columns}:
         return pl.DataFrame(schema=_SCHEMA)
     missing = [pl.lit(None, pl.Int64).alias(name) for name in _OPTIONAL if name not in ends.columns]
-    before = pl.col("t_ns").shift().over("flow", order_by="t_ns").fill_null(pl.col("begun_ns"))
-    rows = senders(ends.with_columns(missing)).with_columns(since_ns=before, dt_ns=pl.col("t_ns") - before)
+    rows = senders(ends.with_columns(missing))
+    rows = rows.with_columns(since_ns="begun_ns", dt_ns=pl.col("t_ns") - pl.col("begun_ns"))
     rows = _with_policers(_with_processors(rows, ends, cpu_core), drops)
 
     def grown(name: str) -> pl.Expr:

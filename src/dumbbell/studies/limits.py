@@ -145,8 +145,8 @@ def _raise_buffer(flow: Flow, option: str, sysctl: str, host: str) -> str:
 def _app(flow: Flow, of: Numbers) -> str:
     if flow.fetch_bytes is not None:
         return (
-            "Its server had nothing to send: it waited for a request, or all of a fetch was under way. "
-            "Fetch more at once, think for a shorter time, or keep one connection."
+            "Its server had nothing to send: it waited for the request, or all of a fetch was under way. "
+            "Fetch more at once, or keep one connection."
         )
     if flow.rate_bps:
         return (
