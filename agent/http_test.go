@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,29 @@ func TestRunHTTP(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRunTransfers: those of a plan overlap, and the rows of both ends have their sizes.
+func TestRunTransfers(t *testing.T) {
+	t.Parallel()
+	p := httpPlan(t)
+	p.Flows[0].Fetching = plan.Fetching{}
+	p.Flows[0].Transfers = []http.Transfer{{At: 0, Bytes: 1000}, {At: 0, Bytes: 70_000}, {At: 300 * time.Millisecond, Bytes: 5}}
+	a := startAgent(t, p)
+	a.start()
+	a.end("done", 0)
+	b, err := os.ReadFile(filepath.Join(a.dir, "spool.lp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, bytes := range []int{1000, 70_000, 5} {
+		for _, of := range []string{"received", "sent"} {
+			row := fmt.Sprintf(` fetch=%di,(.*,)?%s_bytes=%di,`, i+1, of, bytes)
+			if n := len(regexp.MustCompile(row).FindAll(b, -1)); n != 1 {
+				t.Errorf("%d rows like %s", n, row)
+			}
+		}
 	}
 }
 

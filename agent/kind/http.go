@@ -19,7 +19,8 @@ func init() {
 	addKind(Kind{
 		Name: "http", Program: "http", Protocol: tcpinfo.TCP, ServerSends: true, KernelPorts: true, Sampling: ByEnds, Check: checkHTTP,
 		Foreign: func(f *plan.Flow, require plan.Require) {
-			require(f.Fetching == plan.Fetching{}, "", "fetch_bytes, fetches, think_ns and persistent belong to an http flow")
+			own := f.Fetching != plan.Fetching{} || f.Transfers != nil
+			require(!own, "", "fetch_bytes, fetches, think_ns, persistent and transfers belong to an http flow")
 		},
 	})
 	addTask(Task{Kind: "http_server", Role: Server, Prepare: prepareHTTP, Open: newHTTPServer})
@@ -34,6 +35,12 @@ func checkHTTP(f *plan.Flow, require plan.Require) {
 	requireOneStream(f, require, "an http flow")
 	requireCongestionControl(f, require)
 	require(f.ClientPort == 0, ".client_port", "the kernel chooses those of an http flow, not %d", f.ClientPort)
+	if f.Transfers != nil {
+		require(f.Fetching == plan.Fetching{}, ".transfers", "fetch_bytes, fetches, think_ns and persistent do not go with them")
+		err := http.CheckTransfers(f.Transfers)
+		require(err == nil, ".transfers", "%v", err)
+		return
+	}
 	require(f.FetchBytes > 0, ".fetch_bytes", "must be positive, is %d", f.FetchBytes)
 	require(f.Fetches >= 0, ".fetches", "must not be negative, is %d", f.Fetches)
 	require(f.Think >= 0, ".think_ns", "must not be negative, is %d", f.Think)
@@ -83,6 +90,6 @@ func (e *End) http(p *plan.Plan) http.Config {
 	}
 	return http.Config{
 		Server: netip.AddrPortFrom(f.Src, f.ServerPort), Path: "/" + url.PathEscape(p.RunID) + "/" + url.PathEscape(p.Phase) + "/" + f.Name + "/",
-		Bytes: f.FetchBytes, CongestionControl: *f.CongestionControl, Sockets: e.sockets,
+		Bytes: f.FetchBytes, Transfers: f.Transfers, CongestionControl: *f.CongestionControl, Sockets: e.sockets,
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"dumbbell/collectors/row"
 	"dumbbell/collectors/tcpinfo"
+	"dumbbell/traffic/http"
 	"dumbbell/traffic/udp"
 )
 
@@ -51,12 +52,13 @@ type Flow struct {
 	PayloadBytes      int               `json:"payload_bytes,omitempty"` // of a datagram; only udp has it
 	RateSteps         []udp.Step        `json:"rate_steps,omitempty"`    // later rates, by time from the start; only udp has them
 	Own               map[string]string `json:"own,omitempty"`           // what its kind has beside all these
+	Transfers         []http.Transfer   `json:"transfers,omitempty"`     // fetches of their own sizes and times, in place of Fetching; only http has them
 	Fetching
 	Options
 	Atou
 }
 
-// Fetching is what an http flow does.
+// Fetching is what an http flow does whose fetches follow each other.
 type Fetching struct {
 	FetchBytes int64         `json:"fetch_bytes,omitempty"`
 	Fetches    int           `json:"fetches,omitempty"`    // 0: as many as there is time for

@@ -276,6 +276,84 @@ def test_a_fetch_that_the_end_cuts_is_no_failure_where_none_is_counted(run_dir: 
     assert counted["bytes"].max() == 7680 * begun  # what came of it counts
 
 
+# --- transfers whose sizes and begins are drawn ---------------------------------------------------
+
+DRAWN = "transfers: {sizes: {weighted: {7680B: 3, 153600B: 1}}, per_second: 8, within: 12s}"
+
+
+@pytest.fixture(scope="module")
+def _drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawn")
+    asked = "size: 76800B\n    count: 20\n    think: 50ms"
+    text = SCENARIO.read_text()
+    assert asked in text
+    (folder / "fetches.yml").write_text(text.replace(asked, DRAWN))
+    write_run(folder / "run", folder / "fetches.yml")
+    return folder / "run"
+
+
+@pytest.fixture
+def drawn(_drawn: Path, tmp_path: Path) -> Path:
+    """Flow ``web`` makes transfers of two sizes, some of which overlap."""
+    return Path(shutil.copytree(_drawn, tmp_path / "run"))
+
+
+def test_a_run_of_transfers_passes(drawn: Path) -> None:
+    verdict = collect(drawn, None)
+    assert (verdict.state, verdict.reasons) == ("passed", [])
+    plan = Plan.model_validate_json((drawn / "plan.json").read_bytes())
+    flow = plan.points[0].phase("measurement").flows[0]
+    assert flow.transfers is not None
+    facts = {(c.name, c.subject): (c.requested, c.measured) for c in verdict.checks}
+    assert facts["fetches", "web"] == (len(flow.transfers), len(flow.transfers))
+    assert facts["begins of transfers", "web"] == (0, 150_000)
+    own = table(drawn).filter(flow="web")
+    assert own["received_bytes"].to_list() == [transfer.bytes for transfer in flow.transfers]
+    flows = pl.read_parquet(drawn / "flows.parquet").filter(phase="measurement", name="web")
+    assert flows["completion_p95_ns"].item() == pytest.approx(np.percentile(own["completion_ns"], 95))
+    assert "<td>drawn</td>" in Report(drawn).fetches().data
+
+
+def test_goodput_of_transfers_that_overlap(drawn: Path) -> None:
+    collect(drawn, None)
+    own = table(drawn).filter(flow="web")
+    begin, took = own["t_ns"].to_numpy(), own["completion_ns"].to_numpy()
+    assert (begin[1:] < (begin + took)[:-1]).any()
+    counted = analysis.fetch_counters(pl.read_parquet(drawn / "http_fetch.parquet")).filter(flow="web")
+    assert counted["bytes"].is_sorted()
+    assert counted["bytes"].max() == own["received_bytes"].sum()
+    for start, end in ((S // 2, 2 * S), (S, 5 * S), (3 * S, 11 * S)):
+        inside = (np.clip(begin + took, start, end) - np.clip(begin, start, end)) / took
+        expected = 8e9 * (inside * own["received_bytes"].to_numpy()).sum() / (end - start)
+        (rate,) = analysis.goodput(counted, [start, end])["goodput_bps"]
+        assert rate == pytest.approx(expected, rel=1e-3)
+
+
+DRAWN_INVALID: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a transfer had the size of another": (
+        rows(CLIENT, lambda line: line.replace("received_bytes=153600i", "received_bytes=7680i")),
+        "fetches were done",
+    ),
+    "one did not begin": (result("receiver1", "web", begun=1, done=1), "the client began 1 of "),
+    "one is missing": (rows(CLIENT, fetch(3, lambda _: None)), "there are transfers without a row"),
+    "one began late": (
+        lambda run_dir: edit(
+            run_dir / "plan.json",
+            lambda plan: plan["points"][0]["phases"][1]["flows"][0]["transfers"][0].update(at_ns=-S),
+        ),
+        "web: the largest error of a begin is 1 s, more than 500 ms",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "reason"), DRAWN_INVALID.values(), ids=DRAWN_INVALID.keys())
+def test_each_check_of_transfers_can_fail(drawn: Path, damage: Callable[[Path], None], reason: str) -> None:
+    damage(drawn)
+    verdict = collect(drawn, None)
+    assert verdict.state == "invalid"
+    assert any(reason in why for why in verdict.reasons), verdict.reasons
+
+
 # --- from rows to fetches -------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import (
 	nethttp "net/http"
 	"net/netip"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,10 +29,10 @@ const failurePause = 100 * time.Millisecond
 type ClientConfig struct {
 	Config
 	From       netip.Addr
-	Count      int           // 0: as many as there is time for
-	Think      time.Duration // pause after each fetch
-	Persistent bool          // one connection for all fetches, not one for each
-	Report     func(Fetched)
+	Count      int             // 0: as many as there is time for, or the transfers
+	Think      time.Duration   // pause after each fetch
+	Persistent bool            // one connection for all fetches, not one for each
+	Report     func(Fetched)   // called for one after the other
 	Started    func(time.Time) // called when the first fetch begins
 }
 
@@ -46,6 +47,7 @@ type Fetched struct {
 	Cut           time.Duration // until the end of the flow cut it; 0 if it did not
 	Err           error
 	Socket        *tcpinfo.Own // at the end; nil without a connection
+	connected     bool         // it made the connection
 }
 
 // A ClientResult counts fetches. Each that has begun is done, failed or cut.
@@ -63,9 +65,16 @@ type ClientResult struct {
 type Client struct {
 	config ClientConfig
 	dialer net.Dialer
+	link   link // of fetches that follow each other
+
+	mu     sync.Mutex
+	result ClientResult
+}
+
+// A link is a connection for fetches.
+type link struct {
 	conn   *net.TCPConn // nil if there is none
 	reader *bufio.Reader
-	result ClientResult
 }
 
 // NewClient prepares a client. It connects when it runs.
@@ -73,7 +82,10 @@ func NewClient(config ClientConfig) (*Client, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	c := &Client{config: config, reader: bufio.NewReaderSize(nil, 64<<10), result: ClientResult{Asked: config.Count}}
+	c := &Client{config: config, result: ClientResult{Asked: config.Count}}
+	if config.Transfers != nil {
+		c.result.Asked = len(config.Transfers)
+	}
 	c.dialer = net.Dialer{LocalAddr: &net.TCPAddr{IP: config.From.AsSlice()}, KeepAlive: -1, Control: c.prepare}
 	return c, nil
 }
@@ -88,62 +100,95 @@ func (c *Client) prepare(_, _ string, raw syscall.RawConn) error {
 }
 
 // Close closes a connection that is left.
-func (c *Client) Close() error { return c.hangUp() }
+func (c *Client) Close() error { return c.hangUp(&c.link) }
 
 // Run fetches from start, which carries Go's monotonic reading, until all
-// fetches are done or the context ends, which cuts the one under way. The error
+// fetches are done or the context ends, which cuts those under way. The error
 // tells of fetches that failed; the result holds what was done even then.
 func (c *Client) Run(ctx context.Context, start time.Time) (ClientResult, error) {
-	r := &c.result
-	next := start
-	for c.config.Count == 0 || r.Begun < c.config.Count {
-		if pace.SleepUntil(ctx, next) != nil {
-			break
-		}
-		r.Begun++
-		f := c.fetch(ctx)
-		pause := c.config.Think
-		switch {
-		case f.Cut > 0:
-			r.Cut++
-		case f.Err != nil:
-			r.Failed++
-			if r.Failed == 1 {
-				r.Failure = f.Err.Error()
-			}
-			pause = max(pause, failurePause)
-		default:
-			r.Done++
-		}
-		c.config.Report(f)
-		next = time.Now().Add(pause)
+	if c.config.Transfers != nil {
+		c.each(ctx, start)
+	} else {
+		c.inTurn(ctx, start)
 	}
-	err := c.hangUp()
+	r, err := c.result, c.hangUp(&c.link)
 	if r.Failed > 0 {
 		err = fmt.Errorf("%d of %d fetches failed, the first: %s", r.Failed, r.Begun, r.Failure)
 	}
-	return *r, err
+	return r, err
 }
 
-// fetch fetches once, and closes the connection unless it is to persist.
-func (c *Client) fetch(ctx context.Context) Fetched {
-	f := Fetched{Number: c.result.Begun, Begin: time.Now()}
+// inTurn fetches one after the other.
+func (c *Client) inTurn(ctx context.Context, start time.Time) {
+	next := start
+	for n := 1; c.config.Count == 0 || n <= c.config.Count; n++ {
+		if pace.SleepUntil(ctx, next) != nil {
+			break
+		}
+		f := c.fetch(ctx, &c.link, n)
+		pause := c.config.Think
+		if f.Err != nil {
+			pause = max(pause, failurePause)
+		}
+		next = time.Now().Add(pause)
+	}
+}
+
+// each fetches every transfer at its time, over a connection of its own.
+func (c *Client) each(ctx context.Context, start time.Time) {
+	var all sync.WaitGroup
+	for i, t := range c.config.Transfers {
+		if pace.SleepUntil(ctx, start.Add(t.At)) != nil {
+			break
+		}
+		all.Go(func() { c.fetch(ctx, new(link), i+1) })
+	}
+	all.Wait()
+}
+
+// fetch fetches once, reports it, and closes the connection unless it is to persist.
+func (c *Client) fetch(ctx context.Context, l *link, number int) Fetched {
+	f := Fetched{Number: number, Begin: time.Now()}
 	if f.Number == 1 && c.config.Started != nil {
 		c.config.Started(f.Begin)
 	}
-	f.Err = c.transfer(ctx, &f)
+	f.Err = c.transfer(ctx, l, &f)
 	if f.Err != nil && over(ctx) {
 		f.Cut, f.Err = time.Since(f.Begin), nil
 	}
-	if c.conn != nil {
+	if l.conn != nil {
 		var err error
-		f.Socket, err = tcpinfo.ReadOwn(c.conn)
+		f.Socket, err = tcpinfo.ReadOwn(l.conn)
 		f.Err = errors.Join(f.Err, err)
 	}
 	if !c.config.Persistent || f.Cut > 0 || f.Err != nil {
-		f.Err = errors.Join(f.Err, c.hangUp())
+		f.Err = errors.Join(f.Err, c.hangUp(l))
 	}
+	c.count(f)
 	return f
+}
+
+// count counts and reports a fetch.
+func (c *Client) count(f Fetched) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &c.result
+	r.Begun++
+	if f.connected {
+		r.Connections++
+	}
+	switch {
+	case f.Cut > 0:
+		r.Cut++
+	case f.Err != nil:
+		r.Failed++
+		if r.Failed == 1 {
+			r.Failure = f.Err.Error()
+		}
+	default:
+		r.Done++
+	}
+	c.config.Report(f)
 }
 
 // over reports whether a context has ended, or does so at this moment: what
@@ -154,19 +199,19 @@ func over(ctx context.Context) bool {
 }
 
 // transfer connects if need be, asks, and reads the answer.
-func (c *Client) transfer(ctx context.Context, f *Fetched) error {
-	if c.conn == nil {
+func (c *Client) transfer(ctx context.Context, l *link, f *Fetched) error {
+	bytes, _ := c.config.bytes(f.Number)
+	if l.conn == nil {
 		conn, err := c.dialer.DialContext(ctx, "tcp", c.config.Server.String())
 		if err != nil {
 			return err
 		}
 		f.Connect = time.Since(f.Begin)
-		c.conn = conn.(*net.TCPConn)
-		c.config.Sockets.Add(c.conn)
-		c.result.Connections++
-		c.reader.Reset(c.conn)
+		l.conn, f.connected = conn.(*net.TCPConn), true
+		l.reader = bufio.NewReaderSize(l.conn, 64<<10)
+		c.config.Sockets.Add(l.conn)
 	}
-	conn := c.conn
+	conn := l.conn
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
 	defer stop()
 	request, err := nethttp.NewRequest("GET", "http://"+c.config.Server.String()+c.config.Path+strconv.Itoa(f.Number), nil)
@@ -177,31 +222,31 @@ func (c *Client) transfer(ctx context.Context, f *Fetched) error {
 	if err := request.Write(conn); err != nil {
 		return fmt.Errorf("asking: %w", err)
 	}
-	if _, err := c.reader.Peek(1); err != nil {
+	if _, err := l.reader.Peek(1); err != nil {
 		return fmt.Errorf("waiting for the answer: %w", err)
 	}
 	f.FirstByte = time.Since(f.Begin)
-	response, err := nethttp.ReadResponse(c.reader, request)
+	response, err := nethttp.ReadResponse(l.reader, request)
 	if err != nil {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
-	if response.StatusCode != nethttp.StatusOK || response.ContentLength != c.config.Bytes {
-		return fmt.Errorf("the answer is %s with %d bytes, not %d", response.Status, response.ContentLength, c.config.Bytes)
+	if response.StatusCode != nethttp.StatusOK || response.ContentLength != bytes {
+		return fmt.Errorf("the answer is %s with %d bytes, not %d", response.Status, response.ContentLength, bytes)
 	}
 	f.ReceivedBytes, err = io.Copy(io.Discard, response.Body)
 	if err != nil {
-		return fmt.Errorf("after %d of %d bytes: %w", f.ReceivedBytes, c.config.Bytes, err)
+		return fmt.Errorf("after %d of %d bytes: %w", f.ReceivedBytes, bytes, err)
 	}
 	f.Completion = time.Since(f.Begin)
 	return nil
 }
 
-func (c *Client) hangUp() error {
-	if c.conn == nil {
+func (c *Client) hangUp(l *link) error {
+	if l.conn == nil {
 		return nil
 	}
-	conn := c.conn
-	c.conn = nil
+	conn := l.conn
+	l.conn = nil
 	c.config.Sockets.Remove(conn)
 	return conn.Close()
 }

@@ -37,7 +37,7 @@ const (
 	requestTime = time.Minute
 
 	// silentMax is how many connections may be there that have not asked for a
-	// fetch yet. The client has one at a time.
+	// fetch yet. The client asks as soon as it is connected.
 	silentMax = 64
 )
 
@@ -70,7 +70,6 @@ type ServerResult struct {
 // A Server is the end of a flow that sends the bodies.
 type Server struct {
 	config   ServerConfig
-	header   []byte
 	listener *net.TCPListener
 
 	served, connections, foreign atomic.Int64
@@ -93,10 +92,7 @@ func NewServer(config ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{
-		config: config, listener: listener.(*net.TCPListener),
-		header: fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", config.Bytes),
-	}, nil
+	return &Server{config: config, listener: listener.(*net.TCPListener)}, nil
 }
 
 // Addr is where the server listens.
@@ -192,7 +188,7 @@ func (s *Server) serve(ctx context.Context, conn *net.TCPConn) {
 			return
 		}
 		before = &Served{Number: number, Begin: time.Now()}
-		before.SentBytes, before.Err = s.answer(conn, request.Close)
+		before.SentBytes, before.Err = s.answer(conn, number, request.Close)
 	}
 }
 
@@ -211,7 +207,7 @@ func (s *Server) read(ctx context.Context, conn *net.TCPConn, reader *bufio.Read
 	}
 	text, own := strings.CutPrefix(request.RequestURI, s.config.Path)
 	number, err := strconv.Atoi(text)
-	if !own || err != nil {
+	if _, known := s.config.bytes(number); !own || err != nil || !known {
 		return nil, 0, fmt.Errorf("asked for %.100q: %w", request.RequestURI, errForeign)
 	}
 	conn.SetReadDeadline(time.Time{})
@@ -224,7 +220,7 @@ func (s *Server) read(ctx context.Context, conn *net.TCPConn, reader *bufio.Read
 // answer sends a body, and the end of the connection if it was the last.
 // Corked, the kernel sends that end with the last data: a client that has all
 // closes after the server, whose port it is that waits for packets under way.
-func (s *Server) answer(conn *net.TCPConn, last bool) (sent int64, err error) {
+func (s *Server) answer(conn *net.TCPConn, number int, last bool) (sent int64, err error) {
 	if last {
 		raw, err := conn.SyscallConn()
 		if err == nil {
@@ -234,7 +230,7 @@ func (s *Server) answer(conn *net.TCPConn, last bool) (sent int64, err error) {
 			return 0, err
 		}
 	}
-	if sent, err = s.send(conn); err == nil && last {
+	if sent, err = s.send(conn, number); err == nil && last {
 		err = conn.CloseWrite()
 	}
 	return sent, err
@@ -255,10 +251,12 @@ func (s *Server) report(conn *net.TCPConn, served *Served, readErr error) {
 
 // send hands header and body to the kernel in one piece, if they are not very
 // long: so it makes full segments of them.
-func (s *Server) send(conn *net.TCPConn) (int64, error) {
-	pieces := net.Buffers{s.header}
-	sent := -int64(len(s.header))
-	for left := s.config.Bytes; left > 0; {
+func (s *Server) send(conn *net.TCPConn, number int) (int64, error) {
+	left, _ := s.config.bytes(number)
+	header := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", left)
+	pieces := net.Buffers{header}
+	sent := -int64(len(header))
+	for left > 0 {
 		for ; left > 0 && len(pieces) < atOnce; left -= int64(len(pieces[len(pieces)-1])) {
 			pieces = append(pieces, body[:min(left, int64(len(body)))])
 		}

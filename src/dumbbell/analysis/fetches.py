@@ -72,15 +72,18 @@ def fetch_summary(fetched: pl.DataFrame) -> dict[str, float | None]:
 
 def fetch_counters(http_fetch: pl.DataFrame) -> pl.DataFrame:
     """Bytes of all fetches that did not fail, ``[flow, stream, t_ns, bytes]``: spread evenly from the begin
-    of each to its end, or to where it was cut.
+    of each to its end, or to where it was cut. Fetches of a flow may overlap.
     """
-    took_ns = pl.coalesce("completion_ns", "cut_ns")
-    received = fetches(http_fetch).filter(took_ns.is_not_null() & pl.col("error").is_null())
-    after = pl.col("received_bytes").cum_sum().over("flow")
-    begun = received.with_columns(bytes=after - pl.col("received_bytes"))
-    ended = received.with_columns(bytes=after, t_ns=pl.col("t_ns") + took_ns)
-    rows = pl.concat([begun, ended]).with_columns(stream=pl.lit("0")).select(*COUNTERS)
-    return rows.cast(COUNTERS).sort("flow", "t_ns", "bytes")  # type: ignore[arg-type]
+    received = fetches(http_fetch).with_columns(took=pl.coalesce("completion_ns", "cut_ns"))
+    received = received.filter(pl.col("took") > 0, pl.col("error").is_null())
+    rate = pl.col("received_bytes") / pl.col("took")
+    begins = received.select("flow", "t_ns", rate=rate)
+    ends = received.select("flow", t_ns=pl.col("t_ns") + pl.col("took"), rate=-rate)
+    changes = pl.concat([begins, ends]).sort("flow", "t_ns")
+    before = pl.col("rate").cum_sum().clip(0).shift(fill_value=0.0)
+    total = (before * pl.col("t_ns").diff().fill_null(0)).cum_sum().round().over("flow")
+    rows = changes.select("flow", "t_ns", stream=pl.lit("0"), bytes=total)
+    return rows.select(*COUNTERS).cast(COUNTERS)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def flows_table(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         controls = found.congestion_controls(run, tables, flow) if flow.congestion_control else set()
         rows.append(
             {"run": run.id, "point": run.point.id, "phase": phase.phase}
-            | flow.model_dump(exclude={"rate_steps", "sender", "receiver"})
+            | flow.model_dump(exclude={"rate_steps", "transfers", "sender", "receiver"})
             | {
                 "congestion_control_measured": ",".join(sorted(controls)) or None,
                 "start_error_ns": start_error_ns(run, flow) if measuring else None,

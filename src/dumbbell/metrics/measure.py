@@ -106,7 +106,7 @@ class Tables:
         # A program takes time to start.
         late_ns = max(within_ns(self.run), (1 - analysis.MIN_COVER) * (end - start))
         throughout = first - start <= late_ns and end - last <= within_ns(self.run)
-        return own if throughout or flow.fetch_bytes else None
+        return own if throughout or flow.kind == "http" else None
 
     def per_second(self, flow: Flow, counter: str, window: Window) -> float | None:
         """How fast a sender's counter grew, in bit/s if it counts bytes; None if it was not sampled."""

@@ -229,7 +229,7 @@ def goodput(tables: Tables, flow: Flow, bound: Expectation) -> Value:
 )
 def retransmits(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     """Segments sent again over data segments sent, of each TCP flow."""
-    if flow.fetch_bytes:
+    if flow.kind == "http":
         done = tables.fetches(flow, bound.window_ns)
         again, sent = (int(done[counter].sum()) for counter in ("retransmits", "segments"))
         return again / sent if sent else "the server left no counts"
@@ -294,7 +294,7 @@ def rtt(tables: Tables, flow: Flow | str, bound: Expectation) -> Value:
     Duration,
     worse="more",
     least=1e5,
-    of=lambda flow: bool(flow.fetch_bytes),
+    of=lambda flow: flow.kind == "http",
     commands=False,
     sampled=True,
     percentile="of fetches",
@@ -305,7 +305,7 @@ def completion_time(tables: Tables, flow: Flow, bound: Expectation) -> Value:
     Of fetches it is a percentile over those that begin in the window, each from its begin, with connecting,
     to the last byte.
     """
-    if not flow.fetch_bytes:
+    if flow.kind != "http":
         return "iperf3 tells when it had written all, not when all had arrived"
     took_ns = tables.fetches(flow, bound.window_ns)["completion_ns"]
     return tables.percentile(took_ns, bound, "no fetch that began in the window was done")

@@ -10,7 +10,7 @@ from dumbbell import units
 from dumbbell.inventory import Inventory, narrow_router
 from dumbbell.kinds.asked import KINDS
 from dumbbell.kinds.asked import Flow as AskedFlow
-from dumbbell.kinds.asked.base import Programs, Refused
+from dumbbell.kinds.asked.base import Given, Programs, Refused
 from dumbbell.kinds.asked.ping import PingFlow
 from dumbbell.plan import virtual
 from dumbbell.plan.actions import (
@@ -219,10 +219,17 @@ class CaseResolver:
             return None
         kind = KINDS[asked.kind]
         src_host, dst_host = ends
-        drawn = random.Random(f"{self.scenario.seed}/{own}/{self.repetition}")
+        direction = self.places.direction(src_host)
+        path = self.scenario.path
+        given = Given(
+            start_ns=start,
+            duration_ns=end - start,
+            bottleneck_bps=path.way(direction).at(start).rate if path else None,
+            rng=random.Random(f"{self.scenario.seed}/{own}/{self.repetition}"),
+        )
         try:
             its_own: dict[str, Any] = {"streams": 1, "congestion_control": None, "rate_bps": None}
-            its_own |= asked.planned(start, end - start, drawn)
+            its_own |= asked.planned(given)
         except Refused as error:
             self._refuse(("flows", name, error.key), str(error))
             return None
@@ -237,7 +244,7 @@ class CaseResolver:
             return None
         connect_at = None
         try:
-            connect_at = connect_ns(asked, self.scenario.path, start, self.scenario.validity.start_error)
+            connect_at = connect_ns(asked, path, start, self.scenario.validity.start_error)
         except ValueError as error:
             self._refuse(("flows", name, "start"), f"{own} {error}" if own != name else str(error))
         src, dst = map(self.places.address, ends)
@@ -247,7 +254,7 @@ class CaseResolver:
             {
                 "name": own,
                 "kind": asked.kind,
-                "direction": self.places.direction(src_host),
+                "direction": direction,
                 "src_host": src_host,
                 "dst_host": dst_host,
                 "src": src,

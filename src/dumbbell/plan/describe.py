@@ -178,6 +178,9 @@ def _kind(flow: Flow) -> str:
         words.append(f"+{human(flow.delay_us * 1000, 'ns')}")
     if flow.fetch_bytes:
         words.append(f"{flow.fetches or ''} fetches of {flow.fetch_bytes} bytes".strip())
+    if flow.transfers:
+        total = human(sum(transfer.bytes for transfer in flow.transfers))
+        words.append(f"{len(flow.transfers)} transfers of {total} bytes in all")
     if flow.streams > 1:
         words.append(f"x{flow.streams}")
     return " ".join(filter(None, words))

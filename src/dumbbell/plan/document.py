@@ -55,6 +55,13 @@ class Step(Part):
     rate_bps: int
 
 
+class Transfer(Part):
+    """A transfer of drawn size: when it begins, in ns since the flow's start."""
+
+    at_ns: int
+    bytes: int
+
+
 class Flow(Part):
     """A flow with its addresses and ports; times are offsets from t0.
 
@@ -89,6 +96,7 @@ class Flow(Part):
     fetches: int | None = optional()
     think_ns: int | None = optional()
     persistent: bool | None = optional()
+    transfers: list[Transfer] | None = optional()  # in place of these four
     sender: dict[str, str] | None = optional()  # configuration of atou's ends, as lines of their files
     receiver: dict[str, str] | None = optional()
     mode: Literal["precise", "bulk"] | None = optional()

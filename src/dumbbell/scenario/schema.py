@@ -131,9 +131,9 @@ matrix:
   exclude: [{load: 10mbit, queue: long}]
 ```
 
-**What is drawn.** Random durations and the order of points come from `seed` when the scenario is planned: the
-same file gives the same `plan.json`, byte for byte. Within a repetition all points meet the same draws; each
-repetition draws anew.
+**What is drawn.** Random durations, transfers and the order of points come from `seed` when the scenario is
+planned: the same file gives the same `plan.json`, byte for byte. Within a repetition all points meet the same
+draws; each repetition draws anew.
 
 **Profiles.** `-e profile=short`, or `fab plan --profile short`, lays the mapping `profiles.short` over the
 scenario; `hardware,short` lays both, the second over what the first made.
@@ -210,9 +210,9 @@ def _words(value: Json) -> str:
     elif value.get("type") == "array":
         text = f"list: {_words(value['items'])}"
     elif value.get("type") == "object":
-        keys, patterns = value.get("propertyNames", {}), list(value.get("patternProperties", {}).values())
-        inner = patterns[0] if patterns else value.get("additionalProperties")
-        names = _words(keys) if "enum" in keys else "name"
+        keys, patterns = value.get("propertyNames", {}), value.get("patternProperties", {})
+        pattern, inner = next(iter(patterns.items()), ("", value.get("additionalProperties")))
+        names = _words(keys) if "enum" in keys else _QUANTITIES.get(pattern, "name")
         text = f"{names}: {_words(inner) if isinstance(inner, dict) else 'any value'}"
     elif value.get("type") == "string":
         text = _QUANTITIES.get(value.get("pattern", ""), "text")

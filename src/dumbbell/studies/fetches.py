@@ -25,8 +25,8 @@ class FetchTimes:
     def rows(self) -> pl.DataFrame:
         """:func:`analysis.fetches` of all http flows of all valid points, or Missing.
 
-        With ``size`` (bytes), ``loss`` (share that the path is asked to lose in the direction of the data),
-        ``congestion_control`` and ``connections``.
+        With ``size`` (bytes; null of drawn ones), ``loss`` (share that the path is asked to lose in the
+        direction of the data), ``congestion_control`` and ``connections``.
         """
         parts, left_out = [], 0
         for point in self.points:
@@ -42,7 +42,7 @@ class FetchTimes:
                     way = plan.path.way(flow.direction) if plan.path else None
                     parts.append(
                         analysis.fetches(rows.filter(pl.col("flow") == flow.name)).with_columns(
-                            size=pl.lit(flow.fetch_bytes),
+                            size=pl.lit(flow.fetch_bytes, pl.Int64),
                             loss=pl.lit(1 - way.arriving if way else 0.0),
                             congestion_control=pl.lit(flow.congestion_control or "-"),
                             connections=pl.lit("one for all" if flow.persistent else "one for each"),
@@ -61,6 +61,7 @@ class FetchTimes:
         found = []
         for key, rows in self.rows.sort(by, maintain_order=True).group_by(by, maintain_order=True):
             size, loss, control, connections = key
-            names = [human(size), human(loss, "share"), str(control), str(connections)]
+            bytes_ = "drawn" if size is None else human(size)
+            names = [bytes_, human(loss, "share"), str(control), str(connections)]
             found.append((names, analysis.latency(rows, PERCENTS)))
         return [(names, latency) for names, latency in found if latency.fetches]

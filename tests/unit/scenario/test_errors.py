@@ -212,7 +212,7 @@ from scenario.texts import GOOD, WHERE, problems
             "udp\n    rate: 1mbit\n    periods: [1s-3s, {during: 4s-12s, rate: 2mbit}]",
             ["x.yml:11:5: flows.flow1.periods: ends at 12s, after the scenario's duration of 10s"],
         ),
-        ("iperf3_tcp", "http", ["x.yml:8:3: flows.flow1.size: missing"]),
+        ("iperf3_tcp", "http", ["x.yml:8:3: flows.flow1: give size, or transfers"]),
         (
             "iperf3_tcp",
             "http\n    size: 1kB\n    count: 5\n    duration: 5s",

@@ -74,7 +74,8 @@ def _write_fetches(
     if host == flow.client_host:
         late = {"planned_unix_ns": start, "error_ns": 150_000}
         yield {"unix_ns": start, "event": "flow_first_data", "flow": flow.name} | late
-        result = {"asked": flow.fetches or 0, "begun": begun, "done": begun, "failed": 0, "cut": 0}
+        asked = flow.fetches or len(flow.transfers or [])
+        result = {"asked": asked, "begun": begun, "done": begun, "failed": 0, "cut": 0}
         result["connections"] = connections
         (folder / f"http-{flow.name}-receiver.json").write_text(json.dumps(result))
     if host == flow.server_host:
@@ -163,19 +164,22 @@ def ping_text(ping: PingAction, rtt_ms: float, t0: int) -> str:
     return "\n".join([*lines, *told.ping_end(ping, times)]) + "\n"
 
 
-def fetch_times(planned: Point, flow: Flow) -> list[tuple[int, int]]:
-    """Begin since t0 and length in ns of each fetch: every fifth takes half a second longer."""
+def fetch_times(planned: Point, flow: Flow) -> list[tuple[int, int, int]]:
+    """Begin since t0 and length in ns, and bytes of each fetch: every fifth takes half a second longer."""
     assert planned.path
-    assert flow.fetch_bytes
-    rtt, bits = planned.path.rtt_ns, 8 * flow.fetch_bytes
-    times: list[tuple[int, int]] = []
+    rtt, rate_bps = planned.path.rtt_ns, planned.path.rate_bps(flow.direction)
+    times: list[tuple[int, int, int]] = []
     at = flow.start_ns + 150_000
-    while len(times) < (flow.fetches or 1_000_000):
+    while len(times) < (flow.fetches or len(flow.transfers or []) or 1_000_000):
+        size = flow.fetch_bytes or 0
+        if flow.transfers:
+            transfer = flow.transfers[len(times)]
+            at, size = flow.start_ns + 150_000 + transfer.at_ns, transfer.bytes
         trips = 1 if flow.persistent and times else 2
-        took = trips * rtt + round(1e9 * bits / planned.path.rate_bps(flow.direction))
+        took = trips * rtt + round(8e9 * size / rate_bps)
         took += 500_000_000 if len(times) % 5 == 4 else 0
         if at + took > flow.end_ns:
             break
-        times.append((at, took))
+        times.append((at, took, size))
         at += took + (flow.think_ns or 0)
     return times

@@ -238,20 +238,20 @@ def _datagrams(planned: Point, phase: Phase, host: str, t0: int, flow: Flow) -> 
 def _fetches(planned: Point, phase: Phase, host: str, t0: int, flow: Flow) -> list[str]:
     """What one end tells of each fetch; those that take longer were sent again after a timeout."""
     assert planned.path
-    assert flow.fetch_bytes
     side = "sender" if host == flow.src_host else "receiver"
     tags = f"flow={flow.name},host={host},phase={phase.phase},point={planned.id},run={RUN_ID},side={side}"
-    rtt, segments, rows = planned.path.rtt_ns, -(-flow.fetch_bytes // MSS), []
-    for i, (at, took) in enumerate(fetch_times(planned, flow)):
+    rtt, rows = planned.path.rtt_ns, []
+    for i, (at, took, size) in enumerate(fetch_times(planned, flow)):
+        segments = -(-size // MSS)
         opened = i == 0 or not flow.persistent
         since = 0 if flow.persistent else i  # fetches before this one over its connection are in its counts
         fields = {"fetch": i + 1, "cookie": 1000 if flow.persistent else 1000 + i}
         if side == "sender":
             again = (i + 1) // 5 - since // 5
-            fields |= {"sent_bytes": flow.fetch_bytes, "total_retrans": again, "total_rto": again}
+            fields |= {"sent_bytes": size, "total_retrans": again, "total_rto": again}
             fields["data_segs_out"] = segments * (i + 1 - since) + again
         else:
-            fields |= {"received_bytes": flow.fetch_bytes, "completion_ns": took}
+            fields |= {"received_bytes": size, "completion_ns": took}
             fields |= {"connect_ns": rtt, "first_byte_ns": 2 * rtt} if opened else {"first_byte_ns": rtt}
         text = ",".join(f"{k}={v}i" for k, v in fields.items())
         stamp = t0 + at + (rtt * opened + rtt // 2 if side == "sender" else 0)

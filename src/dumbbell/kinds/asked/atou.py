@@ -6,14 +6,13 @@ The keys of the sender and the receiver come from ``atou.json``, which atou's ow
 from __future__ import annotations
 
 import json
-import random
 from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, create_model, model_validator
 
 from dumbbell import units
-from dumbbell.kinds.asked.base import BaseFlow, Kind
+from dumbbell.kinds.asked.base import BaseFlow, Given, Kind
 from dumbbell.quantities import Strict
 
 # Keys that the plan sets itself: ports, addresses, the flow's end, what is recorded.
@@ -172,7 +171,7 @@ class AtouFlow(BaseFlow):
         """The sender reports its own state."""
         return True
 
-    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+    def planned(self, given: Given) -> dict[str, Any]:
         """The lines of the configuration files of both ends."""
         sender, receiver = self.sender.words(), self.receiver.words()
         return {"sender": sender, "receiver": receiver, "mode": self.mode, "trace": self.trace}

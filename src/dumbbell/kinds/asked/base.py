@@ -68,6 +68,20 @@ class PlannedFlow(Protocol):
         """Address of the host that waits for the client."""
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a kind makes its part of the plan from, beside its keys.
+
+    Times are in ns since t0. ``bottleneck_bps`` is the rate in the direction of the data at the flow's start:
+    None without a path, 0 in an outage. ``rng`` draws the same in all points of a repetition.
+    """
+
+    start_ns: int
+    duration_ns: int
+    bottleneck_bps: int | None
+    rng: random.Random
+
+
 class BaseFlow(Strict):
     """What every flow has; its kind says what else. A flow is known by its key in `flows`."""
 
@@ -123,7 +137,7 @@ class BaseFlow(Strict):
         """Why the flow cannot have this duration; '' if it can."""
         return ""
 
-    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+    def planned(self, given: Given) -> dict[str, Any]:
         """The kind's own keys of the flow in the plan.
 
         :class:`Refused` is raised if the flow cannot be planned.
@@ -144,7 +158,7 @@ class SocketFlow(BaseFlow):
         default=None, description="SO_SNDBUF and SO_RCVBUF at both ends; default: the kernel tunes them"
     )
 
-    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+    def planned(self, given: Given) -> dict[str, Any]:
         """The options of the sockets."""
         return {"streams": self.streams, "dscp": self.dscp, "socket_buffer_bytes": self.socket_buffer}
 
@@ -171,9 +185,9 @@ class TcpSocketFlow(SocketFlow):
         """Each stream is sampled."""
         return True
 
-    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+    def planned(self, given: Given) -> dict[str, Any]:
         """The options of the sockets, and how the application writes."""
-        return super().planned(start_ns, duration_ns, rng) | {
+        return super().planned(given) | {
             "congestion_control": self.congestion_control,
             "rate_bps": self.rate,
             "pacing_bps": self.pacing,

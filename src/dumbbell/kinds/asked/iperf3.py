@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from dumbbell.kinds.asked.base import Kind, PositiveDuration, SocketFlow, TcpSocketFlow
+from dumbbell.kinds.asked.base import Given, Kind, PositiveDuration, SocketFlow, TcpSocketFlow
 from dumbbell.quantities import Rate
 from dumbbell.units import render_duration
 
@@ -59,9 +58,9 @@ class Iperf3UdpFlow(_Iperf3):
         """The time of the datagram that the server replies to."""
         return GREETING_NS
 
-    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+    def planned(self, given: Given) -> dict[str, Any]:
         """The options of the sockets, and the rate."""
-        return super().planned(start_ns, duration_ns, rng) | {"rate_bps": self.rate}
+        return super().planned(given) | {"rate_bps": self.rate}
 
 
 KINDS = (

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dumbbell.kinds.asked.base import Buffer, Kind, PositiveDuration, TcpSocketFlow
+from dumbbell.kinds.asked.base import Buffer, Given, Kind, PositiveDuration, TcpSocketFlow
 from dumbbell.quantities import Size
 
 HEADER_BYTES = 16  # that the data of each stream begins with
@@ -68,7 +67,7 @@ class TcpFlow(TcpSocketFlow):
         """The streams connect at the same time, and send nothing before their start."""
         return 1
 
-    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+    def planned(self, given: Given) -> dict[str, Any]:
         """The options of the sockets, and how much the application writes when."""
         own = {
             "burst_bytes": self.burst,
@@ -78,7 +77,7 @@ class TcpFlow(TcpSocketFlow):
             "receive_buffer_bytes": self.receive_buffer,
         }
         texts = {key: str(value).lower() for key, value in own.items() if value is not None}
-        return super().planned(start_ns, duration_ns, rng) | {"bytes": self.bytes, "own": texts or None}
+        return super().planned(given) | {"bytes": self.bytes, "own": texts or None}
 
 
 KINDS = (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from dumbbell.kinds.asked.base import BaseFlow, Kind, PositiveDuration, Refused
+from dumbbell.kinds.asked.base import BaseFlow, Given, Kind, PositiveDuration, Refused
 from dumbbell.quantities import Period, Rate, Size, Strict
 
 MAX_STEPS = 100_000
@@ -97,32 +97,32 @@ class UdpFlow(BaseFlow):
         spans = [_rated(item, self.rate)[0] for item in self.periods]
         return spans[0].start, spans[-1].end
 
-    def planned(self, start_ns: int, duration_ns: int, rng: random.Random) -> dict[str, Any]:
+    def planned(self, given: Given) -> dict[str, Any]:
         """The rates since the flow's start, with the random durations drawn."""
-        (_, first), *rest = self.steps(start_ns, duration_ns, rng)
+        (_, first), *rest = self.steps(given)
         steps = [{"at_ns": at_ns, "rate_bps": rate} for at_ns, rate in rest]
         return {"rate_bps": first, "rate_steps": steps or None, "payload_bytes": self.datagram}
 
-    def steps(self, start_ns: int, duration_ns: int, rng: random.Random) -> list[tuple[int, int]]:
+    def steps(self, given: Given) -> list[tuple[int, int]]:
         """The steps of the rate: bit/s, and the time it applies from, in ns since the flow's start."""
         found: list[tuple[int, int]] = []
         if self.periods is not None:
             for item in self.periods:
                 period, rate = _rated(item, self.rate)
-                at = period.start - start_ns
+                at = period.start - given.start_ns
                 if found and found[-1][0] == at:
                     found.pop()
-                found += [(at, rate), (period.end - start_ns, 0)]
+                found += [(at, rate), (period.end - given.start_ns, 0)]
             return found[:-1]  # the last step only marks the end of the flow
         if self.active is None or self.idle is None:
             return [(0, self.rate)]
         at = 0
-        while at < duration_ns:
+        while at < given.duration_ns:
             found.append((at, self.rate))
-            at += _draw(self.active, rng)
-            if at < duration_ns:
+            at += _draw(self.active, given.rng)
+            if at < given.duration_ns:
                 found.append((at, 0))
-                at += _draw(self.idle, rng)
+                at += _draw(self.idle, given.rng)
             if len(found) > MAX_STEPS:
                 raise Refused("active", f"it would turn on and off more than {MAX_STEPS} times")
         return found

@@ -10,7 +10,7 @@ import polars as pl
 from dumbbell import analysis
 from dumbbell.facts import documents
 from dumbbell.facts.asked import Asked
-from dumbbell.facts.check import Check, fact, same
+from dumbbell.facts.check import Check, close, fact, same
 from dumbbell.facts.columns import Columns, names, rows_of
 from dumbbell.kinds.found.base import Counted, Found, Tables, share
 from dumbbell.kinds.found.shared import FOREIGN, began, congestion_control, foreign, tcp_columns
@@ -38,6 +38,8 @@ class Http(Found):
         if flow.congestion_control is not None:
             yield from congestion_control(flow, self.congestion_controls(of.run, of.tables, flow))
             yield from _fetches(of, flow)
+        if flow.transfers:
+            yield _begins(of, flow)
 
     def reports(self, run: Run, phase: Phase, flow: Flow) -> Iterator[str]:
         """Contradictions between the counts of client and server."""
@@ -48,10 +50,14 @@ class Http(Found):
         ):
             return  # the check of files reports this
         for fine, fault in (
-            (client["asked"] == (flow.fetches or 0), "the client was not asked the plan's number of fetches"),
+            (client["asked"] == _asked(flow), "the client was not asked the plan's number of fetches"),
             (
                 client["begun"] == sum(client[key] for key in ("done", "failed", "cut")),
                 "done, failed and cut are not all",
+            ),
+            (
+                not flow.transfers or client["begun"] == client["asked"],
+                f"the client began {client['begun']} of {client['asked']} transfers",
             ),
             (not client["failed"], f"{client['failed']} fetches failed: {client.get('failure')}"),
             (server["served"] >= client["done"], "the server served fewer than were done"),
@@ -115,6 +121,11 @@ class Http(Found):
         return analysis.fetch_summary(_fetched(tables, flow))
 
 
+def _asked(flow: Flow) -> int:
+    """The number of fetches that is asked for; 0: as many as there is time for."""
+    return flow.fetches or len(flow.transfers or [])
+
+
 def _fetched(tables: Tables, flow: Flow) -> pl.DataFrame:
     """The flow's fetches in the measurement."""
     return analysis.fetches(tables["http_fetch"].filter(IN_MEASUREMENT)).filter(pl.col("flow") == flow.name)
@@ -123,8 +134,8 @@ def _fetched(tables: Tables, flow: Flow) -> pl.DataFrame:
 def _fetches(of: Asked, flow: Flow) -> Iterator[Check]:
     """All requested fetches were completed, and the server's kernel reported the socket of each.
 
-    If the scenario gives no number, every fetch that the flow's end did not cut must be complete, and there
-    must be at least one.
+    If the scenario gives no number, or they are drawn, every fetch that the flow's end did not cut must be
+    complete, and there must be at least one.
     """
     fetched = _fetched(of.tables, flow)
     result = read_json(of.run.raw(flow.client_host, "measurement", f"http-{flow.name}-receiver.json"))
@@ -134,7 +145,11 @@ def _fetches(of: Asked, flow: Flow) -> Iterator[Check]:
         reason = "the client left no result: it is not known which fetches have begun"
     elif asked is None:
         asked = max(1, begun - cut)
-    done = fetched.filter(pl.col("done") & (pl.col("received_bytes") == flow.fetch_bytes))
+    size = pl.lit(flow.fetch_bytes)
+    if flow.transfers:
+        sizes = {number: transfer.bytes for number, transfer in enumerate(flow.transfers, start=1)}
+        size = pl.col("fetch").replace_strict(sizes, default=None)
+    done = fetched.filter(pl.col("done") & (pl.col("received_bytes") == size))
     if not reason and done.height != asked:
         reason = f"{done.height} of {asked} fetches were done"
         if (failures := fetched["error"].drop_nulls()).len():
@@ -146,6 +161,29 @@ def _fetches(of: Asked, flow: Flow) -> Iterator[Check]:
     yield same("fetches served", flow.name, done.height, served, what="fetches of which the server told")
     wanted = 1 if flow.persistent else done.height
     yield same("connections", flow.name, wanted, connections, what="connections")
+
+
+def _begins(of: Asked, flow: Flow) -> Check:
+    """Each transfer began at its time, whether or not those before it were done."""
+    assert flow.transfers is not None
+    planned = pl.DataFrame(
+        [(i, flow.start_ns + transfer.at_ns) for i, transfer in enumerate(flow.transfers, start=1)],
+        {"fetch": pl.Int64, "planned_ns": pl.Int64},
+        orient="row",
+    )
+    begun = planned.join(_fetched(of.tables, flow).select("fetch", "t_ns"), on="fetch", how="left")
+    errors = (begun["t_ns"] - begun["planned_ns"]).abs()
+    worst: Any = errors.max()
+    return close(
+        "begins of transfers",
+        flow.name,
+        0,
+        None if errors.null_count() else worst,
+        tolerance=of.point.validity.start_error_ns,
+        unit="ns",
+        what="the largest error of a begin",
+        missing="there are transfers without a row",
+    )
 
 
 FOUND: dict[str, Found] = {"http": Http()}

@@ -192,8 +192,8 @@ class Report(OverTime):
         rows = [
             [
                 flow["name"],
-                f"{human(flow['fetch_bytes'])} bytes",
-                "one for all" if flow["persistent"] else "one for each",
+                f"{human(size)} bytes" if (size := flow.get("fetch_bytes")) else "drawn",
+                "one for all" if flow.get("persistent") else "one for each",
                 f"{flow['fetches_done']} of {flow.get('fetches') or flow['fetches_begun']}",
                 *(human(flow[time], "ns") for time in times),
                 human(flow["fetch_retransmits"]),
