@@ -50,6 +50,11 @@ class Queue(Strict):
             raise ValueError(
                 "a policer has no queue: give the direction `policer: {rate, burst}` beside its queue"
             )
+        if kind == "dualpi2":
+            raise ValueError(
+                "dualpi2 is not supported: Linux has it from 6.17 on, but the tc of Debian 12 (iproute2 6.1) "
+                "cannot give it a limit or read it back: take codel, fq_codel or pie with `ecn: true`"
+            )
         return kind
 
     @model_validator(mode="after")

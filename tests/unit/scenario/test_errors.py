@@ -148,6 +148,11 @@ from scenario.texts import GOOD, WHERE, problems
             ],
         ),
         (
+            "reverse: {rate: 10mbit, delay: 5ms, queue: {kind: pfifo, limit: 1bdp}}",
+            "reverse: {rate: 10mbit, delay: 5ms, queue: {kind: dualpi2}}",
+            ["x.yml:6:47: path.reverse.queue.kind: dualpi2 is not supported: Linux has it from 6.17 on"],
+        ),
+        (
             "iperf3_tcp",
             "atou\n    sender: {rampdown: 1}",
             ["x.yml:10:5: flows.flow1.sender: rampdown: 1 needs sack: 1"],
