@@ -106,7 +106,7 @@ def limits(run: Run, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     cpu_core = tables.get("cpu_core")
     if cpu_core is not None and not cpu_core.is_empty():
         cpu_core = cpu_core.filter(IN_MEASUREMENT)
-    fetched = [flow.name for flow in run.point.phase("measurement").flows if flow.fetch_bytes is not None]
+    fetched = [flow.name for flow in run.point.phase("measurement").flows if flow.kind == "http"]
     sampled = tables["tcp_info"].filter(IN_MEASUREMENT, ~pl.col("flow").is_in(fetched))
     ends = analysis.fetch_ends(tables["http_fetch"].filter(IN_MEASUREMENT))
     drops = policed(run, tables)

@@ -119,7 +119,7 @@ def _of_udp(flow: Flow) -> bool:
 
 
 def _of_counted_limits(flow: Flow) -> bool:
-    return _of_tcp(flow) and (flow.of_kind.follows_sockets or flow.fetch_bytes is not None)
+    return _of_tcp(flow) and (flow.of_kind.follows_sockets or flow.kind == "http")
 
 
 def _of_any(flow: Flow) -> bool:

@@ -143,7 +143,7 @@ def _raise_buffer(flow: Flow, option: str, sysctl: str, host: str) -> str:
 
 
 def _app(flow: Flow, of: Numbers) -> str:
-    if flow.fetch_bytes is not None:
+    if flow.kind == "http":
         return (
             "Its server had nothing to send: it waited for the request, or all of a fetch was under way. "
             "Fetch more at once, or keep one connection."
