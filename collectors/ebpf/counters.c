@@ -1,5 +1,5 @@
 //go:build ignore
-
+// SPDX-License-Identifier: MIT OR GPL-2.0
 // What tcp_info does not count of a connection, by the connection's cookie. Programs run at tracepoints and behind
 // functions of the kernel, all but kfree_skb under the lock of the socket. Of the kernel's structures those members are
 // named that are read; where they are in the running kernel is found by their names at loading (CO-RE).

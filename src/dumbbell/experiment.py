@@ -12,7 +12,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dumbbell.compare.answer import Chosen, chosen, primary
-from dumbbell.compare.design import MOST_ROUNDS, PILOT, Arm, Design, Round, least_rounds, rounds
+from dumbbell.compare.design import (
+    MOST_ROUNDS,
+    PILOT,
+    SCHEMA_VERSION,
+    Arm,
+    Design,
+    Round,
+    least_rounds,
+    rounds,
+)
 from dumbbell.kernels import build, check, find, short
 from dumbbell.metrics.values import measurable
 from dumbbell.plan import Inventory, Plan, plan
@@ -20,6 +29,7 @@ from dumbbell.run.record import read_json
 from dumbbell.scenario import load
 from dumbbell.suite import STATUS, Entry, about, at_once, ended, find_run, real_ns, run_entry
 from dumbbell.units import human
+from dumbbell.versions import refuse_newer
 from dumbbell.words import known_are, listed
 
 DESIGN = "ab.json"
@@ -172,9 +182,11 @@ def _primary(asked: Asked, plans: Mapping[str, Plan]) -> tuple[str, str]:
 def begun(folder: Path, asked: Asked) -> Design:
     """The design of an A/B in a directory; a new one is written there.
 
-    AbError if it was begun with other options, or if its scenario is another now.
+    AbError if it was begun with other options, or if its scenario is another now; NewerError if a
+    newer Dumbbell has begun it.
     """
     path = folder / DESIGN
+    refuse_newer(path, SCHEMA_VERSION)
     try:
         found = Design.model_validate_json(path.read_bytes())
     except FileNotFoundError:

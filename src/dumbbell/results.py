@@ -17,6 +17,7 @@ import polars as pl
 
 from dumbbell import analysis
 from dumbbell.metrics.values import values
+from dumbbell.plan import refuse_newer_plan
 from dumbbell.report import display
 from dumbbell.report.plots import OF_RUN, OF_SET, Plots
 from dumbbell.run.content import located
@@ -38,6 +39,8 @@ def opened(*paths: Path | str) -> Run | RunSet:
         runs = [path] if (path / "plan.json").exists() else sorted(p.parent for p in path.glob("*/plan.json"))
         if not runs:
             raise FileNotFoundError(f"{path} is no directory of a run, and has none: there is no plan.json")
+        for folder in runs:
+            refuse_newer_plan(folder / "plan.json")
         found += [folder.resolve() for folder in runs]
     if len(found) == 1 and not point_folders(found[0]):
         return Run(found[0])

@@ -16,8 +16,11 @@ from dumbbell.bisection.decide import Effect, ends, step
 from dumbbell.bisection.measure import Failed, Measure, Untestable
 from dumbbell.bisection.search import Search
 from dumbbell.run.record import read_json, write_json
+from dumbbell.versions import refuse_newer
 
 Tell = Callable[[str], None]
+_FILE = "bisection.json"
+_VERSION = 1  # of this file
 _SHORT = 12  # digits of a commit's id
 Json = dict[str, Any]
 
@@ -67,8 +70,8 @@ class Bisection:
     ) -> None:
         self.folder, self.search, self.measure, self.tell = folder, search, measure, tell
         self.asked, self.looks, self.sure = asked, looks, sure
-        self._file = folder / "bisection.json"
-        kept = read_json(self._file) or {}
+        self._file = folder / _FILE
+        kept = read(folder)
         self.steps = [Step(**of) for of in kept.get("steps", [])]
         # Of the whole search, so that its later steps are not judged more mildly.
         self.expected: int = kept.get("expected") or search.steps
@@ -193,8 +196,16 @@ class Bisection:
         """Write it whole or not at all."""
         part = self._file.with_suffix(".part")
         steps = [asdict(one) for one in self.steps]
-        write_json(part, {"asked": self.asked, "expected": self.expected, "steps": steps})
+        write_json(
+            part, {"schema_version": _VERSION, "asked": self.asked, "expected": self.expected, "steps": steps}
+        )
         part.replace(self._file)
+
+
+def read(folder: Path) -> Json:
+    """What was kept of the search in a directory, or nothing; NewerError if that cannot be read."""
+    refuse_newer(folder / _FILE, _VERSION)
+    return read_json(folder / _FILE) or {}
 
 
 def _set(one: Step, effect: Effect, error: float) -> None:

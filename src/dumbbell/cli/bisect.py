@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dumbbell.bisection import decide
-from dumbbell.bisection.bisection import Bisection, NoDifference
+from dumbbell.bisection.bisection import Bisection, NoDifference, read
 from dumbbell.bisection.measure import Failed, InVirtualTime, Sought
 from dumbbell.bisection.search import Search
 from dumbbell.bisection.told import page, text
@@ -15,7 +15,6 @@ from dumbbell.cluster import ClusterError
 from dumbbell.cluster.asked import shared
 from dumbbell.inventory import InventoryError
 from dumbbell.kernels import KernelError, git
-from dumbbell.run.record import read_json
 from dumbbell.scenario import ScenarioError
 from dumbbell.suite import NO_STATEMENT, interrupted
 
@@ -97,8 +96,8 @@ def _asked(
 
 
 def _refuse_another(folder: Path, asked: dict[str, Any]) -> None:
-    """ValueError if the directory is of a search that was asked for otherwise."""
-    kept = (read_json(folder / "bisection.json") or {}).get("asked")
+    """ValueError if the directory is of a search that was asked for otherwise, or of a newer Dumbbell."""
+    kept = read(folder).get("asked")
     if kept is not None and kept != asked:
         other = ", ".join(name for name in asked if kept.get(name) != asked[name])
         raise ValueError(

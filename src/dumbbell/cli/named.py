@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dumbbell.results import Run, RunSet, opened
+from dumbbell.versions import NewerError
 
 
 def named(run: str) -> Run | RunSet:
-    """The run in a directory, or the points of several, with commas between them; SystemExit without any."""
+    """The run in a directory, or the points of several, with commas between them; SystemExit without
+    any that can be read.
+    """
     try:
         return opened(*run.split(","))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NewerError) as error:
         raise SystemExit(str(error)) from None
 
 

@@ -24,6 +24,7 @@ from dumbbell.run.record import write_json
 from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.load import read_as
 from dumbbell.suite import NO_STATEMENT, Suite, interrupted, load
+from dumbbell.versions import NewerError
 
 
 def main() -> int:
@@ -40,7 +41,7 @@ def main() -> int:
         known = acknowledged(Path(suite.acknowledged)) if suite.acknowledged else []
         with shared(options.cluster, options.inventory):
             night = run_night(suite, options.inventory, options.home, known, options.kernel)
-    except (ClusterError, KernelError, ScenarioError, InventoryError, NightError) as error:
+    except (ClusterError, KernelError, ScenarioError, InventoryError, NewerError, NightError) as error:
         print(error, file=sys.stderr)
         return NO_STATEMENT
     except KeyboardInterrupt:

@@ -23,6 +23,7 @@ from dumbbell.quantities import Strict
 
 PILOT = 4  # rounds from whose spread the number of all rounds follows
 MOST_ROUNDS = 1000  # seeds of rounds that replace others begin beyond those
+SCHEMA_VERSION: Literal[1] = 1  # of ab.json
 UNREACHABLE = 10**6  # a number of rounds that stands for all that nobody runs
 
 
@@ -60,7 +61,7 @@ class Design(Strict):
     their number was asked for. ``chosen`` is that number.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1] = SCHEMA_VERSION
     scenario: str
     inventory: str
     sides: dict[str, Arm]

@@ -43,6 +43,7 @@ def sums(name: str, results: Sequence[Result]) -> str:
 def summary(folder: Path, of: Judgement) -> dict[str, object]:
     """All results, as ``summary.json`` has them."""
     return {
+        "schema_version": 1,
         "profile": of.asked.profile,
         "references": list(of.references),
         "candidates": {

@@ -18,6 +18,7 @@ from dumbbell.metrics.registry import PERCENTILES, of_name
 from dumbbell.metrics.values import conditions, values
 from dumbbell.nightly.identity import Identity, Settings, identity, of_point, split
 from dumbbell.run.content import Run, RunSet
+from dumbbell.versions import refuse
 
 VERSION = 2
 _SCHEMA = """
@@ -111,17 +112,15 @@ class Alarm:
 
 
 class History:
-    """The SQLite file; one process writes at a time. Files of former versions are migrated."""
+    """The SQLite file; one process writes at a time. Files of former versions are migrated,
+    and those of newer ones raise NewerError."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path)
         self._sorted: dict[str, tuple[dict[str, str], dict[str, str]]] = {}  # documents, by their digest
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version > VERSION:
-            raise ValueError(
-                f"{path} has version {version}, and this Dumbbell reads up to {VERSION}: update it"
-            )
+        refuse(path, version, VERSION)
         if version < VERSION:
             with self._db:
                 self._db.execute("BEGIN")

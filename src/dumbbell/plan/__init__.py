@@ -7,7 +7,17 @@ from dumbbell.inventory import Inventory, InventoryError
 from dumbbell.plan.actions import PingAction, Sample
 from dumbbell.plan.calibration import Probe, probe_name, rate_name
 from dumbbell.plan.describe import clock, describe, in_real_time, in_words
-from dumbbell.plan.document import Expectation, Flow, Host, Phase, Plan, Point, Validity, point_label
+from dumbbell.plan.document import (
+    Expectation,
+    Flow,
+    Host,
+    Phase,
+    Plan,
+    Point,
+    Validity,
+    point_label,
+    refuse_newer_plan,
+)
 from dumbbell.plan.path import (
     PACKET_BYTES,
     Conditions,
@@ -49,4 +59,5 @@ __all__ = [
     "point_label",
     "probe_name",
     "rate_name",
+    "refuse_newer_plan",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dumbbell.kinds.asked import KINDS
@@ -15,6 +16,7 @@ from dumbbell.plan.actions import PhaseHost
 from dumbbell.plan.part import Part, optional
 from dumbbell.plan.path import OwnDelay, PlannedPath
 from dumbbell.plan.warnings import Warned
+from dumbbell.versions import refuse_newer
 
 # Since version 2, all owned settings of a host and those that its agent observes are judged.
 SCHEMA_VERSION: Literal[1, 2] = 2  # written in new plans
@@ -294,6 +296,12 @@ class Plan(Part):
     acknowledged: dict[str, str] | None = optional()  # the reason why a warning is meant, by its id
     points: list[Point]
 
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """The plan in a file. OSError, NewerError, or ValueError if it is no plan."""
+        refuse_newer_plan(path)
+        return cls.model_validate_json(path.read_bytes())
+
     @property
     def duration_ns(self) -> int:
         """The length of all phases of all points, without the time between them."""
@@ -328,3 +336,8 @@ class Plan(Part):
     def to_json(self) -> bytes:
         """Canonical bytes: keys in the order of the contract, hosts and sysctls sorted."""
         return (json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def refuse_newer_plan(path: Path) -> None:
+    """NewerError if a newer Dumbbell has written this ``plan.json``; a missing one is accepted."""
+    refuse_newer(path, SCHEMA_VERSION)

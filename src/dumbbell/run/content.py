@@ -63,7 +63,7 @@ class Run:
     @classmethod
     def open(cls, run_dir: Path) -> Run:
         """Read the plan and find the spools; OSError or ValueError without a usable ``plan.json``."""
-        plan = Plan.model_validate_json((run_dir / "plan.json").read_bytes())
+        plan = Plan.read(run_dir / "plan.json")
         if not plan.points:
             raise ValueError(f"{run_dir}/plan.json has no points")
         return cls(run_dir, plan)

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dumbbell.plan import Plan, Point
+from dumbbell.plan import Plan, Point, refuse_newer_plan
 from dumbbell.run.record import read_json, record_state, states, was_armed, write_json
 from dumbbell.scenario import traces_of
 from dumbbell.units import human
@@ -67,7 +67,7 @@ class Execution:
     @cached_property
     def plan(self) -> Plan:
         """The plan, which contains this point only; OSError or ValueError if it cannot be read."""
-        return Plan.model_validate_json((self.dir / "plan.json").read_bytes())
+        return Plan.read(self.dir / "plan.json")
 
     @property
     def point(self) -> Point:
@@ -227,9 +227,10 @@ class RunDir:
         The plans of its points are read when they are asked for: a run may have ten thousand.
         """
         run_dir = run_dir.resolve()
+        refuse_newer_plan(run_dir / "plan.json")
         found = read_json(run_dir / LISTED)
         if not found:  # a run of one point, or of a version that did not write the list
-            found = listed(Plan.model_validate_json((run_dir / "plan.json").read_bytes()))
+            found = listed(Plan.read(run_dir / "plan.json"))
         return cls(run_dir, _executions(found, run_dir.name, run_dir))
 
     @property

@@ -37,7 +37,7 @@ class Medians(NamedTuple):
 def render_summary(run_dir: Path) -> Path:
     """Write ``report.html`` of a run with several points, from verdict.json and flows.parquet."""
     verdict = read_json(run_dir / "verdict.json")
-    plan = Plan.model_validate_json((run_dir / "plan.json").read_bytes())
+    plan = Plan.read(run_dir / "plan.json")
     try:
         flows = pl.read_parquet(run_dir / "flows.parquet")
     except OSError:
