@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# Among them is one that makes .o of .c, also of a committed one.
+MAKEFLAGS += --no-builtin-rules
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.build/bin:$(PATH)
 export CGO_ENABLED := 0
