@@ -222,7 +222,7 @@ preflight:
 .venv/.installed: requirements.lock pyproject.toml
 	test -x $(BIN)/uv || { python3 -m venv .venv && $(BIN)/python -m pip install --quiet uv==$(UV_VERSION); }
 	uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock
-	uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
 .PHONY: lock

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dumbbell.results import Run, RunSet
 
-REPOSITORY = Path(__file__).parents[2]  # where it is a checkout
+_SHIPPED = Path(__file__).parent / "shipped"  # in a wheel: scenarios, and inventories to plan them with
+REPOSITORY = (
+    _SHIPPED if _SHIPPED.is_dir() else Path(__file__).parents[2]
+)  # the checkout, or a wheel's part of it
 
 
 def open(*paths: Path | str) -> Run | RunSet:

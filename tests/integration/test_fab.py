@@ -55,7 +55,7 @@ def test_what_cannot_be_shown_is_said(arguments: tuple[str, ...], reason: str) -
 
 
 def test_a_plan_waits_for_no_table_or_plot_to_load() -> None:
-    planned = "import sys, fabfile; fabfile.plan.body(None, 'scenarios/two_flow_fairness.yml')"
+    planned = "import sys; from dumbbell.cli.main import commands; commands.plan.body(None, 'one_flow')"
     loaded = "print(sorted({'polars', 'plotly', 'scipy', 'numpy', 'IPython'} & sys.modules.keys()))"
     done = subprocess.run(
         [sys.executable, "-c", f"{planned}; {loaded}"],

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from synthetic import REPOSITORY
 
 RENDER = """
@@ -22,28 +23,61 @@ print(render(run), render(run, NOTEBOOKS / "fairness.py"), render_index(run.pare
 """
 
 
-def test_a_run_directory_is_reported_on_without_the_repository(collected: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory into which the wheel is installed, without what it depends on."""
     uv = shutil.which("uv")
     assert uv, "make setup installs uv"
-    installed, elsewhere = tmp_path / "installed", tmp_path / "elsewhere"
-    subprocess.run([uv, "build", "--quiet", "--offline", "--out-dir", tmp_path, REPOSITORY], check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    subprocess.run(
-        [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--target", installed, wheel], check=True
-    )
-    run_dir = shutil.copytree(collected, elsewhere / "20260101T000000Z_two_flow_fairness")
+    built = tmp_path_factory.mktemp("wheel")
+    python = ("--python", sys.executable)
+    build = (uv, "build", "--wheel", "--quiet", "--offline", "--no-build-isolation", *python)
+    subprocess.run([*build, "--out-dir", built, REPOSITORY], check=True)
+    (wheel,) = built.glob("*.whl")
+    install = (uv, "pip", "install", "--quiet", "--offline", "--no-deps", *python)
+    subprocess.run([*install, "--target", built / "installed", wheel], check=True)
+    return built / "installed"
+
+
+def ran(installed: Path, folder: Path, *words: str | Path) -> tuple[int, str]:
+    """Exit status and output of a program of the package in a directory."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", RENDER, str(run_dir)],
-        cwd=elsewhere,
-        env=os.environ | {"PYTHONPATH": str(installed)},
-        capture_output=True,
+        words,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(installed), "XDG_CACHE_HOME": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    package, notebooks, *pages = map(Path, done.stdout.split())
+    return done.returncode, done.stdout
+
+
+def test_a_run_directory_is_reported_on_without_the_repository(
+    collected: Path, installed: Path, tmp_path: Path
+) -> None:
+    run_dir = shutil.copytree(collected, tmp_path / "20260101T000000Z_two_flow_fairness")
+    code, said = ran(installed, tmp_path, sys.executable, "-P", "-c", RENDER, run_dir)
+    assert code == 0, said
+    package, notebooks, *pages = map(Path, said.split())
     assert package.is_relative_to(installed)
     assert notebooks.is_relative_to(installed)
     for page in pages[:2]:
         assert "plotly-graph-div" in page.read_text()
     assert "runs <b>1</b>" in pages[2].read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--help"], 0, "Show the plan of a scenario"),
+        (["plan", "one_flow"], 0, "One cubic flow through the emulated path"),
+        (["plan", "one_flow", "-i", "inventory/vtime"], 0, "in virtual time"),
+        (["run", "one_flow"], 1, "This Dumbbell is a package, without the playbooks"),
+        (["ab", "one_flow", "a", "b"], 1, "This Dumbbell is a package, without the playbooks"),
+    ],
+)
+def test_commands_in_an_empty_directory(
+    words: list[str], code: int, said: str, installed: Path, tmp_path: Path
+) -> None:
+    found = ran(installed, tmp_path, installed / "bin" / "dumbbell", *words)
+    assert (found[0], said in found[1]) == (code, True), found[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import shutil
@@ -16,6 +15,7 @@ import pytest
 from stand_in import Playbook
 from synthetic import REPOSITORY
 
+from dumbbell.cli import commands
 from dumbbell.compare.design import Round
 from dumbbell.plan import Inventory, Plan, plan
 
@@ -28,15 +28,6 @@ profiles:
 """
 SETTINGS = "raw/sender1/measurement/observed.json"
 GOODPUT = {"metric": "goodput", "of": "flow1"}
-
-
-def load_fabfile() -> Any:
-    spec = importlib.util.spec_from_file_location("fabfile", REPOSITORY / "fabfile.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def flat(text: str) -> str:
@@ -110,7 +101,7 @@ class Ab:
         said = io.StringIO()
         with redirect_stdout(said):
             try:
-                load_fabfile().ab.body(None, "x.yml", *arguments, **options)
+                commands.ab.body(None, "x.yml", *arguments, **options)
             except SystemExit as end:
                 return end.code if isinstance(end.code, str) else int(end.code or 0), said.getvalue()
         return 0, said.getvalue()

@@ -11,24 +11,23 @@ from pathlib import Path
 
 import waitress
 
-from dumbbell import REPOSITORY
 from dumbbell.live.known import NoRunError, look
 from dumbbell.live.server import Samples, application
 
 MOST_PORT = 65535
 
 
-def live(run: Path, inventory: str, host: str, port: str) -> None:
+def live(run: Path, inventory: Path, host: str, port: str) -> None:
     """Serve the page until Ctrl-C; SystemExit with the reason if that is not possible."""
     try:
         look(run, time.time_ns())
     except NoRunError as error:
         raise SystemExit(str(error)) from None
-    if not (REPOSITORY / inventory).exists():
+    if not inventory.exists():
         raise SystemExit(f"{inventory}: there is no such inventory to say where InfluxDB is")
     listener = _listener(host, port)
     own = ipaddress.ip_address(listener.getsockname()[0]).is_loopback
-    app = application(run, Samples(inventory, print))
+    app = application(run, Samples(str(inventory.absolute()), print))
     if own:
         # Another site's page must not read this one under a name of its own that it lets point here.
         app.server.config["TRUSTED_HOSTS"] = [host, "localhost", "127.0.0.1", "::1"]

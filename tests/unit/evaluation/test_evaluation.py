@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from experiments import load_fabfile
 from stand_in import Playbook
 from synthetic import REPOSITORY
 
+from dumbbell.cli import commands
 from dumbbell.evaluation.criteria import load
 from dumbbell.evaluation.measured import NOT_RUN, measure
 from dumbbell.evaluation.subject import Subject
@@ -77,7 +77,7 @@ class Evaluated:
         asked = {"criteria": "criteria", "inventory": str(VTIME)} | options
         with redirect_stdout(said):
             try:
-                load_fabfile().evaluate.body(None, candidates, **asked)
+                commands.evaluate.body(None, candidates, **asked)
             except SystemExit as end:
                 return end.code if isinstance(end.code, str) else int(end.code or 0), said.getvalue()
         return 0, said.getvalue()

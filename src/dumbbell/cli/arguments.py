@@ -1,0 +1,67 @@
+"""Arguments of commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from invoke.parser.argument import Argument
+from invoke.tasks import Task
+
+from dumbbell import REPOSITORY
+
+CLUSTER = (
+    "machines that run the points, in virtual time: ssh:HOSTS.yml, slurm:PARTITION, tcp://SCHEDULER:8786"
+)
+
+
+def known(path: str, folder: str = "") -> Path:
+    """A file as the user named it: one that is here, or one of Dumbbell's, as the scenario ``one_flow``.
+
+    The path itself if there is none, for an error to name.
+    """
+    places = (Path(path), REPOSITORY / path, REPOSITORY / folder / f"{path}.yml")
+    return next((place for place in places if place.exists()), Path(path))
+
+
+def in_checkout() -> None:
+    """SystemExit unless here is the checkout of this Dumbbell: packages lack playbooks, and the agent."""
+    if not (REPOSITORY / "playbooks").is_dir():
+        raise SystemExit(
+            "This Dumbbell is a package, without the playbooks and the agent that runs need. A checkout has "
+            "them: make setup build, and there . .venv/bin/activate"
+        )
+    if not Path.cwd().samefile(REPOSITORY):
+        raise SystemExit(f"Playbooks are run in the checkout: cd {REPOSITORY}")
+
+
+def default_inventory(kernel: object) -> str:
+    """The inventory of virtual time, where kernels can be named, or that of the lab."""
+    return "inventory/vtime" if kernel else "inventory/lab"
+
+
+class Unless(Argument):
+    """A positional argument that is no longer asked for if another one is given."""
+
+    def __init__(self, other: Argument, like: Argument) -> None:
+        super().__init__(names=like.names, positional=True, help=like.help)
+        self.other = other
+
+    @property
+    def value(self) -> Any:
+        """The text; None if it is still asked for, as Invoke has it."""
+        return super().value or ("" if self.other.got_value else None)
+
+    @value.setter
+    def value(self, text: str) -> None:
+        self.set_value(text)
+
+
+class OfSides(Task[Any]):
+    """``ab``: its profiles are positional, and are left out if kernels are named."""
+
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
+        """Arguments of the task."""
+        found = super().get_arguments(ignore_unknown_help)
+        kernel = next(argument for argument in found if argument.name == "kernel")
+        return [Unless(kernel, argument) if argument.name in {"a", "b"} else argument for argument in found]

@@ -1,0 +1,399 @@
+"""Commands of ``dumbbell`` and of ``fab``. The body of each is in the module of its name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from dumbbell.cli.arguments import CLUSTER, OfSides, default_inventory, known
+
+START_PLAYBOOKS = ("ab", "bisect", "evaluate", "nightly", "stop")
+
+# Tasks import modules when they run: tables and plots take a second to load, and most tasks need none.
+
+
+@task(
+    help={
+        "scenario": "file of the scenario, or the name of one that comes with Dumbbell",
+        "inventory": "Ansible's inventory, by default the lab's",
+        "profile": "profile of the scenario to lay over it",
+        "point": "id of a point to show in detail, or `all`; by default the first",
+    }
+)
+def plan(
+    _: Context,
+    scenario: str,
+    inventory: str = "inventory/lab",
+    profile: str | None = None,
+    point: str | None = None,
+) -> None:
+    """Show the plan of a scenario: points, flows over time, each host's actions, duration."""
+    from dumbbell.cli.plan import show
+
+    show(known(scenario, "scenarios"), known(inventory), profile, point)
+
+
+@task(help={"run": "directory of the run, by default the last"})
+def status(_: Context, run: str = "results/latest") -> None:
+    """Show the progress of a run, as recorded by its controller."""
+    from dumbbell.cli.status import show
+
+    show(Path(run))
+
+
+@task(help={"run": "directory of the run, by default the last"})
+def follow(_: Context, run: str = "results/latest") -> None:
+    """Show the progress of a run until every point has a verdict."""
+    from dumbbell.cli import follow as command
+
+    command.follow(Path(run))
+
+
+@task(
+    help={
+        "run": "directory of the run; results/latest becomes a newer one when that begins",
+        "inventory": "Ansible's, which says where InfluxDB is, by default the lab's",
+        "port": "of the server",
+        "host": "address of the server; others than loopback can be read by everybody there",
+    }
+)
+def live(
+    _: Context,
+    run: str = "results/latest",
+    inventory: str = "inventory/lab",
+    port: str = "8050",
+    host: str = "127.0.0.1",
+) -> None:
+    """Serve a page that shows a run while it lasts: points, time left, flows, queue, verdicts."""
+    from dumbbell.cli import live as command
+
+    command.live(Path(run), known(inventory), host, port)
+
+
+@task(help={"run": "directory of the run, by default the last", "inventory": "by default the lab's"})
+def stop(context: Context, run: str = "results/latest", inventory: str = "inventory/lab") -> None:
+    """End a run on its hosts (playbooks/stop.yml). Partial results are kept."""
+    from dumbbell.cli.stop import command
+
+    context.run(command(Path(run), inventory))
+
+
+@task(
+    positional=["a", "b"],
+    iterable=["also"],
+    help={
+        "a": "directory of a run, or several with commas between them; NAME= before them names them",
+        "b": "directory of another run, or several",
+        "also": "further ones; once for each",
+        "figure": "file for a figure of the ratios: .svg, .pdf or .png",
+    },
+)
+def compare(_: Context, a: str, b: str, also: Sequence[str] | None = None, figure: str | None = None) -> None:
+    """Compare runs or sets of runs with the first: medians, their ratio with its interval, other differences.
+
+    Settings of hosts that differ without an explanation by plans or kernels are listed first.
+    Exits with 2 if there is nothing to compare.
+    """
+    from dumbbell.cli import compare as command
+
+    command.compare([a, b, *(also or ())], Path(figure) if figure else None)
+
+
+@task(
+    klass=OfSides,
+    positional=["scenario", "a", "b"],
+    iterable=["also", "kernel"],
+    help={
+        "scenario": "file of the scenario",
+        "a": "first profile: the others are compared with it",
+        "b": "second profile",
+        "also": "a further profile; once for each",
+        "kernel": "in place of profiles, twice or more often: a recipe, a Debian source package, "
+        "TREE@REVISION; patches after commas (docs/kernels.md)",
+        "profile": "profile that all kernels run",
+        "metric": "metric that decides, by default the scenario's `primary`",
+        "of": "flow or ping that the metric is of",
+        "least": "smallest difference that matters, by default 2%",
+        "rounds": "how many rounds are run; by default a pilot decides it",
+        "most": "how many rounds are run at most if a pilot decides it, by default 30",
+        "seed": "of the orders and of the runs, by default the scenario's",
+        "inventory": "Ansible's, by default the lab's; with kernels inventory/vtime",
+        "accept": "settings that may differ without a reason: names or globs, with commas between them",
+        "name": "directory below results, by default ab_SCENARIO_SIDES",
+        "cluster": CLUSTER,
+    },
+)
+def ab(  # noqa: PLR0917
+    _: Context,
+    scenario: str,
+    a: str = "",
+    b: str = "",
+    also: Sequence[str] | None = None,
+    kernel: Sequence[str] | None = None,
+    profile: str | None = None,
+    metric: str | None = None,
+    of: str | None = None,
+    least: str | None = None,
+    rounds: str | None = None,
+    most: str | None = None,
+    seed: str | None = None,
+    inventory: str | None = None,
+    accept: str = "",
+    name: str | None = None,
+    cluster: str = "",
+) -> None:
+    """Run profiles of a scenario, or kernels, in turn until it is known by how much they differ.
+
+    docs/comparing.md says how. Prints the answer and a table for a mail. The same command goes on with an
+    interrupted A/B. Exits with 2 if nothing can be said, and with 3, without an answer, if settings of hosts
+    differ without an explanation by the profiles or kernels.
+    """
+    from dumbbell.cli import ab as command
+
+    command.ab(
+        Path(scenario),
+        list(filter(None, (a, b, *(also or ())))),
+        Path(inventory or default_inventory(kernel)),
+        command.Options(metric, of, least, rounds, most, seed),
+        kernels=kernel or (),
+        profile=profile,
+        accept=list(filter(None, accept.split(","))),
+        name=name,
+        cluster=cluster,
+    )
+
+
+@task(
+    help={
+        "scenario": "file of the scenario",
+        "tree": "git tree of the kernel, a directory",
+        "good": "commit that has the value as it was",
+        "bad": "later commit that has the changed value",
+        "metric": "metric that changed, such as goodput",
+        "of": "flow or ping whose metric it is, if several have it",
+        "profile": "profile of the scenario to lay over it",
+        "point": "id of the point, if the scenario has several",
+        "seeds": "seeds of a commit to begin with, at least 2; more are run as they are needed",
+        "most": "seeds of a commit after which it is skipped",
+        "sure": "least probability that the answer is right",
+        "inventory": "Ansible's, of virtual time",
+        "cluster": CLUSTER,
+    }
+)
+def bisect(  # noqa: PLR0917
+    _: Context,
+    scenario: str,
+    tree: str,
+    good: str,
+    bad: str,
+    metric: str = "goodput",
+    of: str | None = None,
+    profile: str | None = None,
+    point: str | None = None,
+    seeds: int = 2,
+    most: int = 16,
+    sure: float = 0.95,
+    inventory: str = "inventory/vtime",
+    cluster: str = "",
+) -> None:
+    """Find the commit of a kernel that changed a metric, by git bisect in virtual time (docs/bisect.md).
+
+    The same command goes on where it was interrupted. Exits with 2 if no commit is found.
+    """
+    from dumbbell.bisection.measure import Sought
+    from dumbbell.cli import bisect as command
+
+    command.bisect(
+        Sought(Path(scenario), profile, point, metric, of),
+        tree,
+        (good, bad),
+        seeds=int(seeds),
+        most=int(most),
+        sure=float(sure),
+        inventory=Path(inventory),
+        results=Path("results"),
+        cluster=cluster,
+    )
+
+
+@task(
+    positional=["candidates"],
+    help={
+        "candidates": "controls of the kernel, or directories of modules (DIRECTORY[:CONTROL]), with commas",
+        "against": "references in place of those that criteria name, with commas between them",
+        "kernel": "kernel that the candidates run on: a recipe, a Debian source package, TREE@REVISION",
+        "profile": "quick, or full, which has more points",
+        "criteria": "directory of the criteria's files",
+        "inventory": "Ansible's, of virtual time",
+        "results": "directory of runs and pages",
+        "name": "directory below results, by default evaluation_CANDIDATES_PROFILE",
+    },
+)
+def evaluate(  # noqa: PLR0917
+    _: Context,
+    candidates: str,
+    against: str = "",
+    kernel: str | None = None,
+    profile: str = "quick",
+    criteria: str = "suites/evaluation",
+    inventory: str = "inventory/vtime",
+    results: str = "results",
+    name: str | None = None,
+) -> None:
+    """Evaluate congestion controls by the field's criteria, in virtual time (docs/evaluation.md).
+
+    The same command goes on where it was interrupted. Exits with 1 if a criterion fails, and with 2 if one
+    has no answer.
+    """
+    from dumbbell.cli import evaluate as command
+
+    command.evaluate(
+        list(filter(None, candidates.split(","))),
+        Path(inventory),
+        Path(results),
+        against=list(filter(None, against.split(","))),
+        kernel=kernel,
+        profile=profile,
+        criteria=Path(criteria),
+        name=name,
+    )
+
+
+@task(
+    help={
+        "suite": "file of the suite",
+        "inventory": "Ansible's, by default the lab's, with --kernel that of virtual time",
+        "home": "directory of the nights",
+        "now": "run a night; otherwise list what it would run, and how long that takes",
+        "kernel": "in virtual time: a recipe, a tree, or either with patches",
+        "cluster": CLUSTER,
+    }
+)
+def nightly(  # noqa: PLR0917
+    _: Context,
+    suite: str = "suites/nightly.yml",
+    inventory: str | None = None,
+    home: str = "results/nightly",
+    now: bool = False,
+    kernel: str | None = None,
+    cluster: str = "",
+) -> None:
+    """Run a night now, as the timer of playbooks/nightly.yml does; exits with 1 after a regression."""
+    inventory = inventory or default_inventory(kernel)
+    night = ["dumbbell.cli.nightly", suite, "--home", home, "--inventory", inventory, "--cluster", cluster]
+    night += ["--kernel", kernel] if kernel else []
+    what = night if now else ["dumbbell.cli.suite", suite, "--plan", "--inventory", inventory]
+    raise SystemExit(subprocess.run([sys.executable, "-m", *what], check=False).returncode)
+
+
+@task(
+    positional=["file"],
+    iterable=["also"],
+    help={
+        "file": "a report of iperf3 --json, a log of ss, a capture, tcp-info of M-Lab, variables of web100",
+        "also": "another file of the same time; once for each",
+        "results": "directory in which the new one is made",
+        "flows": "the most flows in the report: those that moved most",
+    },
+)
+def read(_: Context, file: str, also: Sequence[str], results: str = "results", flows: int = 32) -> None:
+    """Make a directory like that of a run from files of other tools, with its report (docs/read.md)."""
+    from dumbbell.cli.read import read as command
+
+    command([Path(each) for each in (file, *also)], Path(results), int(flows))
+
+
+@task(help={"results": "directory of the runs"})
+def index(_: Context, results: str = "results") -> None:
+    """Write index.html of all runs again, for example after runs were copied or deleted."""
+    from dumbbell.cli import index as command
+
+    command.index(Path(results))
+
+
+@task(
+    iterable=["run"],
+    help={
+        "run": "directory of a run, or of a point; once for each. By default all old runs of `results`",
+        "results": "directory of the runs",
+        "days": "runs that began so many days ago are old",
+        "unpack": "put back what is packed, of each --run",
+    },
+)
+def archive(
+    _: Context, run: Sequence[str], results: str = "results", days: int = 30, unpack: bool = False
+) -> None:
+    """Pack the large raw files of old runs; tables, verdicts and reports stay. Tells what is saved."""
+    from dumbbell.cli import archive as command
+
+    command.archive([Path(each) for each in run], Path(results), int(days), unpack=unpack)
+
+
+@task(
+    positional=["run", "name"],
+    iterable=["asked"],
+    help={
+        "run": "directory of a run, or several with commas between them",
+        "name": "the figure, or all; list tells which there are",
+        "pdf": "as PDF, the default",
+        "svg": "as SVG",
+        "png": "as PNG, of 384 dpi",
+        "columns": "as wide as 1 column of a paper, or 2",
+        "out": "directory of the files",
+        "asked": "argument=value of the figure, such as metric=rtt; once for each",
+    },
+)
+def figure(  # noqa: PLR0917
+    _: Context,
+    run: str,
+    name: str,
+    asked: Sequence[str],
+    pdf: bool = False,
+    svg: bool = False,
+    png: bool = False,
+    columns: int = 1,
+    out: str = ".",
+) -> None:
+    """Write a figure of a run for a paper: ``dumbbell figure results/latest goodput --pdf``."""
+    from dumbbell.cli.figure import figure as command
+
+    formats = [kind for kind, wanted in (("pdf", pdf), ("svg", svg), ("png", png)) if wanted] or ["pdf"]
+    command(run, name, formats, int(columns), Path(out), asked)
+
+
+@task(
+    positional=["run"],
+    help={
+        "run": "directory of a run, or several with commas between them",
+        "metrics": "metrics of the scenario reference, with commas between them",
+        "csv": "as CSV, in base units, in place of LaTeX",
+        "out": "the file; by default it is printed",
+    },
+)
+def table(
+    _: Context, run: str, metrics: str = "goodput,rtt,retransmits", csv: bool = False, out: str = ""
+) -> None:
+    """Print medians by levels and flows with their intervals, as LaTeX for a paper or as CSV."""
+    from dumbbell.cli.table import table as command
+
+    command(run, metrics, csv=csv, out=out)
+
+
+@task(
+    positional=["run", "kind"],
+    help={
+        "run": "directory of a run, or several with commas between them",
+        "kind": "csv, flent, pcapng, or qlog (of atou)",
+        "out": "directory of the files",
+    },
+)
+def export(_: Context, run: str, kind: str, out: str = ".") -> None:
+    """Write a run for another tool: one long CSV, or for each point a file of Flent, pcapng or qlog."""
+    from dumbbell.cli.export import export as command
+
+    command(run, kind, Path(out))

@@ -1,0 +1,77 @@
+"""Commands that are playbooks: ``dumbbell run one_flow -i inventory/mine`` starts ``ansible-playbook``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dumbbell.cli.arguments import known
+
+
+class Playbook(NamedTuple):
+    """What it does, the variable whose value may follow the command, and options if the user gives none."""
+
+    does: str
+    variable: str = ""
+    options: Sequence[str] = ()
+
+
+# By their names in playbooks/, where an underscore is a dash here.
+PLAYBOOKS = {
+    "check": Playbook("Check whether the hosts can run a scenario; change nothing.", "scenario"),
+    "collect": Playbook("Judge a run again from its files, by default the last.", "run"),
+    "discover": Playbook("Write an inventory to start from, of hosts that -i names.", "inventory"),
+    "grafana": Playbook("Give the inventory's Grafana the dashboards."),
+    "kernel": Playbook("Boot each host with the kernel that the inventory names for it."),
+    "kernel-build": Playbook("Build a kernel by its recipe, or of a Debian package or a git tree.", "kernel"),
+    "provision": Playbook("Configure the hosts of the inventory for runs, and check them."),
+    "restore": Playbook("Give hosts back every setting and file that Dumbbell has changed."),
+    "resume": Playbook("Go on with an interrupted run, by default the last.", "run"),
+    "run": Playbook("Run a scenario on the hosts of the inventory.", "scenario"),
+    "validate-inventory": Playbook("Check the inventory without contacting a host."),
+    "virtual": Playbook(
+        "Run a scenario in virtual time, without hosts.", "scenario", ("-i", "inventory/vtime")
+    ),
+}
+
+
+def start(command: str, words: Sequence[str]) -> None:
+    """Print the command line of a playbook, and become it: its exit status is this program's.
+
+    ``words`` are those after the command: a value of its variable, then options of ``ansible-playbook``.
+    """
+    of, words = PLAYBOOKS[command], [*words]
+    if of.variable and words and not words[0].startswith("-"):
+        value = os.path.relpath(known(words[0], "scenarios")) if of.variable == "scenario" else words[0]
+        words[:1] = ["-e", f"{of.variable}={shlex.quote(value)}"]
+    if not any(word.startswith(("-i", "--inv")) for word in words):
+        words = [*of.options, *words]
+    line = ["ansible-playbook", _file(command), *words]
+    print(shlex.join(line), flush=True)
+    os.execv(Path(sys.executable).with_name(line[0]), line)
+
+
+def usage(command: str) -> str:
+    """What ``--help`` of a command says."""
+    of = PLAYBOOKS[command]
+    typed, passed = (f" [{of.variable.upper()}]", f" -e {of.variable}=...") if of.variable else ("", "")
+    return f"""\
+Usage: dumbbell {command}{typed} [OPTIONS of ansible-playbook]
+
+{of.does} Starts, in the checkout:
+  {shlex.join(["ansible-playbook", _file(command), *of.options])}{passed}
+
+Options of ansible-playbook are, among others:
+  -i INVENTORY         by default inventory/{"vtime" if of.options else "lab"}
+  -e NAME=VALUE        variable of the playbook, which its file names, or of a role
+  --check --diff       show what would be changed, and change nothing
+  --limit HOSTS        only these
+"""
+
+
+def _file(command: str) -> str:
+    return f"playbooks/{command.replace('-', '_')}.yml"
