@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -67,3 +69,12 @@ def test_playbooks_are_run_in_the_checkout(tmp_path: Path) -> None:
 def test_each_playbook_is_there_and_takes_its_variable(command: str) -> None:
     text = (REPOSITORY / f"playbooks/{command.replace('-', '_')}.yml").read_text()
     assert f"{{{{ {PLAYBOOKS[command].variable}" in text or not PLAYBOOKS[command].variable
+
+
+def test_a_reader_of_the_help_may_leave() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [Path(sys.executable).with_name("dumbbell"), "--help"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=REPOSITORY, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")

@@ -8,12 +8,23 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """While something is printed: if its reader leaves, as ``head`` does, the process ends silently."""
+    former = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        signal.signal(signal.SIGPIPE, former)
 
 
 def tell(text: str) -> None:
-    """Print a text. If its reader leaves before the end, as ``head`` does, the process ends silently."""
-    former = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    try:
-        print(text, flush=True)
-    finally:
-        signal.signal(signal.SIGPIPE, former)
+    """Print a text."""
+    with printing():
+        print(text)

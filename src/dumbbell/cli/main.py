@@ -16,7 +16,7 @@ from invoke.program import Program
 from invoke.tasks import Task
 
 from dumbbell import REPOSITORY
-from dumbbell.cli import commands, playbooks
+from dumbbell.cli import commands, playbooks, printing
 from dumbbell.cli.arguments import in_checkout
 
 
@@ -31,9 +31,10 @@ class Dumbbell(Program):
 
     def print_help(self) -> None:
         """All commands; Invoke would begin with twenty options of its own."""
-        print("Usage: dumbbell COMMAND [...]           dumbbell COMMAND --help tells of its options\n")
-        self.list_tasks()
-        print('Completion: eval "$(dumbbell --print-completion-script bash)", or zsh, or fish\n')
+        with printing():
+            print("Usage: dumbbell COMMAND [...]           dumbbell COMMAND --help tells of its options\n")
+            self.list_tasks()
+            print('Completion: eval "$(dumbbell --print-completion-script bash)", or zsh, or fish\n')
 
     def print_task_help(self, name: str) -> None:
         """One command: what it takes, does, and which options it has."""
