@@ -233,7 +233,8 @@ def _contradictions(scenario: Scenario, levels: Mapping[str, str]) -> Iterator[t
         for name in bound.when:
             if name not in levels and name != "baseline":
                 yield ("expect", i, "when", name), f"nothing of this name varies{did_you_mean(name, levels)}"
-        if (baseline := bound.when.get("baseline")) is not None and baseline not in scenario.baselines:
+        baseline = bound.when.get("baseline")
+        if baseline is not None and baseline not in list(scenario.baselines):  # it may be a list itself
             yield ("expect", i, "when", "baseline"), f"there is no baseline {baseline}"
 
 

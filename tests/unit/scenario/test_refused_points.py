@@ -164,6 +164,11 @@ from scenario.texts import BASE, planned, problems
             ["x.yml:4:48: expect[0].when.rat: nothing of this name varies, did you mean rate?"],
         ),
         (
+            "expect: [{metric: jain_index, min: 0.5, when: {baseline: [alone]}}]",
+            ("rate: 2mbit", "rate: 3mbit"),
+            ["x.yml:4:48: expect[0].when.baseline: there is no baseline ['alone']"],
+        ),
+        (
             "repetitions: [1, 2]",
             ("rate: 2mbit", "rate: 3mbit"),
             ["x.yml:4:1: repetitions: should be a valid integer"],
