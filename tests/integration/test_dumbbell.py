@@ -74,7 +74,7 @@ def test_each_playbook_is_there_and_takes_its_variable(command: str) -> None:
 def test_a_reader_of_the_help_may_leave() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [Path(sys.executable).with_name("dumbbell"), "--help"]
+    command = [str(Path(sys.executable).with_name("dumbbell")), "--help"]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=REPOSITORY, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
