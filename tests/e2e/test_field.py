@@ -41,7 +41,11 @@ def test_its_numbers_are_right(outcomes: dict[str, Outcome], scenario: str) -> N
             "path.forward.queue.limit",
             "is not a queue limit: write a number and one of packets, ",
         ),
-        ("policer", "path.forward.queue.kind", "'police' is not one of 'pfifo', "),
+        (
+            "policer",
+            "path.forward.queue.kind",
+            "a policer has no queue: give the direction `policer: {rate, burst}`",
+        ),
     ],
 )
 def test_it_is_refused_with_its_reason(
