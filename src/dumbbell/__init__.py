@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from dumbbell.results import Run, RunSet
 
 _SHIPPED = Path(__file__).parent / "shipped"  # in a wheel: scenarios, and inventories to plan them with
-REPOSITORY = (
-    _SHIPPED if _SHIPPED.is_dir() else Path(__file__).parents[2]
-)  # the checkout, or a wheel's part of it
+# The checkout, or a wheel's part of it.
+REPOSITORY = _SHIPPED if _SHIPPED.is_dir() else Path(__file__).parents[2]
 
 
 def open(*paths: Path | str) -> Run | RunSet:

@@ -1,6 +1,7 @@
 // Package http fetches bodies over HTTP/1.1: of one size, one after the other,
-// or each of its own size and at its own time. For each fetch both ends report what the kernel says of their socket at its
-// end: the client when it has the whole body, the server when that has arrived.
+// or each of its own size and at its own time. For each fetch both ends report
+// what the kernel says of their socket at its end: the client when it has the
+// whole body, the server when that has arrived.
 package http
 
 import (

@@ -77,11 +77,7 @@ def limits(
     """
     if not {*_NEEDED, *KEY, "t_ns"} <= {*tcp_info.columns}:
         return pl.DataFrame(schema=_SCHEMA)
-    rows = senders(tcp_info)
-    missing = [pl.lit(None, pl.Int64).alias(name) for name in _OPTIONAL if name not in rows.columns]
-    since = pl.col("t_ns").shift().over(KEY)
-    rows = rows.with_columns(missing).with_columns(since_ns=since, dt_ns=pl.col("t_ns") - since)
-    rows = _with_policers(_with_processors(rows, tcp_info, cpu_core), drops)
+    rows = _rows(tcp_info, pl.col("t_ns").shift().over(KEY), cpu_core, drops)
     busy, rwnd, sndbuf = (1000 * pl.col(name).cast(pl.Int64).diff().over(KEY) for name in COUNTERS)
     lost, marked = ((grown_u32(pl.col(name)) > 0).over(KEY) for name in ("total_retrans", "delivered_ce"))
     rows = rows.with_columns(
@@ -114,10 +110,7 @@ def fetch_limits(
     """
     if not {*COUNTERS, *_OF_FETCHES, "t_ns"} <= {*ends.columns}:
         return pl.DataFrame(schema=_SCHEMA)
-    missing = [pl.lit(None, pl.Int64).alias(name) for name in _OPTIONAL if name not in ends.columns]
-    rows = senders(ends.with_columns(missing))
-    rows = rows.with_columns(since_ns="begun_ns", dt_ns=pl.col("t_ns") - pl.col("begun_ns"))
-    rows = _with_policers(_with_processors(rows, ends, cpu_core), drops)
+    rows = _rows(ends, pl.col("begun_ns"), cpu_core, drops)
 
     def grown(name: str) -> pl.Expr:
         total = pl.col(name).cast(pl.Int64)
@@ -156,6 +149,16 @@ def limit_shares(limited: pl.DataFrame, window_ns: tuple[int, int]) -> Shares | 
     times: Mapping[str, float] = {name: max(0.0, ns) for name, ns in zip(names, sums.row(0), strict=True)}
     total = sum(times[name] for name in LIMITS)
     return {name: ns / total for name, ns in times.items()} if total > times["limit_unknown"] else None
+
+
+def _rows(
+    of_both: pl.DataFrame, since_ns: pl.Expr, cpu_core: pl.DataFrame | None, drops: pl.DataFrame | None
+) -> pl.DataFrame:
+    """The rows of senders with ``since_ns``, ``dt_ns``, processors and policers; what is missing is null."""
+    missing = [pl.lit(None, pl.Int64).alias(name) for name in _OPTIONAL if name not in of_both.columns]
+    rows = senders(of_both.with_columns(missing)).with_columns(since_ns=since_ns)
+    rows = rows.with_columns(dt_ns=pl.col("t_ns") - pl.col("since_ns"))
+    return _with_policers(_with_processors(rows, of_both, cpu_core), drops)
 
 
 def _times(rows: pl.DataFrame) -> pl.DataFrame:
