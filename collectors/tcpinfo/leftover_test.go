@@ -13,11 +13,12 @@ import (
 
 const leftBytes = 123_456 // that the connection before has carried
 
-// leftover makes a connection, and ends its client. The server's socket is left:
-// it holds the tuple, since the client said nothing, or is closed by an RST.
-func leftover(t *testing.T, listener net.Listener, holdsTuple bool) (left *net.TCPConn, from *net.TCPAddr) {
+// leftover makes a connection from an address, and ends its client. The server's
+// socket is left: it holds the tuple, since the client said nothing, or is closed
+// by an RST.
+func leftover(t *testing.T, listener net.Listener, address net.IP, holdsTuple bool) (left *net.TCPConn, from *net.TCPAddr) {
 	t.Helper()
-	client, err := net.Dial("tcp4", listener.Addr().String())
+	client, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: address}}).Dial("tcp4", listener.Addr().String())
 	check(t, err)
 	server, err := listener.Accept()
 	check(t, err)
@@ -43,24 +44,27 @@ func TestSocketLeftBefore(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to leave a connection without an end")
 	}
+	// Each client has an address of its own: the kernel gives its port, which is
+	// used again, to nobody else in between.
 	for name, test := range map[string]struct {
+		client    byte // 127.0.1.client
 		present   bool // when sampling begins: else it is closed, which the kernel does not list, but still held by its program
 		endsFirst bool // before the flow begins
 		sampled   bool // the flow is, while it lasts
 	}{
-		"it ends before":                    {true, true, true},
-		"it ends while the flow lasts":      {true, false, true},
-		"of a short flow":                   {true, true, false},
-		"closed, ends before":               {false, true, true},
-		"closed, ends while the flow lasts": {false, false, true},
-		"closed, of a short flow":           {false, true, false},
+		"it ends before":                    {1, true, true, true},
+		"it ends while the flow lasts":      {2, true, false, true},
+		"of a short flow":                   {3, true, true, false},
+		"closed, ends before":               {4, false, true, true},
+		"closed, ends while the flow lasts": {5, false, false, true},
+		"closed, of a short flow":           {6, false, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp4", "127.0.0.1:0")
 			check(t, err)
 			defer listener.Close()
-			left, from := leftover(t, listener, test.present)
+			left, from := leftover(t, listener, net.IPv4(127, 0, 1, test.client), test.present)
 			defer left.Close()
 			there := Tuple{listener.Addr().(*net.TCPAddr).AddrPort(), from.AddrPort()}
 			f, rows := flows(t, there), newRows(t)
