@@ -101,13 +101,13 @@ func (l *lines) Write(b []byte) (int, error) {
 // time is over or a signal has come.
 func TestLastInterval(t *testing.T) {
 	for name, args := range map[string][]string{
-		"time":           {"tcp", "--interval", "2s", "--duration", "1s"},
+		"time":           {"tcp", "--interval", "10s", "--duration", "5s"},
 		"signal":         {"tcp", "--interval", "1h"},
 		"ports":          {"tcp", "--interval", "1h"},
 		"eBPF":           {"ebpf", "--interval", "1h"},
 		"trace, signal":  {"trace", "--interval", "1h"},
 		"counters":       {"snmp", "--interval", "1h"},
-		"counters, time": {"snmp", "--interval", "2s", "--duration", "1s"},
+		"counters, time": {"snmp", "--interval", "10s", "--duration", "5s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -166,7 +166,7 @@ func TestLastInterval(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			if slices.Contains(args, "--duration") && time.Since(began) < time.Second {
+			if slices.Contains(args, "--duration") && time.Since(began) < 5*time.Second {
 				t.Errorf("it ended after %v", time.Since(began))
 			}
 			want := map[string][]string{
