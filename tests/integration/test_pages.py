@@ -6,6 +6,7 @@ Screenshots and PDFs are kept for people to look at in .build/pages; they are co
 from __future__ import annotations
 
 import asyncio
+import base64
 import csv
 import html
 import itertools
@@ -19,6 +20,7 @@ from typing import Any
 import polars as pl
 import pytest
 from choreographer import Browser
+from choreographer.browser_async import Tab
 from synthetic import REPOSITORY
 from test_notebooks import parameters
 
@@ -76,6 +78,39 @@ def browse(page: Path, *options: str) -> str:
     return done.stdout
 
 
+# How many figures a page has drawn, once it has drawn those that are seen.
+DRAWN = """new Promise(done => {
+  const frames = () => requestAnimationFrame(() => requestAnimationFrame(
+    () => done(document.querySelectorAll('.js-plotly-plot').length)));
+  if (document.readyState === 'complete') frames(); else addEventListener('load', frames);
+})"""
+
+
+def browser() -> Browser:
+    return Browser(path=str(CHROMIUM), headless=True, enable_sandbox=False)
+
+
+async def seen(tab: Tab, height: int) -> None:
+    """Give a tab a height in pixels."""
+    size = {"width": 1280, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    await tab.send_command("Emulation.setDeviceMetricsOverride", size)
+
+
+async def show(tab: Tab, page: Path) -> int:
+    """Open a page, and await that it is drawn; how many figures it has drawn."""
+    await tab.send_command("Page.navigate", {"url": page.as_uri()})
+    where = json.dumps(page.as_uri())
+    asked = {
+        "expression": f"location.href == {where} ? {DRAWN} : null",
+        "awaitPromise": True,
+        "returnByValue": True,
+    }
+    while True:
+        found = await tab.send_command("Runtime.evaluate", asked)
+        if (figures := found.get("result", {}).get("result", {}).get("value")) is not None:
+            return int(figures)
+
+
 @pytest.fixture(scope="module")
 def pages(collected: Path, wide: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every notebook's page and the index, by name."""
@@ -96,14 +131,25 @@ def pages(collected: Path, wide: Path, tmp_path_factory: pytest.TempPathFactory)
 
 def test_pages_can_be_seen_and_printed(pages: dict[str, Path]) -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
-    for name, page in pages.items():
-        for option, kept in (
-            ("--screenshot", KEPT / f"{name}.png"),
-            ("--print-to-pdf", KEPT / f"{name}.pdf"),
-        ):
-            kept.unlink(missing_ok=True)
-            browse(page, f"{option}={kept}", "--no-pdf-header-footer")
+    asyncio.run(keep(pages))
+    for name in pages:
+        for kept in (KEPT / f"{name}.png", KEPT / f"{name}.pdf"):
             assert kept.stat().st_size > 10_000
+
+
+async def keep(pages: dict[str, Path]) -> None:
+    """Write what each page looks like on a screen and on paper."""
+    async with browser() as chromium:
+        tab = await chromium.create_tab("about:blank")
+        await seen(tab, 6000)
+        for name, page in pages.items():
+            await show(tab, page)
+            for command, kept in (
+                ("Page.captureScreenshot", KEPT / f"{name}.png"),
+                ("Page.printToPDF", KEPT / f"{name}.pdf"),
+            ):
+                kept.unlink(missing_ok=True)
+                kept.write_bytes(base64.b64decode((await tab.send_command(command))["result"]["data"]))
 
 
 def test_figures_and_tables_are_saved_as_they_are_shown(
@@ -138,11 +184,6 @@ def test_figures_and_tables_are_saved_as_they_are_shown(
 
 
 OPENED_S = 2  # within this time a page of a thousand points is there
-DRAWN = """new Promise(done => {
-  const frames = () => requestAnimationFrame(() => requestAnimationFrame(
-    () => done(document.querySelectorAll('.js-plotly-plot').length)));
-  if (document.readyState === 'complete') frames(); else addEventListener('load', frames);
-})"""
 
 
 async def opened(page: Path) -> tuple[float, int]:
@@ -150,17 +191,11 @@ async def opened(page: Path) -> tuple[float, int]:
 
     Those are seconds of its own, as Chromium counts them: others on this machine do not make them more.
     """
-    async with Browser(path=str(CHROMIUM), headless=True, enable_sandbox=False) as browser:
-        tab = await browser.create_tab("about:blank")
-        size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        await tab.send_command("Emulation.setDeviceMetricsOverride", size)
+    async with browser() as chromium:
+        tab = await chromium.create_tab("about:blank")
+        await seen(tab, 900)
         await tab.send_command("Performance.enable", {"timeDomain": "threadTicks"})
-        await tab.send_command("Page.navigate", {"url": page.as_uri()})
-        while True:
-            asked = {"expression": DRAWN, "awaitPromise": True, "returnByValue": True}
-            found = await tab.send_command("Runtime.evaluate", asked)
-            if figures := found.get("result", {}).get("result", {}).get("value"):  # else it is not there yet
-                break
+        figures = await show(tab, page)
         metrics = (await tab.send_command("Performance.getMetrics"))["result"]["metrics"]
     return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"), figures
 
