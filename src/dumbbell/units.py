@@ -212,7 +212,6 @@ def _number(value: float, unit: str) -> str:
     if unit in _HUMAN:
         scale, name = next((s, n) for s, n in _HUMAN[unit] if abs(value) >= s or s == 1)
         return f"{value / scale:.4g} {name}"
-    text = (
-        f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") if isinstance(value, int) else f"{value:.3f}"
-    )
+    whole = float(value).is_integer()
+    text = f"{int(value):,}".replace(",", "\N{NARROW NO-BREAK SPACE}") if whole else f"{value:.3f}"
     return f"{text} {unit}".rstrip()

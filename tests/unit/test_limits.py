@@ -308,24 +308,25 @@ def test_a_loss_is_the_policers_if_it_dropped_most(drops: list[tuple[int, int]],
     assert found[cause] == pytest.approx(1)
 
 
+def numbers(**more: Any) -> Numbers:
+    """Those of a flow whose congestion window is its limit, on a path that is not full."""
+    found: dict[str, Any] = dict.fromkeys(Numbers._fields)
+    found |= {"rtt_ns": 20e6, "cwnd_bytes": 30_000, "goodput_bps": 5e6, "retransmits": 0.02, "path_bps": 15e6}
+    return Numbers(**found | {"path_full": False, "loss": 0} | more)
+
+
 def test_a_policer_is_named_with_its_burst() -> None:
     flow = planned().phase("measurement").flows[0]
-    numbers = Numbers(
-        rtt_ns=20e6,
-        snd_wnd_bytes=None,
-        in_flight_bytes=None,
-        cwnd_bytes=30_000,
-        sndbuf_bytes=None,
-        max_pacing_bps=None,
-        goodput_bps=5e6,
-        retransmits=0.02,
-        path_bps=15e6,
-        path_full=False,
-        policer=Policer(rate_bps=15_000_000, burst_bytes=10_000),
-    )
-    said = sentence("cwnd_policer", flow, numbers)
+    asked = Policer(rate_bps=15_000_000, burst_bytes=10_000)
+    said = sentence("cwnd_policer", flow, numbers(policer=asked))
     assert "as drops of the policer of 15 Mbit/s with a burst of 10\u202f000 bytes left it" in said
     assert "a burst of 187\u202f500 bytes, a tenth of a second of its rate" in said
+
+
+def test_a_loss_that_was_asked_for_is_named() -> None:
+    flow = planned().phase("measurement").flows[0]
+    assert "less than the 3 % of packets that it loses" in sentence("cwnd_loss", flow, numbers(loss=0.03))
+    assert "find what else loses packets" in sentence("cwnd_loss", flow, numbers())
 
 
 def test_a_run_tells_it_in_tables_checks_and_report(run_dir: Path) -> None:

@@ -146,6 +146,6 @@ def test_all_that_a_path_is_asked_is_shown(run_dir: Path) -> None:
             "corrupt 2 %",
             "reorder 3 %",
         ),
-        *("loss_gemodel p 0.010, r 0.300, loss_bad 1.000", "ecn on", "target 5 ms", "own delays 30 ms"),
+        *("loss_gemodel p 0.010, r 0.300, loss_bad 1", "ecn on", "target 5 ms", "own delays 30 ms"),
     ):
         assert words in shown, words

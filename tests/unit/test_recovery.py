@@ -248,7 +248,7 @@ def test_reductions_of_a_run(logged: Path) -> None:
     assert cubic[:6] == ["0", "cubic", "1", "0", "0", "100 %"]
     # Between the first and the third ACK: 50 ms, 1 RTT. What was sent after the third: 3.
     # Pipe and cwnd less ssthresh at the end.
-    assert cubic[6:] == ["-2.000<br>-2.000 to -2.000", "0<br>0 to 0", "100 ms", "0.200", "3", "0"]
+    assert cubic[6:] == ["-2<br>-2 to -2", "0<br>0 to 0", "100 ms", "0.200", "3", "0"]
     unended = ["-<br>- to -", "-<br>- to -"]
     assert reno == ["0", "reno", "1", "100 %", "0", "0", *unended, "-", "-", "0", "100 %"]
     assert '"name":"cubic"' in found.figure().data

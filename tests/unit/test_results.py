@@ -137,6 +137,20 @@ def test_figures_show_what_the_values_are(swept: Path) -> None:
     assert 0.3 < harm.z[list(harm.y).index("cubic")][list(harm.x).index("reno")] < 0.7  # of two equal flows
 
 
+def test_flows_that_ran_in_turn_share_nothing(swept: Path, tmp_path: Path) -> None:
+    in_turn = shutil.copytree(swept, tmp_path / "in_turn")
+    for path in in_turn.rglob("flows.parquet"):
+        flows = pl.read_parquet(path)
+        ended_ns = pl.col("window_end_ns").max()
+        later = pl.when(pl.col("name") == "second").then(ended_ns).otherwise(0)
+        moved = [(pl.col(name) + later).alias(name) for name in ("window_start_ns", "window_end_ns")]
+        flows.with_columns(moved).write_parquet(path)
+    with pytest.raises(Missing, match="share a direction at the same time"):
+        opened(in_turn).plot.shares()
+    with pytest.raises(Missing, match="Harm needs"):
+        opened(in_turn).plot.harm()
+
+
 def test_a_figure_without_its_axis_says_so(collected: Path, swept: Path) -> None:
     with pytest.raises(Missing, match="colour does not vary between these points; there vary beside, queue"):
         opened(swept).plot.curve(x="colour")

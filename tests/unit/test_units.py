@@ -60,6 +60,8 @@ def test_what_is_not_a_rate(text: object) -> None:
         (8.68e-7, "share", "less than 0.0001 %"),
         ([0, -5_913_084_049], "ns", "0, -5.913 s"),
         (0, "ns", "0"),
+        (95_264.0, "bytes", "95\u202f264 bytes"),
+        (1234.5, "", "1234.500"),
     ],
 )
 def test_values_for_people(value: object, unit: str, text: str) -> None:

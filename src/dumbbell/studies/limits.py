@@ -47,6 +47,7 @@ class Numbers(NamedTuple):
     path_bps: float | None  # the rate of the path in its direction
     path_full: bool  # whether all flows of the direction together fill it
     policer: Policer | None = None  # of its direction, at its end
+    loss: float = 0  # the share of packets that its direction is asked to lose, at its end
 
 
 def what_limited(source: Source) -> list[Limited]:
@@ -100,6 +101,7 @@ def _numbers(
     mss, path = pl.col("snd_mss"), source.plan.path
     way = path.way(flow.direction) if path else None
     path_bps = way.mean_rate_bps(*window) if way else None
+    at_end = way.at(window[1]) if way else None
     together = [other for other in source.planned_flows if other.direction == flow.direction]
     goodputs = [mean_goodput(source.opened, source.counters, other, window) or 0 for other in together]
     return Numbers(
@@ -112,7 +114,8 @@ def _numbers(
         goodput_bps=mean_goodput(source.opened, source.counters, flow, window),
         retransmits=retransmits,
         path_bps=path_bps,
-        policer=way.at(window[1]).policer if way else None,
+        policer=at_end.policer if at_end else None,
+        loss=1 - at_end.arriving if at_end else 0,
         path_full=bool(path_bps) and sum(goodputs) >= FULL * PAYLOAD * (path_bps or 0),
     )
 
@@ -193,6 +196,13 @@ def _policer(flow: Flow, of: Numbers) -> str:
     return _cwnd(f", as drops of the policer of {about} left it", lift)(flow, of)
 
 
+def _lift_losses(of: Numbers) -> str:
+    found = "find what else loses packets"
+    if of.loss:
+        found = f"ask its path for less than the {human(of.loss, 'share')} of packets that it loses"
+    return f"give its queue more room, {found}, or use a control that yields less to losses"
+
+
 def _cwnd(why: str, lift: str) -> Callable[[Flow, Numbers], str]:
     def told(flow: Flow, of: Numbers) -> str:
         again = (
@@ -220,10 +230,7 @@ _SENTENCES: Mapping[str, Callable[[Flow, Numbers], str]] = {
     "limit_unknown": lambda flow, of: (
         "Its counters went back or are missing for most of its time, so nothing is known."
     ),
-    "cwnd_loss": _cwnd(
-        ", as losses left it",
-        "give its queue more room, find what else loses packets, or use a control that yields less to losses",
-    ),
+    "cwnd_loss": lambda flow, of: _cwnd(", as losses left it", _lift_losses(of))(flow, of),
     "cwnd_policer": _policer,
     "cwnd_ecn": _cwnd(", as ECN marks left it", "let the queue mark later"),
     "cwnd_delay": _cwnd(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 import plotly.graph_objects as go
@@ -23,6 +24,7 @@ from dumbbell.units import SCALES, quantity
 LINES = 8  # most lines of a figure, unless it is said what they are to be
 SAMPLED = 200  # most points whose samples a summary page reads: each takes some hundredths of a second
 TWO = 2  # values from which on a quantity varies
+_WINDOW = ("window_start_ns", "window_end_ns")
 By = str | Sequence[str] | None
 
 
@@ -144,7 +146,7 @@ def shares(points: Points) -> go.Figure:
             if mine + theirs:
                 found.setdefault((other, one), []).append(mine / (mine + theirs))
     if not found:
-        raise Missing("At no valid point do flows share a direction.")
+        raise Missing("At no valid point do flows share a direction at the same time.")
     return _matrix(found, "share of both flows' goodput", "shares")
 
 
@@ -338,21 +340,21 @@ def _not_of_controls(points: Points) -> list[str]:
 def _beside(
     points: Points, metric: str, *, baselines: bool = False
 ) -> Iterator[tuple[tuple[object, ...], pl.DataFrame]]:
-    """Rows of a metric of the flows that share a direction at a valid point."""
+    """Rows of a metric of the flows of one direction of a valid point, with their windows."""
     rows = points.of_metric(metric).drop_nulls("congestion_control")
     if not baselines:
         rows = rows.filter(pl.col("baseline").is_null())
-    directions = points.flows.select("place", "direction", subject="name")
-    rows = rows.join(directions, on=["place", "subject"], how="inner", maintain_order="left")
+    flows = points.flows.select("place", "direction", *_WINDOW, subject="name")
+    rows = rows.join(flows, on=["place", "subject"], how="inner", maintain_order="left")
     yield from rows.group_by("place", "direction", maintain_order=True)
 
 
 def _pairs(own: pl.DataFrame) -> Iterator[tuple[tuple[str, float], tuple[str, float]]]:
-    flows = list(own.select("congestion_control", "value").iter_rows())
-    for i, one in enumerate(flows):
-        for j, other in enumerate(flows):
-            if i != j:
-                yield one, other
+    """Pairs of flows that were measured at the same time, in both orders: control and value of each."""
+    flows = list(own.select("congestion_control", "value", *_WINDOW).iter_rows())
+    for (*one, start_ns, end_ns), (*other, other_start_ns, other_end_ns) in permutations(flows, 2):
+        if max(start_ns, other_start_ns) < min(end_ns, other_end_ns):
+            yield (one[0], one[1]), (other[0], other[1])
 
 
 def _matrix(found: dict[tuple[str, str], list[float]], title: str, scale: str) -> go.Figure:
