@@ -37,6 +37,15 @@ def test_a_playbook_is_started_with_the_words_of_the_user() -> None:
     )
 
 
+@pytest.mark.parametrize("profile", [("-p", "short"), ("--profile=short",), ("-e", "profile=short")])
+def test_a_profile_is_laid_over_the_scenario(profile: tuple[str, ...]) -> None:
+    code, said = dumbbell("virtual", "web_fetches", *profile, "--syntax-check")
+    assert code == 0, said
+    words = said.splitlines()[0].split()
+    assert words[4:6] == ["-e", "scenario=scenarios/web_fetches.yml"]
+    assert words[words.index("profile=short") - 1] == "-e"
+
+
 def test_the_exit_status_is_that_of_the_playbook() -> None:
     code, said = dumbbell("check", "-iinventory/vtime", "--list-hosts", "--nothing")
     assert said.startswith("ansible-playbook playbooks/check.yml -iinventory/vtime --list-hosts --nothing\n")

@@ -222,7 +222,8 @@ def tables_of_a_thousand() -> tuple[pl.DataFrame, pl.DataFrame, list[dict[str, A
                 "retransmits": share / 1e3,
             }
             of = {"goodput_bps": found["goodput"], "rtt_p50_ns": found["rtt"], "retransmits": share / 1e3}
-            flows.append(row | of | {"name": name, "direction": "forward"})
+            planned = {"name": name, "direction": "forward", "start_ns": 0, "duration_ns": 10**10}
+            flows.append(row | of | planned)
             values += [
                 row
                 | {"metric": metric, "subject": name, "congestion_control": control}

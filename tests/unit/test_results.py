@@ -141,10 +141,10 @@ def test_flows_that_ran_in_turn_share_nothing(swept: Path, tmp_path: Path) -> No
     in_turn = shutil.copytree(swept, tmp_path / "in_turn")
     for path in in_turn.rglob("flows.parquet"):
         flows = pl.read_parquet(path)
-        ended_ns = pl.col("window_end_ns").max()
-        later = pl.when(pl.col("name") == "second").then(ended_ns).otherwise(0)
-        moved = [(pl.col(name) + later).alias(name) for name in ("window_start_ns", "window_end_ns")]
-        flows.with_columns(moved).write_parquet(path)
+        second = pl.col("name") == "second"
+        ended_ns = pl.col("start_ns").max() + pl.col("duration_ns").max()
+        later = pl.when(second).then(ended_ns).otherwise("start_ns")
+        flows.with_columns(start_ns=later).write_parquet(path)
     with pytest.raises(Missing, match="share a direction at the same time"):
         opened(in_turn).plot.shares()
     with pytest.raises(Missing, match="Harm needs"):

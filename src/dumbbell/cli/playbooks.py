@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -42,9 +43,15 @@ PLAYBOOKS = {
 def start(command: str, words: Sequence[str]) -> None:
     """Print the command line of a playbook, and become it: its exit status is this program's.
 
-    ``words`` are those after the command: a value of its variable, then options of ``ansible-playbook``.
+    ``words`` are those after the command: a value of its variable, options of ``ansible-playbook``, and for a
+    scenario its profile.
     """
     of, words = PLAYBOOKS[command], [*words]
+    if of.variable == "scenario":
+        options = ArgumentParser(f"dumbbell {command}", add_help=False, allow_abbrev=False)
+        options.add_argument("-p", "--profile")
+        asked, words = options.parse_known_args(words)
+        words += ["-e", f"profile={shlex.quote(asked.profile)}"] if asked.profile else []
     if of.variable and words and not words[0].startswith("-"):
         value = os.path.relpath(known(words[0], "scenarios")) if of.variable == "scenario" else words[0]
         words[:1] = ["-e", f"{of.variable}={shlex.quote(value)}"]
@@ -59,12 +66,15 @@ def usage(command: str) -> str:
     """What ``--help`` of a command says."""
     of = PLAYBOOKS[command]
     typed, passed = (f" [{of.variable.upper()}]", f" -e {of.variable}=...") if of.variable else ("", "")
+    own, profile = "", ""
+    if of.variable == "scenario":
+        own, profile = " [-p PROFILE]", "\n  -p PROFILE           profile of the scenario to lay over it\n"
     return f"""\
-Usage: dumbbell {command}{typed} [OPTIONS of ansible-playbook]
+Usage: dumbbell {command}{typed}{own} [OPTIONS of ansible-playbook]
 
 {of.does} Starts, in the checkout:
   {shlex.join(["ansible-playbook", _file(command), *of.options])}{passed}
-
+{profile}
 Options of ansible-playbook are, among others:
   -i INVENTORY         by default inventory/{"vtime" if of.options else "lab"}
   -e NAME=VALUE        variable of the playbook, which its file names, or of a role

@@ -114,7 +114,7 @@ def add_level(figure: go.Figure, steps: Steps, text: str) -> None:
         y=steps[-1][1],
         text=text,
         font={"size": 11.5, "color": "#5c636b"},
-        bgcolor="rgba(255,255,255,.75)",
+        bgcolor="rgba(255,255,255,.4)",
         showarrow=False,
         xanchor="right",
         yanchor="bottom",
