@@ -135,8 +135,8 @@ matrix:
 planned: the same file gives the same `plan.json`, byte for byte. Within a repetition all points meet the same
 draws; each repetition draws anew.
 
-**Profiles.** `-e profile=short`, or `fab plan --profile short`, lays the mapping `profiles.short` over the
-scenario; `hardware,short` lays both, the second over what the first made.
+**Profiles.** `-e profile=short`, or `--profile short` of `dumbbell plan`, `run`, `virtual`, `check`, lays the
+mapping `profiles.short` over the scenario; `hardware,short` lays both, the second over what the first made.
 """
 
 
