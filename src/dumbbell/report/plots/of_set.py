@@ -24,8 +24,6 @@ from dumbbell.units import SCALES, quantity
 LINES = 8  # most lines of a figure, unless it is said what they are to be
 SAMPLED = 200  # most points whose samples a summary page reads: each takes some hundredths of a second
 TWO = 2  # values from which on a quantity varies
-_ENDLESS_NS = 2**62
-_LIFE = ("start_ns", "duration_ns")  # as planned; flows without a duration end with their bytes
 By = str | Sequence[str] | None
 
 
@@ -345,15 +343,15 @@ def _beside(
     rows = points.of_metric(metric).drop_nulls("congestion_control")
     if not baselines:
         rows = rows.filter(pl.col("baseline").is_null())
-    flows = points.flows.select("place", "direction", *_LIFE, subject="name")
+    flows = points.flows.select("place", "direction", "start_ns", "duration_ns", subject="name")
     rows = rows.join(flows, on=["place", "subject"], how="inner", maintain_order="left")
     yield from rows.group_by("place", "direction", maintain_order=True)
 
 
 def _pairs(own: pl.DataFrame) -> Iterator[tuple[tuple[str, float], tuple[str, float]]]:
     """Pairs of flows that run at the same time, in both orders: control and value of each."""
-    ends = pl.col("start_ns") + pl.col("duration_ns").fill_null(_ENDLESS_NS)
-    flows = own.select("congestion_control", "value", "start_ns", end_ns=ends).iter_rows()
+    ends = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+    flows = own.select("congestion_control", "value", "start_ns", ends).iter_rows()
     for (*one, start_ns, end_ns), (*other, other_start_ns, other_end_ns) in permutations(flows, 2):
         if max(start_ns, other_start_ns) < min(end_ns, other_end_ns):
             yield (one[0], one[1]), (other[0], other[1])
