@@ -19,6 +19,7 @@ KINDS = {
     "iperf3": [name for name in KNOWN if name.startswith("iperf3") and name.endswith(".json")],
     "iperf3 as events": [name for name in KNOWN if name.startswith("iperf3") and name.endswith(".jsonl")],
     "ss": [name for name in KNOWN if name.startswith("ss-")],
+    "M-Lab": [name for name in KNOWN if name.startswith("mlab-")],
 }
 
 
@@ -47,6 +48,10 @@ def test_file_tells_what_other_programs_say(name: str, tmp_path: Path) -> None:
             end = max(found.ends.values(), key=lambda end: end.sent_bytes)
             assert end.socket.local == known["sender"]
             assert not known["bytes"] or end.sent_bytes == int(known["bytes"])
+        case "mlab":
+            last = rows.row(-1, named=True)
+            assert last["bytes_acked"] == int(known["bytes"])
+            assert last["segs_out"] + last["segs_in"] == int(known["segments"])
         case "iperf3" if known["bytes"]:
             assert found.table("intervals").collect()["bytes"].sum() == int(known["bytes"])
 
