@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from dumbbell.execution import steps
 from dumbbell.execution.action import StepAction
-from dumbbell.execution.follow import follow
 
 
 class ActionModule(StepAction):
@@ -26,6 +25,9 @@ class ActionModule(StepAction):
         point = self.on.point
 
         def show(t0_unix_ns: int) -> str:
+            # Only one of the hosts shows it. The import takes each worker half a second.
+            from dumbbell.execution.follow import follow  # noqa: PLC0415
+
             return follow(
                 title=str(point.facts["name"]).split(":")[0],
                 phase="measurement",

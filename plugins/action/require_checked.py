@@ -13,7 +13,8 @@ class ActionModule(HostAction):
     """Arguments: ``run`` (as plan_run returns it), ``resume`` (its directory, if it can be resumed).
 
     Reads ``run_checked`` of each host. If a host cannot run it, every host is released, and the hosts that
-    cannot fail with their reason, which ends the play for all hosts.
+    cannot fail with their reason, which ends the play for all hosts. Returns ``boots``, whether any host has
+    to boot another kernel.
     """
 
     spec: ClassVar[dict[str, Any]] = {
@@ -23,9 +24,10 @@ class ActionModule(HostAction):
 
     def act(self, run: dict[str, Any], resume: str) -> dict[str, Any]:
         """Release the host, and fail if it cannot run the plan."""
-        troubles = {host: trouble_of(answer) for host, answer in self.registered("run_checked").items()}
+        checked = self.registered("run_checked")
+        troubles = {host: trouble_of(answer) for host, answer in checked.items()}
         if not any(troubles.values()):
-            return {}
+            return {"boots": any(answer.get("boots") for answer in checked.values())}
         own = troubles.get(self.host, "")
         if own != SILENT:
             self.shell(f"dumbbell-agent unlock --run={run['run_id']} || test $? = 127")

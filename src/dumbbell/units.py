@@ -182,6 +182,7 @@ def render_limit(limit: Limit) -> str:
 # Divisor and unit in which all values of a figure or a column are shown.
 SCALES = {"bps": (1e6, "Mbit/s"), "ns": (1e6, "ms"), "share": (0.01, "%")}
 _LEAST_SHARE = 1e-6  # that is told by its digits
+_FOUR_DIGITS = 9999.5  # from here on a number has more
 _HUMAN = {
     "ns": ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns")),
     "bps": ((10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbit/s"), (1, "bit/s")),
@@ -211,7 +212,11 @@ def _number(value: float, unit: str) -> str:
         return f"{100 * value:.3g} %" if abs(value) >= _LEAST_SHARE else f"less than {100 * _LEAST_SHARE:g} %"
     if unit in _HUMAN:
         scale, name = next((s, n) for s, n in _HUMAN[unit] if abs(value) >= s or s == 1)
-        return f"{value / scale:.4g} {name}"
-    whole = float(value).is_integer()
-    text = f"{int(value):,}".replace(",", "\N{NARROW NO-BREAK SPACE}") if whole else f"{value:.3f}"
+        scaled = value / scale
+        return f"{_whole(scaled) if abs(scaled) >= _FOUR_DIGITS else f'{scaled:.4g}'} {name}"
+    text = _whole(value) if float(value).is_integer() else f"{value:.3f}"
     return f"{text} {unit}".rstrip()
+
+
+def _whole(value: float) -> str:
+    return f"{round(value):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")

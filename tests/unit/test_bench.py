@@ -109,3 +109,13 @@ def test_a_benchmark_finds_what_it_needs(name: str) -> None:
     """As make runs them: with modules of the repository and of the tests."""
     importlib.import_module(f"bench.{name}")
     assert f"python bench/{name}.py" not in (REPOSITORY / "Makefile").read_text()
+
+
+def test_the_time_of_a_flow_is_real_time(tmp_path: Path) -> None:
+    other = {"event": "flow_first_data", "phase": "calibration", "mono_ns": 5 * S}
+    events = [EVENTS[0], other, other | {"phase": "measurement", "mono_ns": 15 * S}]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    (tmp_path / "world").mkdir()
+    rows = ["real_s,virtual_s,cpu_s", "10,0,9", "20,12,19", "25,12,24", "26,22,25", "28,42,27", "30,50,29"]
+    (tmp_path / "world" / "time.csv").write_text("\n".join(rows))
+    assert bench.flow_s(tmp_path) == pytest.approx((28 + 2 * 3 / 8) - (25 + 3 / 10))

@@ -23,6 +23,7 @@ from dumbbell.units import human
 FULL = 0.9  # of what a path carries of payload: flows together that get more fill it
 PAYLOAD = 1448 / 1514  # of full packets
 _READ = (*analysis.LIMITS_FROM, "total_retrans", "data_segs_out", "phase")
+_AT_RECEIVER = "there are samples of its receiver only, and the sender's kernel counts what limits a flow"
 
 
 class Limited(NamedTuple):
@@ -71,7 +72,9 @@ def what_limited(source: Source) -> list[Limited]:
         own = limited.filter(flow=flow.name)
         shares = analysis.limit_shares(own, window) if window else None
         if shares is None or window is None:
-            found.append(Limited(flow, None, f"Not known: {NOT_COUNTED}."))
+            sampled = tables["tcp_info"].filter(flow=flow.name)
+            why = NOT_COUNTED if sampled.is_empty() or "sender" in sampled["side"] else _AT_RECEIVER
+            found.append(Limited(flow, None, f"Not known: {why}."))
             continue
         leaves = {name: share for name, share in shares.items() if name != "cwnd_limited"}
         by = max(leaves, key=leaves.__getitem__)
@@ -234,7 +237,7 @@ _SENTENCES: Mapping[str, Callable[[Flow, Numbers], str]] = {
     "cwnd_policer": _policer,
     "cwnd_ecn": _cwnd(", as ECN marks left it", "let the queue mark later"),
     "cwnd_delay": _cwnd(
-        ", without a loss before",
+        ", which no loss had reduced",
         "its control measured a delay or a rate that says so; run it longer, or use another",
     ),
     "cwnd_slow_start": _cwnd(

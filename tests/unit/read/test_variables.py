@@ -10,6 +10,8 @@ import pytest
 
 from dumbbell.analysis import LIMITS
 from dumbbell.read.directory import told
+from dumbbell.studies.limits import what_limited
+from dumbbell.studies.source import Source
 from read.files import made, refused
 from read.mutate import FILES
 
@@ -36,6 +38,12 @@ def test_tcp_info_of_an_old_kernel_lacks_its_end(tmp_path: Path) -> None:
     rows = told(path, tmp_path).table("tcp_info").collect()
     assert rows["snd_wnd"].null_count() == rows.height
     assert rows["sndbuf_limited_us"].null_count() == 0
+
+
+def test_a_file_of_a_receiver_says_whose_counters_are_missing(tmp_path: Path) -> None:
+    run_dir, _ = made(tmp_path, "mlab-1.9.0-receive.jsonl")
+    (limited,) = what_limited(Source(run_dir))
+    assert limited.sentence.startswith("Not known: there are samples of its receiver only")
 
 
 def test_damaged_record_is_told_with_its_line(tmp_path: Path) -> None:
