@@ -263,5 +263,13 @@ GO_BUILD = go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(
 	    -ldflags "-s -w -X github.com/influxdata/telegraf/internal.Version=$(TELEGRAF_VERSION)" \
 	    github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF_VERSION)
 
+# Only a test needs it.
+LANGUAGE_SERVER := tests/integration/language_server
+.build/language-server: $(LANGUAGE_SERVER)/package.json $(LANGUAGE_SERVER)/package-lock.json
+	command -v npm >/dev/null || apt-get install --quiet --yes --no-install-recommends npm
+	mkdir -p $@ && cp $^ $@
+	npm ci --prefix $@ --ignore-scripts --no-audit --no-fund --loglevel=error
+	touch $@
+
 .build/bin/staticcheck:
 	GOBIN=$(CURDIR)/.build/bin go install honnef.co/go/tools/cmd/staticcheck@v$(STATICCHECK_VERSION)

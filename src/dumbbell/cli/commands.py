@@ -38,6 +38,41 @@ def plan(
     show(known(scenario, "scenarios"), known(inventory), profile, point)
 
 
+@task(
+    positional=["file"],
+    help={
+        "file": "the scenario: FILE.yml, which must not exist",
+        "rate": "of the bottleneck, by default 100mbit",
+        "rtt": "while the queue is empty, by default 20ms",
+        "queue": "its kind, and its limit: 'pfifo 1bdp', the default, 'bfifo 250kB', fq_codel",
+        "flows": "congestion control of each, by default cubic,cubic",
+        "duration": "by default 30s",
+        "repetitions": "by default 1",
+        "inventory": "Ansible's, which has the flows' hosts, by default the lab's",
+    },
+)
+def new(  # noqa: PLR0917
+    _: Context,
+    file: str,
+    rate: str | None = None,
+    rtt: str | None = None,
+    queue: str | None = None,
+    flows: str | None = None,
+    duration: str | None = None,
+    repetitions: str | None = None,
+    inventory: str = "inventory/lab",
+) -> None:
+    """Write a scenario to begin with, from the answers to a few questions.
+
+    On a terminal it asks for what no option says; elsewhere the defaults count.
+    """
+    from dumbbell.cli import new as command
+
+    answers = {"rate": rate, "rtt": rtt, "queue": queue, "flows": flows}
+    answers |= {"duration": duration, "repetitions": repetitions}
+    command.new(Path(file), known(inventory), answers)
+
+
 @task(help={"run": "directory of the run, by default the last"})
 def status(_: Context, run: str = "results/latest") -> None:
     """Show the progress of a run, as recorded by its controller."""

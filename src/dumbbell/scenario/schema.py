@@ -32,6 +32,7 @@ _FAMILIES: dict[type[Strict], tuple[str, str]] = {
     BaseFlow: ("Flows", "kind"),
     BaseExpectation: ("Expectations", "metric"),
 }
+_TAGS = {key for _, key in _FAMILIES.values()}  # editors show the description of a model at its tag
 _QUANTITIES = {
     TypeAdapter(kind).json_schema()["pattern"]: name
     for kind, name in (
@@ -56,6 +57,8 @@ def schema() -> bytes:
         if name in _NO_SWEEPS:
             continue
         properties = definition.get("properties", {})
+        for key in properties.keys() & _TAGS:
+            properties[key]["description"] = definition["description"].partition("\n\n")[0].replace("\n", " ")
         about_points = "metric" in properties
         for key, value in properties.items():
             properties[key] = _varied(value, definitions, lists=not about_points)
@@ -101,7 +104,8 @@ _INTRODUCTION = """\
 # Scenario reference
 
 Every key that a scenario may have. [scenarios/](../scenarios) has examples; `fab plan SCENARIO` shows what
-one asks for. Editors complete and check the file if it begins with
+one asks for, and `dumbbell new FILE` writes one to begin with. [Editors](editors.md) complete and check the file
+if it begins with
 
 ```yaml
 # yaml-language-server: $schema=../schemas/scenario.schema.json
