@@ -13,6 +13,7 @@ UV_VERSION := 0.13.8
 INFLUXDB_VERSION := 1.8.10
 TELEGRAF_VERSION := 1.37.2
 STATICCHECK_VERSION := 0.8.2
+CYCLONEDX_VERSION := 1.10.0
 PANDAS_VERSION := 3.1.1
 PYARROW_VERSION := 26.0.1
 TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.ethtool,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
@@ -233,16 +234,37 @@ lock: setup ## write requirements.lock from pyproject.toml
 # The commit that last changed the sources, so that other commits do not change the programs.
 GO_FILES := go.mod go.sum $(GO_PLACES)
 GO_VERSION = $$(git log -1 --format=%h -- $(GO_FILES) 2>/dev/null || echo unknown)$$(git diff --quiet HEAD -- $(GO_FILES) 2>/dev/null || echo -dirty)
-GO_BUILD = go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(GO_VERSION)"
+# Of the same commit, the bytes are the same in every directory. In .build/bin are programs for this machine, in
+# .build/linux-arm64 those for hosts of that architecture.
+GO_BUILD = GOOS=linux GOARCH=$(filter-out bin,$(*:linux-%=%)) go build -trimpath -buildvcs=false \
+    -ldflags "-s -w -buildid= -X main.version=$(GO_VERSION)"
 
-.build/bin/dumbbell-agent: $(GO_SOURCES)
+.build/%/dumbbell-agent: $(GO_SOURCES)
 	$(GO_BUILD) -o $@ ./agent
 
-.build/bin/dumbbell-collect: $(GO_SOURCES)
+.build/%/dumbbell-collect: $(GO_SOURCES)
 	$(GO_BUILD) -o $@ ./cmd/dumbbell-collect
 
-.build/bin/atou: $(GO_SOURCES)
+.build/%/atou: $(GO_SOURCES)
 	$(GO_BUILD) -o $@ ./cmd/atou
+
+# For a release: files that are called by version and architecture, for each an SBOM (CycloneDX), and checksums.
+VERSION := $(shell sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q}' pyproject.toml)
+.PHONY: binaries
+binaries: .build/dist/SHA256SUMS ## build agent, collectors and atou for amd64 and arm64 into .build/dist, with checksums and SBOMs
+
+.build/dist/SHA256SUMS: $(foreach program,dumbbell-agent dumbbell-collect atou,.build/linux-amd64/$(program) .build/linux-arm64/$(program)) \
+    .build/bin/cyclonedx-gomod pyproject.toml
+	rm -rf $(@D) && mkdir $(@D)
+	for program in $(filter .build/linux-%,$^); do \
+	    file=$(@D)/$${program##*/}-$(VERSION)-$$(basename $${program%/*}); \
+	    cp $$program $$file; \
+	    GOARCH=$${file##*-} cyclonedx-gomod bin -json -std -noserial -version $(VERSION) -output $$file.cdx.json $$file; \
+	done
+	cd $(@D) && sha256sum -- * >$(@F)
+
+.build/bin/cyclonedx-gomod: Makefile
+	GOBIN=$(CURDIR)/.build/bin go install -trimpath github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v$(CYCLONEDX_VERSION)
 
 # It reads BBR's state by cgo; a static binary runs on any host.
 .build/bin/ndt-server: traffic/ndt/go.mod traffic/ndt/go.sum

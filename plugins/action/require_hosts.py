@@ -1,19 +1,19 @@
-"""Stop unless every host of the play answers, and has a distribution that is supported."""
+"""Stop unless every host of the play answers, and its distribution and architecture are supported."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from dumbbell.execution.action import HostAction
-from dumbbell.execution.distribution import Unsupported, family_of
+from dumbbell.execution.distribution import Unsupported, family_of, programs_for
 from dumbbell.execution.words import do_not_answer, go_on
 
 
 class ActionModule(HostAction):
     """Argument: ``resume`` (directory of a run that can be resumed; '' for none).
 
-    Reads ``run_answers`` of each host, which has its /etc/os-release. Fails with the names of those that do
-    not answer, or whose distribution is not supported. Returns ``families`` of the distributions, by host.
+    Reads ``run_answers`` of each host. Fails with the names of those that do not answer, or are not
+    supported. Returns, by host, ``families`` of distributions, and ``programs``, directories below .build.
     """
 
     spec: ClassVar[dict[str, Any]] = {"resume": {"type": "str", "default": ""}}
@@ -24,12 +24,13 @@ class ActionModule(HostAction):
         off = [host for host, answer in answers.items() if answer.get("unreachable")]
         if off:
             return {"failed": True, "msg": do_not_answer(off, self.task_vars) + go_on(resume)}
-        families, refused = {}, []
+        families, programs, refused = {}, {}, []
         for host, answer in answers.items():
             try:
                 families[host] = family_of(str(answer.get("stdout", "")))
+                programs[host] = programs_for(str(answer.get("stdout", "")))
             except Unsupported as reason:
                 refused.append(f"{host}: {reason}")
         if refused:
             return {"failed": True, "msg": "\n".join(["nothing was changed:", *refused])}
-        return {"families": families}
+        return {"families": families, "programs": programs}

@@ -37,9 +37,9 @@ class Server:
         document = {"uri": file.as_uri(), "languageId": "yaml", "version": 1, "text": text}
         self._send(method="textDocument/didOpen", params={"textDocument": document})
         for message in self._received():
-            params = message.get("params")
-            if "publishDiagnostics" in message.get("method", "") and params["uri"] == file.as_uri():
-                return list(params["diagnostics"])
+            told = message.get("method") == "textDocument/publishDiagnostics" and message["params"]
+            if told and told["uri"] == file.as_uri():
+                return list(told["diagnostics"])
         raise AssertionError("the server has ended")
 
     def ask(self, method: str, **params: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dumbbell.execution.distribution import Unsupported, family_of
+from dumbbell.execution.distribution import Unsupported, family_of, programs_for
 
 # As the hosts have it, less the lines that nobody reads.
 DEBIAN_12 = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_ID="12"\nID=debian\n'
@@ -45,3 +45,26 @@ def test_others_are_refused_by_name(text: str, found: str) -> None:
     with pytest.raises(Unsupported) as refused:
         family_of(text)
     assert str(refused.value).startswith(found)
+
+
+@pytest.mark.parametrize(
+    ("machine", "here", "programs"),
+    [
+        ("x86_64", "x86_64", "bin"),
+        ("aarch64", "x86_64", "linux-arm64"),
+        ("aarch64", "aarch64", "bin"),
+        ("x86_64", "aarch64", "linux-amd64"),
+        ("aarch64\r", "x86_64", "linux-arm64"),
+    ],
+)
+def test_programs_are_those_of_the_host_s_architecture(machine: str, here: str, programs: str) -> None:
+    assert programs_for(f"MACHINE={machine}\n{DEBIAN_13}", here) == programs
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"), [(f"MACHINE=riscv64\n{DEBIAN_13}", "found riscv64;"), (DEBIAN_13, "found no uname;")]
+)
+def test_other_architectures_are_refused_by_name(answer: str, found: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        programs_for(answer, "x86_64")
+    assert str(refused.value) == f"{found} supported are x86_64 and aarch64"

@@ -104,8 +104,8 @@ _INTRODUCTION = """\
 # Scenario reference
 
 Every key that a scenario may have. [scenarios/](../scenarios) has examples; `fab plan SCENARIO` shows what
-one asks for, and `dumbbell new FILE` writes one to begin with. [Editors](editors.md) complete and check the file
-if it begins with
+one asks for, and `dumbbell new FILE` writes one to begin with. [Editors](editors.md) complete and check the
+file if it begins with
 
 ```yaml
 # yaml-language-server: $schema=../schemas/scenario.schema.json
