@@ -7,6 +7,7 @@ import json
 import platform
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -58,12 +59,26 @@ def test_a_host_of_another_architecture_is_refused(tmp_path: Path, monkeypatch: 
     assert "[Write them]" not in said
 
 
+@pytest.mark.parametrize(("role", "program"), [("agent", "dumbbell-agent"), ("telegraf", "telegraf")])
+def test_a_program_that_was_not_built_is_said(role: str, program: str, tmp_path: Path) -> None:
+    tasks = [{"ansible.builtin.include_role": {"name": role}}]
+    given = {"programs": f"{tmp_path}/.build/linux-none", "influxdb_database": "none", "influxdb_url": "none"}
+    play = {"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": tasks}
+    (tmp_path / "playbooks").mkdir()
+    (tmp_path / "playbooks/play.yml").write_text(json.dumps([play]))
+    code, said = ansible_playbook("-i", "localhost,", tmp_path / "playbooks/play.yml")
+    assert code != 0
+    built = f".build/linux-none/{program}"
+    assert f"There is no {tmp_path}/{built}: make {built}" in unfolded(said)
+    assert "changed=0" in said
+
+
 @pytest.fixture(scope="module")
 def built() -> dict[str, Path]:
     """The files of a release, by their names without the version."""
     ran("make", "binaries")
     dist = REPOSITORY / ".build/dist"
-    version = ran("make", "--silent", "--eval", "said: ; @echo $(VERSION)", "said").strip()
+    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
     return {file.name.replace(f"-{version}-", "-"): file for file in dist.iterdir()}
 
 
@@ -77,7 +92,7 @@ def test_each_program_is_there_for_each_architecture(built: dict[str, Path]) -> 
 
 def test_checksums_are_those_of_the_files(built: dict[str, Path]) -> None:
     sums = built["SHA256SUMS"]
-    listed = dict(reversed(line.split("  ")) for line in sums.read_text().splitlines())
+    listed = {name: digest for digest, name in map(str.split, sums.read_text().splitlines())}
     files = [file for file in built.values() if file != sums]
     assert listed == {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
@@ -112,7 +127,7 @@ def test_the_same_sources_give_the_same_bytes_in_other_directories(tmp_path: Pat
 
 def test_programs_for_arm64_run(built: dict[str, Path]) -> None:
     emulator = shutil.which("qemu-aarch64-static")
-    assert emulator, "make test installs qemu-user-static"
+    assert emulator, "qemu-user-static is not installed: make test-arm64 does that"
     for program in ("dumbbell-agent", "dumbbell-collect", "atou"):
         own, other = built[f"{program}-linux-amd64"], built[f"{program}-linux-arm64"]
         assert ran(emulator, other, "version") == ran(own, "version") != ""
