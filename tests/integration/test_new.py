@@ -59,7 +59,7 @@ answers = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(answers)
 def test_any_answers_make_a_scenario_that_is_planned(options: dict[str, str]) -> None:
     with TemporaryDirectory() as folder:

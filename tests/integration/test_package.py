@@ -44,6 +44,7 @@ def ran(installed: Path, folder: Path, *words: str | Path) -> tuple[int, str]:
         words,
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(installed), "XDG_CACHE_HOME": str(folder)},
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -81,3 +82,12 @@ def test_commands_in_an_empty_directory(
 ) -> None:
     found = ran(installed, tmp_path, installed / "bin" / "dumbbell", *words)
     assert (found[0], said in found[1]) == (code, True), found[1]
+
+
+def test_a_new_scenario_names_the_schema_of_the_package(installed: Path, tmp_path: Path) -> None:
+    code, said = ran(installed, tmp_path, installed / "bin" / "dumbbell", "new", "mine")
+    assert code == 0, said
+    header = (tmp_path / "mine.yml").read_text().partition("\n")[0]
+    schema = Path(header.removeprefix("# yaml-language-server: $schema="))
+    assert schema.is_relative_to(installed)
+    assert schema.read_bytes() == (REPOSITORY / "schemas/scenario.schema.json").read_bytes()
