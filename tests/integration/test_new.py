@@ -110,6 +110,16 @@ def test_what_cannot_be_planned_is_refused(words: tuple[str, ...], reason: str, 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_inventory_without_ends_of_flows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("testbed: {children: {senders: {hosts: {sender1: }}}}\n")
+    code, said = dumbbell("new", "mine", "--inventory", "hosts.yml", folder=tmp_path)
+    assert (code, said.partition(":")[0]) == (
+        1,
+        "the inventory has no hosts in the groups senders and receivers",
+    )
+    assert not (tmp_path / "mine.yml").exists()
+
+
 @pytest.mark.parametrize(
     ("file", "reason"),
     [

@@ -157,10 +157,12 @@ def _answers(texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _planned(file: Path, testbed: Inventory, answers: Mapping[str, Any]) -> tuple[str, Plan]:
-    """The text of the scenario, and its plan; ValueError with the reasons why it has none."""
+    """The scenario and its plan; ValueError if these answers have none, InventoryError if none could have."""
     pairs = min(len(testbed.groups.get(group, ())) for group in ("senders", "receivers"))
     if not pairs:
-        raise ValueError("the inventory has no hosts in the groups senders and receivers, which flows need")
+        raise InventoryError(
+            "the inventory has no hosts in the groups senders and receivers: flows need both"
+        )
     text = _text(file, pairs, answers)
     with TemporaryDirectory() as folder:
         (draft := Path(folder, file.name)).write_text(text, encoding="utf-8")
