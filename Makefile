@@ -19,9 +19,6 @@ PYARROW_VERSION := 26.0.1
 TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.ethtool,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
-# Runs a suite and writes docs/results.md again; exits with the status of the suite.
-EXPERIMENTS = code=0; python -m dumbbell.cli.suite $(1) || code=$$?; \
-    python -m tools.results "lab=results/experiments" "virtual time=results/experiments_virtual"; exit $$code
 GO_PLACES := agent cmd collectors traffic transports
 GO_SOURCES := go.mod go.sum $(shell find $(GO_PLACES) -name '*.go' -o -name '*.o')
 
@@ -133,14 +130,10 @@ provision: lab build ## boot the lab and provision its hosts
 	ansible-playbook playbooks/provision.yml
 	touch $@
 
-.PHONY: experiments
-experiments: lab build ## run published experiments in the lab, for some hours, or resume them; write docs/results.md
-	$(MAKE) --no-print-directory .lab/provisioned
-	$(call EXPERIMENTS,suites/experiments.yml --results results/experiments)
-
-.PHONY: experiments-virtual
-experiments-virtual: setup build ## run published experiments at full rates in virtual time; write docs/results.md
-	$(call EXPERIMENTS,suites/experiments_virtual.yml --inventory inventory/vtime --results results/experiments_virtual)
+.PHONY: seeds
+seeds: setup build ## run five published experiments in virtual time, or resume them, and write docs/seeds; SEED=prr runs one of them
+	command -v chromium >/dev/null || apt-get install --quiet --yes --no-install-recommends chromium
+	python -m tools.seeds $(SEED)
 
 .PHONY: bench-demo
 bench-demo: setup ## time every phase of the demo and write bench/demo.json

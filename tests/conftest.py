@@ -118,6 +118,17 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def on_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of cubic and reno beside UDP of 5 and 15 Mbit/s, and of that UDP alone."""
+    run_dir = tmp_path_factory.mktemp("results") / "20260101T000000Z_on_off"
+    whole = write_points(run_dir, REPOSITORY / "tests/unit/fixtures/on_off.yml")
+    (run_dir / "plan.json").write_bytes(whole.to_json())
+    for point in sorted((run_dir / "points").iterdir()):
+        assert collect(point, None).state == "passed"
+    return run_dir
+
+
+@pytest.fixture(scope="session")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another, of 24 points."""
     return write_sweep(tmp_path_factory.mktemp("wide"), "wide", WIDE)

@@ -27,7 +27,11 @@ OPTIONS = {
     "of no size": b"\x05\x00\x08\x0a" + bytes(8),
     "cut": b"\x01\x01\x01\x08",
 }
-TSVAL = {"as Linux has them": 2**32 - 1, "behind others": 0x01020304, "before a SACK": 9}
+STAMPS = {
+    "as Linux has them": (2**32 - 1, 7),
+    "behind others": (0x01020304, 0x05060708),
+    "before a SACK": (9, 8),
+}
 
 
 @st.composite
@@ -50,8 +54,10 @@ def segments(draw: st.DrawFn) -> Segment:
     )
 
 
-def tsval(segment: Segment) -> int | None:
-    return next((TSVAL.get(name) for name, options in OPTIONS.items() if options == segment.options), None)
+def stamped(segment: Segment) -> tuple[int | None, int | None]:
+    """Timestamp and echo."""
+    found = (STAMPS.get(name) for name, options in OPTIONS.items() if options == segment.options)
+    return next(found, None) or (None, None)
 
 
 def dsack(segment: Segment) -> bool:
@@ -97,7 +103,7 @@ def test_every_field_is_as_it_was_written(
     assert found.drop("at").rows() == [
         (
             *(s.unix_ns // tick * tick, s.src, s.src_port, s.dst, s.dst_port),
-            *(s.seq, s.ack, s.flags, s.payload, tsval(s), dsack(s)),
+            *(s.seq, s.ack, s.flags, s.payload, *stamped(s), dsack(s)),
         )
         for s in written
     ]

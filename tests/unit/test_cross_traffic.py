@@ -8,25 +8,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 from captures import Segment, frame, stamps, write
-from synthetic import REPOSITORY, write_points
 
 from dumbbell import analysis
-from dumbbell.execution.collect import collect
 from dumbbell.report.pages.cross_traffic import CrossTraffic
 from dumbbell.run.record import read_json, write_json
 
 S = 10**9
 M = 10**6
-
-
-@pytest.fixture(scope="module")
-def on_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Cubic and reno beside UDP of 5 and 15 Mbit/s, and that UDP alone."""
-    run_dir = tmp_path_factory.mktemp("on_off")
-    write_points(run_dir, REPOSITORY / "tests/unit/fixtures/on_off.yml")
-    for point in sorted((run_dir / "points").iterdir()):
-        assert collect(point, None).state == "passed"
-    return run_dir
 
 
 # --- by hand --------------------------------------------------------------------------------------

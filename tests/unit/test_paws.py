@@ -140,7 +140,9 @@ def frames_of(segments: list[Segment]) -> pl.DataFrame:
     rows = [
         (
             *(i, s.unix_ns, s.src, s.src_port, s.dst, s.dst_port, s.seq % 2**32, s.ack % 2**32),
-            *(s.flags, s.payload, int.from_bytes(s.options[4:8], "big") if s.options else None, False),
+            *(s.flags, s.payload),
+            *(int.from_bytes(s.options[at : at + 4], "big") if s.options else None for at in (4, 8)),
+            False,
         )
         for i, s in enumerate(segments)
     ]

@@ -19,7 +19,7 @@ from dumbbell.scenario import ScenarioError
 from dumbbell.suite import INTERRUPTED, NOT_RUN, Suite, find_run, load, planned, run_suite
 
 SCENARIOS = REPOSITORY / "scenarios"
-SUITES = sorted(REPOSITORY.glob("suites/*.yml"))
+SUITES = sorted([*REPOSITORY.glob("suites/*.yml"), *REPOSITORY.glob("suites/seeds/*.yml")])
 
 
 def suite(tmp_path: Path, text: str) -> Suite:

@@ -96,6 +96,8 @@ def test_real_time_depends_on_packets_and_on_samples(tmp_path: Path) -> None:
     together = {"testbed": {"offloads": {"tso": True, "gso": True, "gro": True}}}
     assert estimated_s(hosts=together) < 0.25 * plain_s
     assert estimated_s(hosts=together, sampling={"interval": "10ms"}) > 2 * estimated_s(hosts=together)
+    seldom_s = estimated_s(flows={"flow": FLOW | {"kind": "tcp"}}, sampling={"interval": "1s"})
+    assert seldom_s < 0.15 * plain_s
 
 
 def test_virtual_time_is_of_all_hosts() -> None:

@@ -6,6 +6,7 @@ Times are ``t_ns``: nanoseconds since the t0 of the phase. Rates are bits per se
 from dumbbell.analysis.compare import VALID, compare, only_one_has
 from dumbbell.analysis.connection import PIPE, SAMPLED_FROM, budget, samples, signals, state_shares
 from dumbbell.analysis.cross_traffic import beside, growth_by_period, on_off, periods
+from dumbbell.analysis.echoes import Echoes
 from dumbbell.analysis.fairness import convergence_ns, fairness, jain_index
 from dumbbell.analysis.fetches import Latency, fetch_counters, fetch_ends, fetch_summary, fetches, latency
 from dumbbell.analysis.limits import CAUSES, LIMITS, LIMITS_FROM, Shares, fetch_limits, limit_shares, limits
@@ -71,6 +72,7 @@ __all__ = [
     "SAMPLED_FROM",
     "VALID",
     "Budget",
+    "Echoes",
     "Interval",
     "Kink",
     "Latency",

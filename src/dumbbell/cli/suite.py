@@ -1,6 +1,6 @@
 """Suites: scenarios that run one after the other, unattended.
 
-``python -m dumbbell.cli.suite suites/experiments.yml --inventory inventory/lab --results results``,
+``python -m dumbbell.cli.suite suites/nightly.yml --inventory inventory/lab --results results``,
 in a checkout. What an earlier call has ended is not run again, and what it has begun goes on.
 """
 

@@ -26,6 +26,7 @@ SEGMENTS = {
     "flags": pl.UInt8,
     "payload_bytes": pl.Int64,
     "tsval": pl.UInt32,
+    "tsecr": pl.UInt32,
     "dsack": pl.Boolean,
 }
 
@@ -75,10 +76,10 @@ class Capture:
         """Segments of TCP in order, with the columns of :data:`SEGMENTS`, a frame for each block.
 
         ``at`` is the offset of the packet's record. ``payload_bytes`` is from IP's header, even if a packet
-        was cut. ``tsval`` is null without timestamps, or if they were cut off. ``dsack``: the segment reports
-        data that arrived twice (RFC 2883). Left out are later
-        fragments, packets with extension headers of IPv6 or several VLAN tags, and packets cut before the
-        end of TCP's fixed header.
+        was cut. ``tsval`` and its echo ``tsecr`` are null without timestamps, or if they were cut off.
+        ``dsack``: the segment reports data that arrived twice (RFC 2883). Left out are later fragments,
+        packets with extension headers of IPv6 or several VLAN tags, and packets cut before the end of TCP's
+        fixed header.
         Raises ValueError if the file is damaged, or ends within a packet.
         """
         with self.path.open("rb") as file:
@@ -151,10 +152,12 @@ class Capture:
                 "flags": data[tcp + 13],
                 "payload_bytes": total - size - header,
                 "tsval": told.tsval,
+                "tsecr": told.tsecr,
                 "dsack": told.dsack,
             }
             frame = pl.DataFrame(columns, schema_overrides={"src": pl.String, "dst": pl.String})
-            frame = frame.with_columns(tsval=pl.when(pl.Series(told.stamped)).then("tsval"))
+            stamped = pl.Series(told.stamped)
+            frame = frame.with_columns(pl.when(stamped).then(name).alias(name) for name in ("tsval", "tsecr"))
             parts.append(frame.cast(SEGMENTS))  # type: ignore[arg-type]
         return pl.concat(parts).sort("at")
 
@@ -246,9 +249,10 @@ def _addresses(high: np.ndarray[Any, Any], low: np.ndarray[Any, Any]) -> pl.Seri
 
 
 class _Told(NamedTuple):
-    """From the options of each header: its timestamp, whether it has one, whether it reports duplicates."""
+    """From the options of each header: timestamp and echo, whether it has them, if it reports duplicates."""
 
     tsval: Numbers
+    tsecr: Numbers
     stamped: Flags
     dsack: Flags
 
@@ -256,7 +260,12 @@ class _Told(NamedTuple):
 def _told(data: np.ndarray[Any, Any], begin: Numbers, end: Numbers, ack: Numbers) -> _Told:
     """Read the options from ``begin`` to ``end`` of headers that acknowledge ``ack``."""
     count = len(begin)
-    told = _Told(np.zeros(count, np.int64), np.zeros(count, np.bool_), np.zeros(count, np.bool_))
+    told = _Told(
+        tsval=np.zeros(count, np.int64),
+        tsecr=np.zeros(count, np.int64),
+        stamped=np.zeros(count, np.bool_),
+        dsack=np.zeros(count, np.bool_),
+    )
 
     def number(at: Numbers) -> Numbers:
         return sum(data[at + place].astype(np.int64) << (24 - 8 * place) for place in range(4))  # type: ignore[return-value]
@@ -272,6 +281,7 @@ def _told(data: np.ndarray[Any, Any], begin: Numbers, end: Numbers, ack: Numbers
         whole = at + size <= end[rows]
         found = (kind == _TIMESTAMPS) & (size == _TIMESTAMPS_BYTES) & whole
         told.tsval[rows[found]] = number(at[found] + 2)
+        told.tsecr[rows[found]] = number(at[found] + 6)
         told.stamped[rows[found]] = True
         # D-SACK: the first block is already acknowledged, or lies within the second.
         found = (kind == _SACK) & (size >= _SACK_ONE) & whole

@@ -16,6 +16,7 @@ FULL_S = 75.0  # to boot a full world, and for all of Ansible's work in it
 LIGHT_S = 15.0  # the same of a light world
 PACKET_S = 100e-6
 GATHERED = 0.1  # the share of that where senders merge packets
+SELDOM = 0.05  # the share of that of flows of kind tcp, which enter the kernel about once a second
 SAMPLE_S = 1.2e-3  # one sample of one host
 
 # They busy-wait on the clock, and each reading takes 256 ns of virtual time.
@@ -49,10 +50,12 @@ def _flows_s(point: Point) -> float:
             flows = [flow for flow in phase.flows if flow.direction == way]
             measuring = phase.phase == "measurement"
             path_bps = path.mean_rate_bps(0, phase.duration_ns) if measuring else path.rate_bps
-            asked = sum(flow.duration_ns / 1e9 * (flow.rate_bps or path_bps) for flow in flows)
-            packets = min(asked, phase.duration_ns / 1e9 * path_bps) / 8 / packet_bytes
-            gathered = all(point.hosts[flow.src_host].state.offloads.get("gso") for flow in flows)
-            seconds += packets * PACKET_S * (GATHERED if gathered else 1)
+            asked = [flow.duration_ns / 1e9 * (flow.rate_bps or path_bps) for flow in flows]
+            fits = min(1, phase.duration_ns / 1e9 * path_bps / sum(asked)) if sum(asked) else 0
+            for flow, bits in zip(flows, asked, strict=True):
+                share = GATHERED if point.hosts[flow.src_host].state.offloads.get("gso") else 1
+                share *= SELDOM if flow.kind == "tcp" else 1
+                seconds += fits * bits / 8 / packet_bytes * PACKET_S * share
         samples = sum(part.sample.anything for part in phase.hosts.values())
         seconds += samples * SAMPLE_S * phase.duration_ns / phase.sampling_interval_ns
     return seconds

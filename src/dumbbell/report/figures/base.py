@@ -123,11 +123,11 @@ def add_level(figure: go.Figure, steps: Steps, text: str) -> None:
     )
 
 
-def thin(rows: pl.DataFrame, y: str) -> pl.DataFrame:
-    """The lowest and the highest sample of each of :data:`MAX_POINTS` / 2 stretches: no extreme is lost."""
-    if rows.height <= MAX_POINTS:
+def thin(rows: pl.DataFrame, y: str, most: int = MAX_POINTS) -> pl.DataFrame:
+    """The lowest and the highest sample of each of ``most`` / 2 stretches: no extreme is lost."""
+    if rows.height <= most:
         return rows
-    stretch = pl.int_range(pl.len()) * (MAX_POINTS // 2) // pl.len()
+    stretch = pl.int_range(pl.len()) * (most // 2) // pl.len()
     grouped = rows.with_columns(stretch=stretch).group_by("stretch", maintain_order=True)
     extremes = grouped.agg(low=pl.col(y).arg_min(), high=pl.col(y).arg_max(), first=pl.len().cast(pl.Int64))
     starts = extremes["first"].cum_sum().shift(1, fill_value=0)

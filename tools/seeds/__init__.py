@@ -1,0 +1,1 @@
+"""Published experiments, made again: what the originals show, the runs that answer it, ``docs/seeds/``."""
