@@ -104,11 +104,18 @@ lint: setup .build/bin/staticcheck ## check style and types of all code
 	go vet ./... && staticcheck ./...
 
 .PHONY: docs
-docs: setup ## write the tables in the roles' READMEs, docs/data-model.md and docs/evaluation.md again, and the dashboards
+docs: setup ## write the tables in the roles' READMEs and in docs/ again that are made of sources, and the dashboards
 	python -m tools.role_docs roles
+	python -m tools.command_docs
 	python -m tools.event_docs
 	python -m tools.evaluation_docs
 	python -m tools.dashboards
+
+# Written from nothing: Sphinx does not notice each file that a page shows.
+.PHONY: site
+site: setup ## build the documentation as a site with search, .build/site/index.html
+	rm -rf .build/site
+	python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --conf-dir docs --doctree-dir .build/doctrees . .build/site
 
 .PHONY: lab
 lab: preflight setup ## boot the virtual lab

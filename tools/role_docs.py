@@ -1,4 +1,4 @@
-"""Write the tables of variables in the roles' READMEs from argument_specs and defaults (``make docs``)."""
+"""Write the tables of variables in the roles' READMEs, and the table of roles (``make docs``)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+LIST = Path("docs/roles.md")
 HEADING = "| variable | default | |\n|---|---|---|\n"
 TABLE = re.compile(r"\| variable \| default \| \|\n(\|.*\n)+")
 MOST = 40  # most characters of a default in a table
@@ -65,6 +66,24 @@ def documented(role: Path) -> str:
     return f"{text.rstrip()}\n\n{wanted}"
 
 
+def roles_in(folder: Path) -> list[Path]:
+    """All roles of a folder, by name."""
+    return sorted(path.parent.parent for path in folder.glob("*/meta/argument_specs.yml"))
+
+
+def listed(text: str, roles: Path) -> str:
+    """The page of all roles, with the current table at its end: the first sentence of each README."""
+    rows = ["| role | |\n", "|---|---|\n"]
+    for role in roles_in(roles):
+        _, about, _ = (role / "README.md").read_text().split("\n\n", 2)
+        sentence = " ".join(about.split()).partition(". ")[0].removesuffix(".")
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", sentence)
+        rows.append(f"| [{role.name}](../roles/{role.name}/README.md) | {plain} |\n")
+    return text.partition(rows[0])[0] + "".join(rows)
+
+
 if __name__ == "__main__":
-    for folder in sorted(path.parent.parent for path in Path(sys.argv[1]).glob("*/meta/argument_specs.yml")):
-        (folder / "README.md").write_text(documented(folder))
+    folder = Path(sys.argv[1])
+    for each in roles_in(folder):
+        (each / "README.md").write_text(documented(each))
+    LIST.write_text(listed(LIST.read_text(), folder))

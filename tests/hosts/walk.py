@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pexpect
+from documented import blocks
 
 from playbooks import REPOSITORY, ansible_playbook, unfolded
 
-PAGE = REPOSITORY / "docs" / "physical-testbed.md"
+PAGE = "docs/physical-testbed.md"
 LAB = REPOSITORY / ".lab" / "hosts-tests"
 NAME = "dbhosts"
 CONTROLLER = "198.19.20.1/24"
@@ -39,17 +40,8 @@ PAGE_HOST = "192.0.2.11"  # of a command "for each host"
 
 
 def commands() -> list[str]:
-    """Every command of the page, in order. A block of a language, or of what is said, has none."""
-    found = []
-    for block in re.findall(r"^```\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
-        command = ""
-        for line in block.splitlines():
-            command += f"{line}\n"
-            whole = subprocess.run(["bash", "-n"], input=command, text=True, capture_output=True, check=False)
-            if whole.returncode == 0 and not line.endswith("\\"):
-                found.append(command)
-                command = ""
-    return found
+    """Every command of the page, in order."""
+    return [command for block in blocks(PAGE) if block.kind for command in block.commands()]
 
 
 def lab_inventory() -> dict[str, Any]:

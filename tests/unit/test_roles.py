@@ -42,6 +42,12 @@ def test_readmes_are_up_to_date(role: Path) -> None:
     assert role_docs.documented(role) == (role / "README.md").read_text(), "run make docs"
 
 
+def test_the_page_of_roles_is_up_to_date() -> None:
+    roles = ROLES[0].parent
+    text = (roles.parent / role_docs.LIST).read_text()
+    assert role_docs.listed(text, roles) == text, "run make docs"
+
+
 def test_the_table_is_put_in_its_place(tmp_path: Path) -> None:
     for folder in ("meta", "defaults"):
         (tmp_path / folder).mkdir()
