@@ -40,7 +40,7 @@ type Source struct {
 
 // NewSource opens a connection to the kernel.
 func NewSource(tags row.Tags) (*Source, error) {
-	c, err := netlink.Dial(netlinkRoute, nil)
+	c, err := kernel.Dial(netlinkRoute)
 	if err != nil {
 		return nil, fmt.Errorf("opening an rtnetlink socket: %w", err)
 	}

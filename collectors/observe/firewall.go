@@ -103,7 +103,7 @@ func readNftables(modules map[string]bool) (string, error) {
 	if !served || modules["nfnetlink"] && !modules["nf_tables"] {
 		return "", nil
 	}
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	conn, err := kernel.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return "", err
 	}

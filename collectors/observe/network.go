@@ -27,7 +27,7 @@ type network struct {
 }
 
 func (r *Reading) readNetwork() {
-	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	conn, err := kernel.Dial(unix.NETLINK_ROUTE)
 	if err != nil {
 		for _, name := range []string{"interfaces", "addresses", "qdiscs", "routes", "rules"} {
 			r.unread(name, err)

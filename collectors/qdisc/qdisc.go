@@ -93,7 +93,7 @@ type Conn struct {
 
 // Dial opens a connection to the kernel.
 func Dial() (*Conn, error) {
-	c, err := netlink.Dial(netlinkRoute, nil)
+	c, err := kernel.Dial(netlinkRoute)
 	if err != nil {
 		return nil, fmt.Errorf("opening an rtnetlink socket: %w", err)
 	}

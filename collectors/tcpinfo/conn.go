@@ -2,11 +2,12 @@ package tcpinfo
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 	"unsafe"
+
+	"dumbbell/collectors/kernel"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -48,12 +49,9 @@ type message struct {
 
 // Dial opens a connection to the kernel.
 func Dial() (*Conn, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, netlinkSockDiag)
+	fd, err := kernel.OpenNetlink(netlinkSockDiag)
 	if err != nil {
 		return nil, fmt.Errorf("opening a sock_diag socket: %w", err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening a sock_diag socket: %w", err), unix.Close(fd))
 	}
 	c := &Conn{fd: fd, most: atOnce, replies: make([]byte, max(atOnce*replyLength, dumpLength))}
 	for i := range c.vectors {
