@@ -19,8 +19,12 @@ PYARROW_VERSION := 26.0.1
 TELEGRAF_PLUGINS := inputs.tail,inputs.cpu,inputs.mem,inputs.net,inputs.nstat,inputs.ethtool,inputs.internal,outputs.influxdb,parsers.influx,serializers.influx
 
 SCENARIO ?= scenarios/two_flow_fairness.yml
+# A checkout builds itself. A wheel has this file too: `dumbbell build` builds its sources below the current directory.
+SOURCE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+COLLECTION := $(SOURCE)/ansible_collections/dumbbell/testbed
+TREE := .build/ansible_collections/dumbbell/testbed
 GO_PLACES := agent cmd collectors traffic transports
-GO_SOURCES := go.mod go.sum $(shell find $(GO_PLACES) -name '*.go' -o -name '*.o')
+GO_SOURCES := $(SOURCE)/go.mod $(SOURCE)/go.sum $(shell find $(GO_PLACES:%=$(SOURCE)/%) -name '*.go' -o -name '*.o')
 
 .PHONY: help
 help: ## list the targets
@@ -103,6 +107,18 @@ lint: setup .build/bin/staticcheck ## check style and types of all code
 	test -z "$$(gofmt -l agent bench cmd collectors traffic transports)"
 	go vet ./... && staticcheck ./...
 
+.PHONY: collection
+collection: setup ## build the archive of the Ansible collection dumbbell.testbed in .build
+	rm -rf $(TREE) && mkdir -p $(dir $(TREE))
+	cp -RL $(COLLECTION) $(TREE) # ansible-galaxy leaves out links to other places
+	ansible-galaxy collection build --force --output-path .build $(TREE)
+
+# ansible-doc would load the actions, which refuse without the Python package: tests/integration/test_collection.py asks it instead.
+.PHONY: sanity
+sanity: collection ## check the collection by ansible-test; the first time installs its checkers
+	git init --quiet $(TREE) # the checkout's git ignores it, and ansible-test what git ignores
+	cd $(TREE) && ansible-test sanity --python 3.11 --skip-test ansible-doc
+
 .PHONY: docs
 docs: setup ## write the tables in the roles' READMEs and in docs/ again that are made of sources, and the dashboards
 	python -m tools.role_docs roles
@@ -133,7 +149,7 @@ provision: lab build ## boot the lab and provision its hosts
 
 # Up to date while the hosts are up and none of its inputs has changed. A run checks the hosts' state itself.
 .lab/provisioned: playbooks/provision.yml playbooks/kernel.yml .build/bin/dumbbell-agent .build/bin/telegraf .build/bin/influxd \
-    $(shell find roles plugins vars inventory/lab -type f ! -name '*.pyc' ! -path 'roles/run/*')
+    $(shell find $(COLLECTION)/roles/ $(COLLECTION)/plugins/ $(COLLECTION)/vars/ $(SOURCE)/inventory/lab -type f ! -name '*.pyc' ! -path '*/roles/run/*')
 	ansible-playbook playbooks/provision.yml
 	touch $@
 
@@ -248,17 +264,17 @@ GO_FILES := go.mod go.sum $(GO_PLACES)
 GO_VERSION = $$(git log -1 --format=%h -- $(GO_FILES) 2>/dev/null || echo unknown)$$(git diff --quiet HEAD -- $(GO_FILES) 2>/dev/null || echo -dirty)
 # Of the same commit, the bytes are the same in every directory. In .build/bin are programs for this machine, in
 # .build/linux-arm64 those for hosts of that architecture.
-GO_BUILD = GOOS=linux GOARCH=$(filter-out bin,$(*:linux-%=%)) go build -trimpath -buildvcs=false \
+GO_BUILD = GOOS=linux GOARCH=$(filter-out bin,$(*:linux-%=%)) go build -C $(SOURCE) -trimpath -buildvcs=false \
     -ldflags "-s -w -buildid= -X main.version=$(GO_VERSION)"
 
 .build/%/dumbbell-agent: $(GO_SOURCES)
-	$(GO_BUILD) -o $@ ./agent
+	$(GO_BUILD) -o $(CURDIR)/$@ ./agent
 
 .build/%/dumbbell-collect: $(GO_SOURCES)
-	$(GO_BUILD) -o $@ ./cmd/dumbbell-collect
+	$(GO_BUILD) -o $(CURDIR)/$@ ./cmd/dumbbell-collect
 
 .build/%/atou: $(GO_SOURCES)
-	$(GO_BUILD) -o $@ ./cmd/atou
+	$(GO_BUILD) -o $(CURDIR)/$@ ./cmd/atou
 
 # For a release: files that are called by version and architecture, for each an SBOM (CycloneDX), and checksums.
 VERSION := $(shell sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q}' pyproject.toml)
@@ -279,16 +295,16 @@ binaries: .build/dist/SHA256SUMS ## build agent, collectors and atou for amd64 a
 	GOBIN=$(CURDIR)/.build/bin go install -trimpath github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v$(CYCLONEDX_VERSION)
 
 # It reads BBR's state by cgo; a static binary runs on any host.
-.build/bin/ndt-server: traffic/ndt/go.mod traffic/ndt/go.sum
+.build/bin/ndt-server: $(SOURCE)/traffic/ndt/go.mod $(SOURCE)/traffic/ndt/go.sum
 	command -v gcc >/dev/null || apt-get install --quiet --yes --no-install-recommends gcc libc6-dev
-	cd traffic/ndt && CGO_ENABLED=1 go build -trimpath -tags netgo,osusergo -ldflags "-s -w -linkmode external -extldflags -static" \
+	cd $(SOURCE)/traffic/ndt && CGO_ENABLED=1 go build -trimpath -tags netgo,osusergo -ldflags "-s -w -linkmode external -extldflags -static" \
 	    -o $(CURDIR)/$@ github.com/m-lab/ndt-server
 
-.build/bin/ndt7-client: traffic/ndt/go.mod traffic/ndt/go.sum
-	cd traffic/ndt && go build -trimpath -ldflags "-s -w" -o $(CURDIR)/$@ github.com/m-lab/ndt7-client-go/cmd/ndt7-client
+.build/bin/ndt7-client: $(SOURCE)/traffic/ndt/go.mod $(SOURCE)/traffic/ndt/go.sum
+	cd $(SOURCE)/traffic/ndt && go build -trimpath -ldflags "-s -w" -o $(CURDIR)/$@ github.com/m-lab/ndt7-client-go/cmd/ndt7-client
 
 # Built again when the versions above change.
-.build/bin/influxd: Makefile
+.build/bin/influxd: $(SOURCE)/Makefile
 	GOBIN=$(CURDIR)/.build/bin go install -trimpath -ldflags "-s -w -X main.version=$(INFLUXDB_VERSION)" \
 	    github.com/influxdata/influxdb/cmd/influxd@v$(INFLUXDB_VERSION)
 
@@ -296,11 +312,11 @@ INSTALL_TELEGRAF = go install -trimpath -tags custom,$(TELEGRAF_PLUGINS) \
     -ldflags "-s -w -X github.com/influxdata/telegraf/internal.Version=$(TELEGRAF_VERSION)" \
     github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF_VERSION)
 
-.build/bin/telegraf: Makefile
+.build/bin/telegraf: $(SOURCE)/Makefile
 	GOBIN=$(CURDIR)/.build/bin $(INSTALL_TELEGRAF)
 
 # For hosts of another architecture: go install refuses GOBIN for them.
-.build/linux-%/telegraf: Makefile
+.build/linux-%/telegraf: $(SOURCE)/Makefile
 	GOMODCACHE=$$(go env GOMODCACHE) GOPATH=$(CURDIR)/.build/go GOARCH=$* $(INSTALL_TELEGRAF)
 	install -D .build/go/bin/linux_$*/telegraf $@
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,6 +51,15 @@ def start_playbook(*arguments: str | Path, said: int | IO[str] = subprocess.PIPE
         text=True,
         start_new_session=True,
     )
+
+
+def switched_off(inventory: Path) -> Path:
+    """A copy of the lab's inventory, with addresses and a port where nobody answers."""
+    shutil.copytree(REPOSITORY / "inventory/lab", inventory)
+    hosts = inventory / "hosts.yml"
+    there, nowhere = "ansible_host: 198.18.0.", "ansible_port: 1\n          ansible_host: 127.0.0."
+    hosts.write_text(hosts.read_text().replace(there, nowhere))
+    return inventory
 
 
 def unfolded(said: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from dumbbell.places import known
 from dumbbell.plan import Inventory, InventoryError, Plan, clock, in_real_time, plan
 from dumbbell.run.directory import RunDir
 from dumbbell.scenario import ScenarioError
@@ -45,10 +46,9 @@ class ActionModule(ActionBase):
                 "at_most": {"type": "str", "default": "24h"},
             }
         )
-        assert task_vars is not None
         if not args["scenario"]:
             raise AnsibleActionFail(_NONE)
-        scenario = Path(args["scenario"])
+        scenario = known(args["scenario"], "scenarios")
         try:
             inventory = Inventory.of(task_vars["groups"], task_vars["hostvars"])
             if inventory.virtual != args["virtual"]:

@@ -29,7 +29,7 @@ class ActionModule(StepAction):
             from dumbbell.execution.follow import follow  # noqa: PLC0415
 
             return follow(
-                title=str(point.facts["name"]).split(":")[0],
+                title=str(point.facts["name"]).split(":", maxsplit=1)[0],
                 phase="measurement",
                 run_id=point.run_id,
                 run_dir=point.dir,

@@ -31,7 +31,6 @@ class ActionModule(ActionBase):
                 "playbook": {"type": "list", "elements": "str", "required": True},
             }
         )
-        assert task_vars is not None
         run = RunDir.open(Path(args["run_dir"]))
         chosen = [execution for execution in run.executions if execution.id in args["points"]]
         if why := "" if args["full"] else why_full(run):

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
 
-from dumbbell import REPOSITORY
 from dumbbell.execution.asked import clock_of
 from dumbbell.execution.host_state import ProvisioningAction
 from dumbbell.execution.made_of import made_of, variables_of
+from dumbbell.places import COLLECTION, HOME
 
 
 class ActionModule(ProvisioningAction):
@@ -27,9 +27,9 @@ class ActionModule(ProvisioningAction):
 
     def act(self, roles: list[str], record: dict[str, str] | None) -> dict[str, Any]:
         """Ask the host."""
-        places = [REPOSITORY / "roles" / role for role in roles]
+        places = [COLLECTION / "roles" / role for role in roles]
         variables = self._variables(places)
-        made = record or made_of(self.host, places, variables, REPOSITORY)
+        made = record or made_of(self.host, places, variables, HOME)
         result = self.module(
             "provisioned",
             made_of=made,

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
 from dumbbell.inventory.check import known_variables, problems
+from dumbbell.places import COLLECTION
 
 
 class ActionModule(ActionBase):
-    """Argument: ``roles_dir``. Fails with every problem, one a line."""
+    """Fails with every problem, one a line."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Check the templated variables of every host of the group testbed."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, args = self.validate_argument_spec({"roles_dir": {"type": "path", "required": True}})
-        assert task_vars is not None
+        self.validate_argument_spec({})
         groups = {name: list(members) for name, members in task_vars["groups"].items()}
-        roles = known_variables(Path(args["roles_dir"]))
+        roles = known_variables(COLLECTION / "roles")
         hosts = {name: _variables(task_vars["hostvars"][name]) for name in groups.get("testbed", [])}
         store = {
             name: self._templar.template(task_vars[name]) if name in _STORE else None

@@ -7,18 +7,19 @@ much, that is a tenth of a run.
 
 from __future__ import annotations
 
-import gc
-from typing import Any
-
-from ansible.plugins.callback import CallbackBase
-
 DOCUMENTATION = """
 name: frozen_heap
 type: aggregate
+author: Dumbbell (@dumbbell)
 short_description: Make workers cheaper
 description:
   - Objects that exist when a play starts are left out of later garbage collections.
 """
+
+import gc
+from typing import Any
+
+from ansible.plugins.callback import CallbackBase
 
 
 class CallbackModule(CallbackBase):

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from ansible.plugins.callback import CallbackBase
-
-from dumbbell.run.record import abort
-
 DOCUMENTATION = """
 name: run_record
 type: aggregate
+author: Dumbbell (@dumbbell)
 short_description: Record why a run was aborted
 description:
   - A run whose playbook fails before it is judged gets a C(verdict.json) with the state C(aborted)
     and the reasons.
 """
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.callback import CallbackBase
+
+_MAKE_RUNS = ("dumbbell.testbed.plan_run", "dumbbell.testbed.resume_run")
 
 
 class CallbackModule(CallbackBase):
@@ -35,7 +36,7 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: Any) -> None:
         """Remember the run directory that this playbook created."""
         # In check mode none is created.
-        if result.task.action in ("plan_run", "resume_run") and (made := result.result.get("run_dir")):
+        if result.task.action in _MAKE_RUNS and (made := result.result.get("run_dir")):
             self.run_dir = Path(made)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -57,7 +58,9 @@ class CallbackModule(CallbackBase):
         """Write the verdict, if there is none."""
         if self.run_dir is None or not self.reasons or (self.run_dir / "verdict.json").exists():
             return
-        abort(self.run_dir, list(self.reasons.values()))
-        from dumbbell.report.pages.index import render_index  # noqa: PLC0415  loading it takes a second
+        # Loading them takes a second; and only a playbook that has the package makes runs.
+        from dumbbell.report.pages.index import render_index  # noqa: PLC0415
+        from dumbbell.run.record import abort  # noqa: PLC0415
 
+        abort(self.run_dir, list(self.reasons.values()))
         render_index(self.run_dir.parent)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from ansible.module_utils import dumbbell_ethtool as ethtool
-from ansible.module_utils import dumbbell_link as link
-from ansible.module_utils import dumbbell_packages as packages
-from ansible.module_utils import dumbbell_sysctl as sysctl
+from . import dumbbell_ethtool as ethtool
+from . import dumbbell_link as link
+from . import dumbbell_packages as packages
+from . import dumbbell_sysctl as sysctl
 
 PLACE = Path("/var/lib/dumbbell/baseline")
 GRUB = Path("/etc/default")  # GRUB's settings, from which its menu is made

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import dumbbell_baseline as baseline
-from ansible.module_utils import dumbbell_link as link
-from ansible.module_utils import dumbbell_modules as modules
-from ansible.module_utils import dumbbell_sysctl as sysctl
+from . import dumbbell_baseline as baseline
+from . import dumbbell_link as link
+from . import dumbbell_modules as modules
+from . import dumbbell_sysctl as sysctl
 
 State = dict[str, Any]
 Command = list[str]

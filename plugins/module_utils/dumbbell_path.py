@@ -8,9 +8,9 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansible.module_utils import dumbbell_ethtool as ethtool
-from ansible.module_utils import dumbbell_tc as tc
-from ansible.module_utils.dumbbell_host import call
+from . import dumbbell_ethtool as ethtool
+from . import dumbbell_tc as tc
+from .dumbbell_host import call
 
 OFFLOADS = ("tso", "gso", "gro", "lro")
 

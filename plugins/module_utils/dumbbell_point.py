@@ -17,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ansible.module_utils import dumbbell_baseline as baseline
-from ansible.module_utils import dumbbell_clock as clock
-from ansible.module_utils import dumbbell_path as path
-from ansible.module_utils import dumbbell_state as state
-from ansible.module_utils.dumbbell_facts import FACT, boot_id, facts
-from ansible.module_utils.dumbbell_host import (
+from . import dumbbell_baseline as baseline
+from . import dumbbell_clock as clock
+from . import dumbbell_path as path
+from . import dumbbell_state as state
+from . import dumbbell_tc as tc
+from .dumbbell_facts import FACT, boot_id, facts
+from .dumbbell_host import (
     call,
     execute,
     record,
@@ -32,7 +33,7 @@ from ansible.module_utils.dumbbell_host import (
     unload,
     write_file,
 )
-from ansible.module_utils.dumbbell_modules import remember
+from .dumbbell_modules import remember
 
 AGENT = "dumbbell-agent"
 RUNS = Path("/var/lib/dumbbell/runs")
@@ -104,7 +105,7 @@ class Context:
         """Fail if the host cannot emulate a path; warn of what makes it inexact."""
         texts = {device: self.host.group(device, "features") for device in devices}
         offloads = {device: path.put_together(text) for device, text in texts.items()}
-        for warning in path.tc.warnings(wanted, offloads):
+        for warning in tc.warnings(wanted, offloads):
             self.module.warn(warning)
         path.refuse_what_the_host_lacks(self.module, wanted, found)
 

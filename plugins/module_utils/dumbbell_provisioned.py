@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import dumbbell_baseline as baseline
-from ansible.module_utils import dumbbell_packages as packages
-from ansible.module_utils.dumbbell_baseline import Execute, Setting
+from . import dumbbell_baseline as baseline
+from . import dumbbell_packages as packages
+from .dumbbell_baseline import Execute, Setting
 
 # Results of roles. Settings of the running kernel are not among them: point_state reads them each time.
 KINDS = ("file", "service", "directory", "user", "package", "dkms", "tree")

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import dumbbell_baseline as baseline
-from ansible.module_utils import dumbbell_ethtool as ethtool
-from ansible.module_utils import dumbbell_link as link
-from ansible.module_utils import dumbbell_packages as packages
-from ansible.module_utils.dumbbell_baseline import (
+from . import dumbbell_baseline as baseline
+from . import dumbbell_ethtool as ethtool
+from . import dumbbell_link as link
+from . import dumbbell_packages as packages
+from .dumbbell_baseline import (
     MODULES,
     PLACE,
     UNMAKE,

@@ -8,8 +8,8 @@ DOCUMENTATION = r"""
 module: baseline
 short_description: Record the state of a host before it is changed for the first time
 description:
-  - Keeps copies of files, and the state of services, users, directories, packages and more, for M(restore).
-    Existing records are not changed.
+  - Keeps copies of files, and the state of services, users, directories, packages and more, for
+    M(dumbbell.testbed.restore). Existing records are not changed.
   - Settings of the running kernel need no task, because the modules that change them record them.
 options:
   files:
@@ -23,7 +23,7 @@ options:
     elements: str
     default: []
   directories:
-    description: Directories that will be created. M(restore) keeps those that contain data.
+    description: Directories that will be created. M(dumbbell.testbed.restore) keeps those that contain data.
     type: list
     elements: path
     default: []
@@ -34,8 +34,8 @@ options:
     default: []
   packages:
     description:
-      - Packages that will be installed, or replaced by others, temporarily. M(restore) purges them, or
-        installs them again.
+      - Packages that will be installed, or replaced by others, temporarily.
+        M(dumbbell.testbed.restore) purges them, or installs them again.
     type: list
     elements: str
     default: []
@@ -45,7 +45,8 @@ options:
     elements: str
     default: []
   trees:
-    description: Directories that will be created. M(restore) removes them with their content.
+    description:
+      - Directories that will be created. M(dumbbell.testbed.restore) removes them with their content.
     type: list
     elements: path
     default: []
@@ -62,15 +63,17 @@ options:
 attributes:
   check_mode:
     support: full
+    description: Whether check mode changes nothing and tells what would be changed.
   diff_mode:
     support: none
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Record what the host has
-  baseline:
+  dumbbell.testbed.baseline:
     files: [/etc/chrony/chrony.conf]
     services: [chrony]
 """
@@ -83,8 +86,9 @@ recorded:
   elements: str
 """
 
-from ansible.module_utils import dumbbell_baseline as baseline
 from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils import dumbbell_baseline as baseline
 
 KINDS = {
     "files": "file",

@@ -25,15 +25,17 @@ options:
 attributes:
   check_mode:
     support: full
+    description: Whether check mode changes nothing and tells what would be changed.
   diff_mode:
     support: full
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Keep CPUs awake, and interrupts on the NIC's own node
-  cpu:
+  dumbbell.testbed.cpu:
     governor: performance
     idle_latency_max_us: 2
     irq_cpus: {enp65s0f0np0: 0-7}
@@ -57,8 +59,9 @@ commands:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_cpu import mismatches, plan, read, summary, wanted
-from ansible.module_utils.dumbbell_host import converge, require_devices, write_file
+
+from ..module_utils.dumbbell_cpu import mismatches, plan, read, summary, wanted
+from ..module_utils.dumbbell_host import converge, require_devices, write_file
 
 
 def main():

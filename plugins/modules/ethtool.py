@@ -43,15 +43,17 @@ options:
 attributes:
   check_mode:
     support: full
+    description: Whether check mode changes nothing and tells what would be changed.
   diff_mode:
     support: full
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Let every packet on the wire be one packet in the kernel, and interrupt for each
-  ethtool:
+  dumbbell.testbed.ethtool:
     name: enp65s0f0np0
     features: {tso: false, gso: false, gro: false}
     coalescing: {adaptive-rx: false, rx-usecs: 0}
@@ -77,7 +79,8 @@ commands:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_ethtool import (
+
+from ..module_utils.dumbbell_ethtool import (
     NOT_TO_BE_READ,
     SHOW,
     canonical,
@@ -87,7 +90,7 @@ from ansible.module_utils.dumbbell_ethtool import (
     parse,
     plan,
 )
-from ansible.module_utils.dumbbell_host import converge, require_devices, run
+from ..module_utils.dumbbell_host import converge, require_devices, run
 
 
 def read(module, name, asked):

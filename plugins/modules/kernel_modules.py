@@ -36,15 +36,17 @@ options:
 attributes:
   check_mode:
     support: full
+    description: Whether check mode changes nothing and tells what would be changed.
   diff_mode:
     support: full
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Load the modules and controls of the flows
-  kernel_modules:
+  dumbbell.testbed.kernel_modules:
     modules: {tcp_cubic: {hystart: 0}, sch_fq: {}}
     congestion_controls: [cubic, bbr]
 """
@@ -75,8 +77,9 @@ commands:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import converge, run
-from ansible.module_utils.dumbbell_modules import (
+
+from ..module_utils.dumbbell_host import converge, run
+from ..module_utils.dumbbell_modules import (
     SYSCTLS,
     Asked,
     canonical,

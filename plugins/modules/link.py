@@ -62,15 +62,17 @@ options:
 attributes:
   check_mode:
     support: full
+    description: Whether check mode changes nothing and tells what would be changed.
   diff_mode:
     support: full
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Prepare the experiment interface
-  link:
+  dumbbell.testbed.link:
     name: vec1
     up: true
     mtu: 1500
@@ -110,13 +112,14 @@ commands:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import (
+
+from ..module_utils.dumbbell_host import (
     converge,
     read_json,
     refuse_what_the_kernel_lacks,
     require_devices,
 )
-from ansible.module_utils.dumbbell_link import (
+from ..module_utils.dumbbell_link import (
     QDISCS,
     ROUTE_OPTIONS,
     SIZES,

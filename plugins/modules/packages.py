@@ -11,7 +11,8 @@ description:
   - Installs the packages that the host does not have, by apt or dnf. If it has all of them, no list of
     packages is needed.
   - Records before the change which packages are added, which are removed for them with their services, and
-    afterwards which users came with them, for M(restore). With dnf only the named packages are recorded.
+    afterwards which users came with them, for M(dumbbell.testbed.restore). With dnf only the named packages
+    are recorded.
   - While another package manager works, the module waits for it; after ten minutes it fails and says who
     holds the lock.
 options:
@@ -26,21 +27,23 @@ options:
     elements: path
     default: []
   record:
-    description: Whether M(restore) shall undo it.
+    description: Whether M(dumbbell.testbed.restore) shall undo it.
     type: bool
     default: true
 attributes:
   check_mode:
     support: full
+    description: Whether check mode changes nothing and tells what would be changed.
   diff_mode:
     support: full
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Install what measures
-  packages:
+  dumbbell.testbed.packages:
     present: [chrony, iperf3]
 """
 
@@ -60,11 +63,12 @@ removed:
 import os
 import pwd
 
-from ansible.module_utils import dumbbell_baseline as baseline
-from ansible.module_utils import dumbbell_packages as packages
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_baseline import Setting
-from ansible.module_utils.dumbbell_host import call
+
+from ..module_utils import dumbbell_baseline as baseline
+from ..module_utils import dumbbell_packages as packages
+from ..module_utils.dumbbell_baseline import Setting
+from ..module_utils.dumbbell_host import call
 
 
 def look_ahead(module, manager, missing):

@@ -12,7 +12,7 @@ description:
     change of this host. So all changes by earlier runs are undone.
   - If the host lacks a requested feature, the module fails before anything is changed. All settings are read
     back, also unchanged ones; the module fails if the kernel did not accept one, and names it.
-  - Settings are recorded before they are changed, for M(restore).
+  - Settings are recorded before they are changed, for M(dumbbell.testbed.restore).
 options:
   asked:
     description:
@@ -59,34 +59,6 @@ options:
         description: The secret.
         type: str
         required: true
-  clock:
-    description: How the host's clock is read; the module waits until it is synchronised.
-    type: dict
-    suboptions:
-      server:
-        description: The host that the others follow.
-        type: str
-        required: true
-      source:
-        description: C(chrony), C(ptp), or C(shared) for hosts of one kernel.
-        type: str
-        required: true
-      offset_max_ns:
-        description: Largest offset.
-        type: int
-        required: true
-      root_dispersion_max_ns:
-        description: Largest root dispersion.
-        type: int
-        required: true
-      timeout_s:
-        description: Seconds to wait.
-        type: int
-        required: true
-      cmdline:
-        description: Kernel command line of the controller, for a clock that is shared with it.
-        type: str
-        required: true
   pack:
     description: Runs whose data is stored elsewhere; their directories are archived.
     type: list
@@ -102,18 +74,21 @@ options:
     type: list
     elements: str
     default: []
+extends_documentation_fragment: dumbbell.testbed.clock
 attributes:
   check_mode:
     support: full
+    description: Whether check mode changes nothing and tells what would be changed.
   diff_mode:
     support: full
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Bring the host to the state in the inventory
-  point_state:
+  dumbbell.testbed.point_state:
     asked: ["{{ asked }}"]
 """
 
@@ -130,7 +105,8 @@ commands:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_point import SPEC, bring
+
+from ..module_utils.dumbbell_point import SPEC, bring
 
 
 def main():

@@ -42,15 +42,17 @@ options:
 attributes:
   check_mode:
     support: full
+    description: Whether check mode changes nothing and tells what would be changed.
   diff_mode:
     support: none
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Read the host
-  preflight:
+  dumbbell.testbed.preflight:
     nics: [eth1]
 """
 
@@ -79,10 +81,11 @@ tries:
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from ansible.module_utils import dumbbell_preflight as preflight
-from ansible.module_utils import dumbbell_reach as reach
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import call, management_devices, read_json, ssh_connection
+
+from ..module_utils import dumbbell_preflight as preflight
+from ..module_utils import dumbbell_reach as reach
+from ..module_utils.dumbbell_host import call, management_devices, read_json, ssh_connection
 
 
 def pinged(asked):

@@ -8,9 +8,9 @@ DOCUMENTATION = r"""
 module: provisioned
 short_description: Check whether a host is as its roles left it
 description:
-  - Compares every file, service, directory, user and package in the record of M(baseline) with its state when
-    the roles last completed on this host. Also compares digests of the roles' inputs, and the release of the
-    kernel.
+  - Compares every file, service, directory, user and package in the record of M(dumbbell.testbed.baseline)
+    with its state when the roles last completed on this host. Also compares digests of the roles' inputs, and
+    the release of the kernel.
   - An unchanged host must also have a synchronised clock; the module waits for it.
   - The record of a changed host is removed, because its roles will run. There is no record of a host whose
     roles did not complete, or that was restored since.
@@ -29,25 +29,25 @@ options:
     type: list
     elements: str
     default: []
-  clock:
-    description: How the host's clock is read, as for M(point_state).
-    type: dict
   record:
     description: Record the state of the host instead of comparing it.
     type: bool
     default: false
+extends_documentation_fragment: dumbbell.testbed.clock
 attributes:
   check_mode:
     support: full
+    description: Whether check mode changes nothing and tells what would be changed.
   diff_mode:
     support: none
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Check whether the host changed since its roles ran
-  provisioned:
+  dumbbell.testbed.provisioned:
     made_of: "{{ digests }}"
     packages: [chrony, iperf3]
   register: provisioned
@@ -68,10 +68,11 @@ differs:
 import os
 from pathlib import Path
 
-from ansible.module_utils import dumbbell_clock as clock
-from ansible.module_utils import dumbbell_provisioned as provisioned
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import call
+
+from ..module_utils import dumbbell_clock as clock
+from ..module_utils import dumbbell_provisioned as provisioned
+from ..module_utils.dumbbell_host import call
 
 
 def away_from(asked, wait_s):

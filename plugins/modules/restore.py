@@ -14,15 +14,17 @@ description:
 attributes:
   check_mode:
     support: full
+    description: Whether check mode changes nothing and tells what would be changed.
   diff_mode:
     support: full
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Release the host
-  restore:
+  dumbbell.testbed.restore:
 """
 
 RETURN = r"""
@@ -50,13 +52,14 @@ import os
 import pwd
 import shlex
 
-from ansible.module_utils import dumbbell_baseline as baseline
-from ansible.module_utils import dumbbell_packages as packages
-from ansible.module_utils import dumbbell_provisioned as provisioned
-from ansible.module_utils import dumbbell_restore as back
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import call, execute
-from ansible.module_utils.dumbbell_link import needs_netlink
+
+from ..module_utils import dumbbell_baseline as baseline
+from ..module_utils import dumbbell_packages as packages
+from ..module_utils import dumbbell_provisioned as provisioned
+from ..module_utils import dumbbell_restore as back
+from ..module_utils.dumbbell_host import call, execute
+from ..module_utils.dumbbell_link import needs_netlink
 
 LOCK = "lock.json"  # the playbook's own lock of the host, which is no data
 

@@ -35,7 +35,7 @@ options:
     description: Device by which the traffic leaves.
     type: str
     required: true
-  rate_bps:
+  rate_bps: &rate_bps
     description: Rate of the bottleneck; without it there is no bottleneck and no queue.
     type: int
   burst_us:
@@ -44,10 +44,10 @@ options:
       - After an idle period, the bottleneck passes a burst of this length at once.
     type: int
     default: 1000
-  burst_bytes:
+  burst_bytes: &burst_bytes
     description: That burst in bytes, in place of O(burst_us); at least a packet of 1514 bytes.
     type: int
-  outage:
+  outage: &outage
     description:
       - Of a change, in place of O(rate_bps). The bottleneck sends the packet that is due, and the next one
         not before O(outage.packet_bytes) have passed at O(outage.rate_bps), whatever their size. So this is
@@ -62,7 +62,7 @@ options:
         description: Bytes that each packet counts, at most 65535.
         type: int
         required: true
-  policer:
+  policer: &policer
     description:
       - Drops what leaves the bottleneck faster than a token bucket allows; behind the bottleneck's queue,
         before the delay line.
@@ -77,7 +77,7 @@ options:
         description: Size of the bucket.
         type: int
         required: true
-  queue:
+  queue: &queue
     description: The queue before the bottleneck. Defaults are the kernel's unless said otherwise.
     type: dict
     suboptions:
@@ -149,31 +149,31 @@ options:
     description: One-way delay that the path has without emulation; subtracted from every O(delay_us).
     type: int
     default: 0
-  jitter_us:
+  jitter_us: &jitter_us
     description:
       - Variation of delays, as the standard deviation with a O(distribution), or half the range without one.
       - Packets then overtake each other, unless O(keep_order) is set.
     type: int
-  delay_correlation:
+  delay_correlation: &delay_correlation
     description: Correlation of a delay with the one before.
     type: float
-  distribution:
+  distribution: &distribution
     description:
       - Distribution of delays; uniform without one. tc's tables cannot be read back, so the qdisc's
         handle encodes which one was loaded.
     type: str
     choices: [normal, pareto, paretonormal]
-  keep_order:
+  keep_order: &keep_order
     description: Whether a packet with a shorter delay waits for those before it.
     type: bool
   loss:
     description: Probability of losing a packet, after the bottleneck. One model of loss at a time.
     type: float
     default: 0.0
-  loss_correlation:
+  loss_correlation: &loss_correlation
     description: Correlation of a loss with the one before; this changes the share of packets that are lost.
     type: float
-  loss_gemodel:
+  loss_gemodel: &loss_gemodel
     description:
       - Loss in bursts, after Gilbert and Elliott. The share of packets lost is
         (p loss_bad + r loss_good) / (p + r).
@@ -191,7 +191,7 @@ options:
       loss_good:
         description: Probability of losing a packet in the good state (0).
         type: float
-  loss_state:
+  loss_state: &loss_state
     description:
       - Loss by netem's chain of four states, 1 good, 2 good within a burst, 3 lost within a burst, 4 lost
         alone. Numbers name the state before and after.
@@ -212,28 +212,28 @@ options:
       p14:
         description: Probability of a single loss (0).
         type: float
-  duplicate:
+  duplicate: &duplicate
     description: Probability of sending a packet twice.
     type: float
-  duplicate_correlation:
+  duplicate_correlation: &duplicate_correlation
     description: Correlation of it with the packet before.
     type: float
-  corrupt:
+  corrupt: &corrupt
     description: Probability of a wrong bit in a packet.
     type: float
-  corrupt_correlation:
+  corrupt_correlation: &corrupt_correlation
     description: Correlation of it with the packet before.
     type: float
-  reorder:
+  reorder: &reorder
     description: Probability of sending a packet at once, without delay.
     type: float
-  reorder_correlation:
+  reorder_correlation: &reorder_correlation
     description: Correlation of it with the packet before.
     type: float
-  reorder_gap:
+  reorder_gap: &reorder_gap
     description: Only every n-th packet may be sent at once (1).
     type: int
-  slot:
+  slot: &slot
     description: Packets wait for slots in time, as on a shared medium.
     type: dict
     suboptions:
@@ -249,10 +249,10 @@ options:
       bytes:
         description: Largest number of bytes in a slot; 0 for any number.
         type: int
-  seed:
+  seed: &seed
     description: Seed of the random numbers; needs Linux 6.6 and iproute2 6.6.
     type: int
-  flows:
+  flows: &flows
     description:
       - Flows with an additional delay. They share the bottleneck and its queue with all others; behind it,
         filters direct them to a netem of their own. At most 15 different delays.
@@ -288,6 +288,43 @@ options:
         delay gets shorter, packets overtake those in flight, unless O(keep_order) is set.
     type: list
     elements: dict
+    default: []
+    suboptions:
+      at_ns:
+        description: Time of the change, from the begin of the run.
+        type: int
+        required: true
+      rate_bps: *rate_bps
+      burst_us:
+        description: As O(burst_us); without it as before.
+        type: int
+      burst_bytes: *burst_bytes
+      outage: *outage
+      policer: *policer
+      queue: *queue
+      delay_us:
+        description: As O(delay_us); without it as before.
+        type: int
+      jitter_us: *jitter_us
+      delay_correlation: *delay_correlation
+      distribution: *distribution
+      keep_order: *keep_order
+      loss:
+        description: As O(loss); without it as before.
+        type: float
+      loss_correlation: *loss_correlation
+      loss_gemodel: *loss_gemodel
+      loss_state: *loss_state
+      duplicate: *duplicate
+      duplicate_correlation: *duplicate_correlation
+      corrupt: *corrupt
+      corrupt_correlation: *corrupt_correlation
+      reorder: *reorder
+      reorder_correlation: *reorder_correlation
+      reorder_gap: *reorder_gap
+      slot: *slot
+      seed: *seed
+      flows: *flows
   state:
     description: Whether the direction is emulated.
     type: str
@@ -299,13 +336,14 @@ attributes:
     description: The host's features are probed in an empty network namespace, which may load modules.
   diff_mode:
     support: full
+    description: Whether diff mode shows what differs.
 author:
-  - Dumbbell
+  - Dumbbell (@dumbbell)
 """
 
 EXAMPLES = r"""
 - name: Emulate 100 Mbit/s and 10 ms from left to right
-  tc_path:
+  dumbbell.testbed.tc_path:
     direction: forward
     ingress: vec1
     egress: vec2
@@ -317,7 +355,7 @@ EXAMPLES = r"""
       limit_packets: 166
 
 - name: Lose packets in bursts, 1 % of all, behind an fq_codel without ECN
-  tc_path:
+  dumbbell.testbed.tc_path:
     direction: forward
     ingress: vec1
     egress: vec2
@@ -327,7 +365,7 @@ EXAMPLES = r"""
     queue: {kind: fq_codel, limit_packets: 1000, ecn: false}
 
 - name: Let one of the flows through a bottleneck have 30 ms more
-  tc_path:
+  dumbbell.testbed.tc_path:
     direction: forward
     ingress: vec1
     egress: vec2
@@ -338,7 +376,7 @@ EXAMPLES = r"""
       - {protocol: tcp, dst: 198.18.2.22, dst_port: 5201, delay_us: 30000}
 
 - name: Prepare the bottleneck's fall to 10 Mbit/s after 5 s
-  tc_path:
+  dumbbell.testbed.tc_path:
     direction: forward
     ingress: vec1
     egress: vec2
@@ -348,7 +386,7 @@ EXAMPLES = r"""
       - {at_ns: 5000000000, rate_bps: 10000000}
 
 - name: Remove the reverse direction
-  tc_path:
+  dumbbell.testbed.tc_path:
     direction: reverse
     ingress: vec2
     egress: vec1
@@ -394,8 +432,9 @@ devices:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dumbbell_host import converge, read_json, require_devices
-from ansible.module_utils.dumbbell_path import (
+
+from ..module_utils.dumbbell_host import converge, read_json, require_devices
+from ..module_utils.dumbbell_path import (
     batches,
     offloads_on,
     options,
@@ -403,7 +442,7 @@ from ansible.module_utils.dumbbell_path import (
     read_egress_filters,
     refuse_what_the_host_lacks,
 )
-from ansible.module_utils.dumbbell_tc import (
+from ..module_utils.dumbbell_tc import (
     ABSENT,
     BURST_US,
     IFB,

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dumbbell.results import Run, RunSet
+    from pathlib import Path
 
-_SHIPPED = Path(__file__).parent / "shipped"  # in a wheel: scenarios, and inventories to plan them with
-# The checkout, or a wheel's part of it.
-REPOSITORY = _SHIPPED if _SHIPPED.is_dir() else Path(__file__).parents[2]
+    from dumbbell.results import Run, RunSet
 
 
 def open(*paths: Path | str) -> Run | RunSet:

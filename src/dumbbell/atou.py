@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from dumbbell import REPOSITORY
+from dumbbell.places import HOME
 
 Json = dict[str, Any]
 
@@ -75,7 +75,7 @@ def simulate(
         "seed": seed,
         "interval_ns": INTERVAL_NS,
     }
-    made = REPOSITORY / ".build" / "bin" / "atou"
+    made = HOME / ".build" / "bin" / "atou"
     program = str(made) if made.exists() else shutil.which("atou")
     if program is None:
         raise AtouError(f"There is no {made} and no atou among the programs: make build")

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from dumbbell.cluster import ADDRESS
+from dumbbell.places import known, playbook
 from dumbbell.plan import Inventory, Plan, clock, plan
 from dumbbell.plan.virtual import real_s
 from dumbbell.quantities import Duration, Name, Ratio, Strict
@@ -36,9 +37,9 @@ INTERRUPTED = 130  # as shells say it of a program that SIGINT has ended
 
 
 class Entry(Strict):
-    """A run of a suite: a scenario's file, from the checkout on, and its profiles."""
+    """A run of a suite: a scenario's file, which is here or one of Dumbbell's, and its profiles."""
 
-    scenario: str
+    scenario: Annotated[str, AfterValidator(lambda path: str(known(path)))]
     profile: str | None = None
 
 
@@ -223,10 +224,10 @@ def run_entry(
     asked |= {"kernel": kernel, "world_module": None if module is None else module.absolute()}
     if virtual:
         name = "virtual"
-    playbook = Path(sys.executable).with_name("ansible-playbook")
+    program = Path(sys.executable).with_name("ansible-playbook")
     words = [f"{key}={value}" for key, value in asked.items() if value is not None]
     extra = [word for variable in words for word in ("-e", variable)]
-    command = [str(playbook), "--inventory", str(inventory), f"playbooks/{name}.yml", *extra]
+    command = [str(program), "--inventory", str(inventory), playbook(name), *extra]
     stdin = None if log is None else subprocess.DEVNULL
     with subprocess.Popen(command, stdin=stdin, stdout=log, stderr=log) as running:
         try:

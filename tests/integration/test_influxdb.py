@@ -56,18 +56,18 @@ def await_ping(url: str, verify: Any = True) -> None:
         time.sleep(0.2)
 
 
-def filters(role: str) -> dict[str, Any]:
-    """The filters that a role brings along."""
+def filters() -> dict[str, Any]:
+    """The collection's filters."""
     found: dict[str, Any] = {}
-    for file in (REPOSITORY / "roles" / role / "filter_plugins").glob("*.py"):
+    for file in (REPOSITORY / "plugins" / "filter").glob("*.py"):
         found |= runpy.run_path(str(file))["FilterModule"]().filters()
-    return found
+    return {f"dumbbell.testbed.{name}": filter for name, filter in found.items()}
 
 
 def render(template: str, **variables: Any) -> str:
     """A role's template, as Ansible renders it."""
     environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= filters(template.partition("/")[0])
+    environment.filters |= filters()
     text = (REPOSITORY / "roles" / template).read_text()
     return environment.from_string(text).render(ansible_managed="a test", **variables)
 
@@ -370,14 +370,14 @@ def test_a_database_that_influxdb_refuses_is_said(tmp_path: Path) -> None:
 
 def test_a_password_that_telegraf_would_replace_is_refused() -> None:
     with pytest.raises(AnsibleFilterError, match="secret store") as refused:
-        filters("telegraf")["toml_string"]("secret@{store:key}")
+        filters()["dumbbell.testbed.toml_string"]("secret@{store:key}")
     assert "secret@" not in str(refused.value)
 
 
 @given(st.text())
 def test_any_text_is_one_string_of_toml(text: str) -> None:
     assume("@{" not in text)
-    written = filters("telegraf")["toml_string"](text)
+    written = filters()["dumbbell.testbed.toml_string"](text)
     assert tomllib.loads(f"a = {written}") == {"a": text}
     assert "$" not in written
 

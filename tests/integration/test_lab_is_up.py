@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dumbbell import REPOSITORY
+from playbooks import REPOSITORY
 
 IS_UP = REPOSITORY / "roles/lab/files/is_up.sh"
 

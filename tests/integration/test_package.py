@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -73,8 +74,20 @@ def test_a_run_directory_is_reported_on_without_the_repository(
         (["--help"], 0, "Show the plan of a scenario"),
         (["plan", "one_flow"], 0, "One cubic flow through the emulated path"),
         (["plan", "one_flow", "-i", "inventory/vtime"], 0, "in virtual time"),
-        (["run", "one_flow"], 1, "This Dumbbell is a package, without the playbooks"),
-        (["ab", "one_flow", "a", "b"], 1, "This Dumbbell is a package, without the playbooks"),
+        (["run", "one_flow", "--syntax-check"], 0, "ansible-playbook dumbbell.testbed.run -e scenario=/"),
+        (["check", "one_flow", "-i", "inventory/vtime", "--list-hosts"], 0, "receiver2"),
+        (["provision", "--list-tasks"], 0, "Run the roles"),
+        (["restore", "--syntax-check"], 0, "playbooks/restore.yml"),
+        (["virtual", "none"], 2, "none:1:1: cannot be read"),
+        (["virtual", "one_flow"], 2, "/.build/bin/dumbbell-agent: dumbbell build"),
+        (["kernel-build", "none.yml"], 2, "none.yml is no file: name a recipe"),
+        (["nightly"], 0, "scenarios/two_flow_fairness.yml"),
+        (["nightly", "--suite", "suites/tiny.yml", "-i", "inventory/vtime"], 0, "scenarios/"),
+        (["ab", "one_flow", "a", "b"], 1, "the scenario has no profile a"),
+        (["bisect", "one_flow", "none", "a", "b"], 2, "none"),
+        (["evaluate", "none/tcp_mine"], 2, "none/tcp_mine is no directory of a module"),
+        (["build", "--program", "none"], 2, "No rule to make target"),
+        (["live"], 1, "results/latest"),
     ],
 )
 def test_commands_in_an_empty_directory(
@@ -91,3 +104,19 @@ def test_a_new_scenario_names_the_schema_of_the_package(installed: Path, tmp_pat
     schema = Path(header.removeprefix("# yaml-language-server: $schema="))
     assert schema.is_relative_to(installed)
     assert schema.read_bytes() == (REPOSITORY / "schemas/scenario.schema.json").read_bytes()
+
+
+def test_what_commands_name_is_in_the_wheel(installed: Path) -> None:
+    folders = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    shipped = folders["wheel"]["force-include"]
+    # A link is shipped as the directory or file to which it leads.
+    asked = [*shipped, "roles", "plugins", "playbooks", "vars"]
+    tracked = subprocess.check_output(["git", "ls-files", *asked], cwd=REPOSITORY, text=True).splitlines()
+    collection = Path("ansible_collections/dumbbell/testbed")
+    lacking = [
+        file
+        for file in tracked
+        if not any((installed / "dumbbell/shipped" / place).exists() for place in (file, collection / file))
+    ]
+    assert tracked
+    assert lacking == []

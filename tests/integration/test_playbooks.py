@@ -15,7 +15,7 @@ from dumbbell.inventory.check import ASKED
 from dumbbell.plan import plan
 from dumbbell.run.directory import RunDir
 from dumbbell.run.record import read_json
-from playbooks import REPOSITORY, ansible_playbook, unfolded
+from playbooks import REPOSITORY, ansible_playbook, switched_off, unfolded
 
 PLAYBOOKS = sorted((REPOSITORY / "playbooks").glob("*.yml"))
 INVENTORIES = sorted(hosts.parent for hosts in (REPOSITORY / "inventory").glob("*/hosts.yml"))
@@ -150,15 +150,7 @@ def test_an_inventory_that_is_not_there_is_an_error() -> None:
 @pytest.fixture
 def off(tmp_path: Path) -> Path:
     """The lab's inventory, with addresses and a port where nobody answers."""
-    inventory = tmp_path / "inventory/lab"
-    shutil.copytree(REPOSITORY / "inventory/lab", inventory)
-    hosts = inventory / "hosts.yml"
-    hosts.write_text(
-        hosts.read_text().replace(
-            "ansible_host: 198.18.0.", "ansible_port: 1\n          ansible_host: 127.0.0."
-        )
-    )
-    return inventory
+    return switched_off(tmp_path / "inventory/lab")
 
 
 HOSTS = "sender1, sender2, receiver1, receiver2, router"

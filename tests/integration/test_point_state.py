@@ -19,8 +19,7 @@ exec "$@"
 """
 TURNS = """\
 import contextlib, io, json, pathlib, runpy, sys
-import ansible.module_utils, ansible.module_utils.basic as basic
-ansible.module_utils.__path__.append("plugins/module_utils")
+import ansible.module_utils.basic as basic
 basic._ANSIBLE_PROFILE = "legacy"
 
 def read():
@@ -32,7 +31,7 @@ for asked in points:
     basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": {"asked": [asked]}}).encode()
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-        runpy.run_path("plugins/modules/point_state.py", run_name="__main__")
+        runpy.run_module("plugins.modules.point_state", run_name="__main__")
     ends.append({"found": read(), "said": json.loads(said.getvalue())})
 print(json.dumps(ends))
 """

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[2] / "plugins" / "module_utils"))
+sys.path.append(str(Path(__file__).parents[2]))
 
-import dumbbell_link as link
+from plugins.module_utils import dumbbell_link as link
 
 NS = 1_000_000_000
 PAYLOAD = bytes(1472)

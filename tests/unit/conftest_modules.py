@@ -1,30 +1,24 @@
 """The pure halves of Ansible's modules, importable without Ansible, and the dumps they are tested on."""
 
-import sys
 from pathlib import Path
 
-import ansible.module_utils
+from plugins.module_utils import dumbbell_baseline as baseline
+from plugins.module_utils import dumbbell_clock as clock
+from plugins.module_utils import dumbbell_cpu as cpu
+from plugins.module_utils import dumbbell_ethtool as ethtool
+from plugins.module_utils import dumbbell_host as host
+from plugins.module_utils import dumbbell_link as link
+from plugins.module_utils import dumbbell_modules as modules
+from plugins.module_utils import dumbbell_packages as packages
+from plugins.module_utils import dumbbell_preflight as preflight
+from plugins.module_utils import dumbbell_provisioned as provisioned
+from plugins.module_utils import dumbbell_reach as reach
+from plugins.module_utils import dumbbell_restore as restore
+from plugins.module_utils import dumbbell_state as state
+from plugins.module_utils import dumbbell_sysctl as sysctl
+from plugins.module_utils import dumbbell_tc as tc
 
 FIXTURES = Path(__file__).parent / "fixtures"
-MODULE_UTILS = str(Path(__file__).parents[2] / "plugins" / "module_utils")
-sys.path.append(MODULE_UTILS)
-ansible.module_utils.__path__.append(MODULE_UTILS)  # by which they know each other
-
-import dumbbell_baseline as baseline  # noqa: E402
-import dumbbell_clock as clock  # noqa: E402
-import dumbbell_cpu as cpu  # noqa: E402
-import dumbbell_ethtool as ethtool  # noqa: E402
-import dumbbell_host as host  # noqa: E402
-import dumbbell_link as link  # noqa: E402
-import dumbbell_modules as modules  # noqa: E402
-import dumbbell_packages as packages  # noqa: E402
-import dumbbell_preflight as preflight  # noqa: E402
-import dumbbell_provisioned as provisioned  # noqa: E402
-import dumbbell_reach as reach  # noqa: E402
-import dumbbell_restore as restore  # noqa: E402
-import dumbbell_state as state  # noqa: E402
-import dumbbell_sysctl as sysctl  # noqa: E402
-import dumbbell_tc as tc  # noqa: E402
 
 __all__ = [
     "FIXTURES",

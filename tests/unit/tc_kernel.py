@@ -7,7 +7,8 @@ import struct
 from typing import Any
 
 from conftest_modules import tc
-from dumbbell_tc import htb, netlink, police
+
+from plugins.module_utils.dumbbell_tc import htb, netlink, police
 
 DEVICES = {
     "forward": tc.Devices("left", "right", "ifb_fwd"),

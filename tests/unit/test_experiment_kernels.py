@@ -33,7 +33,7 @@ class Kernels(Ab):
 
     def __init__(self, collected: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(collected, folder, monkeypatch)
-        monkeypatch.setattr(importlib.import_module("dumbbell.kernels.build"), "HOME", folder / "kernels")
+        monkeypatch.setattr(importlib.import_module("dumbbell.kernels.build"), "KERNELS", folder / "kernels")
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})  # rounds one after the other, in order
         self.linux = trees.make(folder / "src" / "linux")
         trees.git(self.linux, "checkout", "--quiet", "-b", "next")

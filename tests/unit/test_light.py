@@ -143,7 +143,7 @@ def test_every_setting_of_the_steps_is_described() -> None:
     of_ansible = {"run_planned", "run_all", "run_dir", "run_id", "run_once"}
     of_ansible |= {"run_task_timeout", "run_influxdb", "run_judged"}
     (task,) = yaml_load((TASKS / "describe.yml").read_text())
-    assert names - of_ansible == task["describe_host"]["settings"].keys() == SETTINGS.keys()
+    assert names - of_ansible == task["dumbbell.testbed.describe_host"]["settings"].keys() == SETTINGS.keys()
 
 
 def test_a_point_goes_to_its_end_on_every_host(takes: Hosts) -> None:

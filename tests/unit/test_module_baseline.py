@@ -174,8 +174,7 @@ def test_kernels_that_were_installed_go_and_a_clock_daemon_that_was_replaced_com
 def test_grub_s_menu_is_made_again_until_it_is_younger_than_its_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for where in ("dumbbell_baseline", "ansible.module_utils.dumbbell_baseline"):  # by which others know it
-        monkeypatch.setattr(f"{where}.GRUB", tmp_path / "default")
+    monkeypatch.setattr(baseline, "GRUB", tmp_path / "default")
     menu, own = tmp_path / "grub.cfg", tmp_path / "default/grub.d/dumbbell.cfg"
     own.parent.mkdir(parents=True)
     (tmp_path / "default/grub").write_text("GRUB_TIMEOUT=5\n")

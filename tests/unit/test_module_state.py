@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from conftest_modules import baseline, ethtool, state
-from dumbbell_state import qdisc
-from dumbbell_state.interface import group, parts
-from dumbbell_state.sysctls import part as sysctls_of
-from dumbbell_state.units import part as units_of
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import inventory
 
 from dumbbell.plan import plan
 from dumbbell.run.directory import RunDir
+from plugins.module_utils.dumbbell_state import qdisc
+from plugins.module_utils.dumbbell_state.interface import group, parts
+from plugins.module_utils.dumbbell_state.sysctls import part as sysctls_of
+from plugins.module_utils.dumbbell_state.units import part as units_of
 
 REPOSITORY = Path(__file__).parents[2]
 Setting = baseline.Setting
@@ -199,7 +199,7 @@ def sysctls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     for name in ("tcp_sack", "tcp_slow_start_after_idle", "tcp_congestion_control"):
         (folder / name).write_text("1\n")
-    monkeypatch.setattr("ansible.module_utils.dumbbell_sysctl.ROOT", tmp_path)
+    monkeypatch.setattr("plugins.module_utils.dumbbell_sysctl.ROOT", tmp_path)
     return folder
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from conftest_modules import baseline, modules, state
-from dumbbell_state import modules as of_modules
-from dumbbell_state.sysctls import part as sysctls_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plugins.module_utils.dumbbell_state import modules as of_modules
+from plugins.module_utils.dumbbell_state.sysctls import part as sysctls_of
+
 Setting = baseline.Setting
-SHARED = "ansible.module_utils.dumbbell_modules"  # by which the parts know it
+SHARED = "plugins.module_utils.dumbbell_modules"  # by which the parts know it
 FILES = {"tcp_mine": ("p", "q"), "tcp_other": (), "sch_mine": ("p", "q")}
 
 
@@ -134,12 +135,11 @@ def kernel(tmp_path: Path) -> Iterator[Kernel]:
 
 def made(place: Path, patch: pytest.MonkeyPatch) -> Kernel:
     kernel = Kernel(place)
-    for where in (SHARED, "dumbbell_modules"):
-        patch.setattr(f"{where}.SYSCTLS", kernel.sysctls)
-        patch.setattr(f"{where}.MODULES", kernel.files)
-        patch.setattr(f"{where}.SYSFS", kernel.sysfs)
-        patch.setattr(f"{where}.GIVEN", place / "run/parameters.json")
-    patch.setattr("ansible.module_utils.dumbbell_sysctl.ROOT", place / "sys")
+    patch.setattr(f"{SHARED}.SYSCTLS", kernel.sysctls)
+    patch.setattr(f"{SHARED}.MODULES", kernel.files)
+    patch.setattr(f"{SHARED}.SYSFS", kernel.sysfs)
+    patch.setattr(f"{SHARED}.GIVEN", place / "run/parameters.json")
+    patch.setattr("plugins.module_utils.dumbbell_sysctl.ROOT", place / "sys")
     return kernel
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from conftest_modules import tc
-from dumbbell_tc.asking import netem_limit
-from dumbbell_tc.direction import burst_bytes, burst_ticks
 from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from tc_kernel import DELAYED, PFIFO, SHAPED, ask, ask_changes
+
+from plugins.module_utils.dumbbell_tc.asking import netem_limit
+from plugins.module_utils.dumbbell_tc.direction import burst_bytes, burst_ticks
 
 
 @pytest.mark.parametrize(

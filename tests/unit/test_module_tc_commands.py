@@ -5,11 +5,12 @@ import struct
 from typing import Any
 
 from conftest_modules import tc
-from dumbbell_tc.commands import render_line
-from dumbbell_tc.htb import parse_htb_classes
 from hypothesis import given
 from hypothesis import strategies as st
 from tc_kernel import BARE, DELAYED, DEVICES, FORWARD, SHAPED, Kernel, ask, ask_changes
+
+from plugins.module_utils.dumbbell_tc.commands import render_line
+from plugins.module_utils.dumbbell_tc.htb import parse_htb_classes
 
 shares = st.floats(0, 1)
 limits = st.integers(1, 2**31)

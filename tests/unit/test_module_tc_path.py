@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from conftest_modules import FIXTURES, tc
-from dumbbell_tc.direction import DelayLine
-from dumbbell_tc.parsing import parse_redirect
 from tc_kernel import BARE, DEVICES, FORWARD, PFIFO, ask, ask_changes
+
+from plugins.module_utils.dumbbell_tc.direction import DelayLine
+from plugins.module_utils.dumbbell_tc.parsing import parse_redirect
 
 # From Linux 6.1.176 and iproute2 6.1.0, HZ=100: what was asked, the commands that led there, the dumps after;
 # for changes in place the same after each of them.

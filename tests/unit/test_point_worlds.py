@@ -62,7 +62,7 @@ def test_a_world_sees_its_run_at_the_same_place_wherever_results_are_kept(tmp_pa
     assert world["light"]["variables"] == {"sender1": {"nic_mtu": 1500}, "router": {"nic_mtu": 1500}}
     assert world["light"]["settings"] == {"run_arm_timeout": 120}
     (world,) = full(run, [second], ["ansible-playbook"])
-    assert world["command"][:2] == ["ansible-playbook", "playbooks/world_point.yml"]
+    assert world["command"][:2] == ["ansible-playbook", "dumbbell.testbed.world_point"]
     assert f"point={second.id}" in world["command"]
     assert "light" not in world
 

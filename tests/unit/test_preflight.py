@@ -235,10 +235,11 @@ def test_ends_are_served_once_and_tried(tmp_path: Path) -> None:
     ]
     # In a process of its own, which does not take the ports of this one along.
     code = (
-        "import json, sys; sys.path.insert(0, sys.argv[1]); import dumbbell_reach as reach; "
+        "import json, sys; sys.path.insert(0, sys.argv[1]); "
+        "from plugins.module_utils import dumbbell_reach as reach; "
         "print(json.dumps(reach.serve(json.loads(sys.argv[2]), 20)))"
     )
-    command = [sys.executable, "-c", code, str(Path(reach.__file__).parent), json.dumps(ends)]
+    command = [sys.executable, "-c", code, str(Path(reach.__file__).parents[2]), json.dumps(ends)]
     assert json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout) == []
     assert reach.attempts(ends) == ["", ""]
     assert reach.attempts(ends) == ["Connection refused", "Connection refused"]

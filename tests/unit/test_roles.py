@@ -80,10 +80,10 @@ Conf linux-image-6.12.9-cloud-amd64 (6.12.9-1 Debian:13/stable [amd64])
 def test_kernels_that_an_installation_adds_are_recorded() -> None:
     tasks = YAML(typ="safe").load(ROLES[0].parent / "kernel/tasks/boot_grub.yml")
     (template,) = (
-        task["baseline"]["packages"]
+        task["dumbbell.testbed.baseline"]["packages"]
         for block in tasks
         for task in block.get("block", [])
-        if "packages" in task.get("baseline", {})
+        if "packages" in task.get("dumbbell.testbed.baseline", {})
     )
     environment = NativeEnvironment()
     environment.filters["regex_findall"] = lambda text, pattern: re.findall(pattern, text)

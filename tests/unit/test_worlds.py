@@ -78,32 +78,35 @@ def test_a_failure_says_where_to_look_and_the_next_begins_anew(tmp_path: Path) -
 
 def digest(checkout: Path, values: str) -> str:
     """The name of what a world of this checkout begins with."""
-    for place in (
-        "inventory/a/hosts.yml",
-        "kernels/a.yml",
-        "playbooks/provision.yml",
-        ".build/bin/dumbbell-agent",
+    agent, collection = checkout / "agent", checkout / "ansible_collections/dumbbell/testbed"
+    for file in (
+        checkout / "inventory/a/hosts.yml",
+        checkout / "kernels/a.yml",
+        collection / "playbooks/provision.yml",
+        agent,
     ):
-        file = checkout / place
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    read = re.findall(r"(?:roles|plugins)/\w+|modules|vars", DIGEST.read_text())
+    (checkout / "modules").mkdir(exist_ok=True)
+    read = re.findall(r"(?:roles|plugins)/\w+|vars", DIGEST.read_text())
     for folder in read:
-        (checkout / folder).mkdir(parents=True, exist_ok=True)
-    asked = (checkout, checkout / "inventory/a", checkout / "kernels/a.yml", values)
+        (collection / folder).mkdir(parents=True, exist_ok=True)
+    asked = (checkout, checkout / "inventory/a", checkout / "kernels/a.yml", agent, values)
     return str(subprocess.check_output(["sh", DIGEST, *map(str, asked)], text=True)).strip()
 
 
 def test_a_world_that_is_made_of_something_else_has_another_name(tmp_path: Path) -> None:
     named = {digest(tmp_path, "198.18.0.1/24"), digest(tmp_path, "198.18.0.2/24")}
     for place in (
-        "roles/lab/templates.j2",
-        "roles/agent/main.yml",
+        "ansible_collections/dumbbell/testbed/roles/lab/templates.j2",
+        "ansible_collections/dumbbell/testbed/roles/agent/main.yml",
+        "modules/tcp_mine.c",
+        "agent",
         "inventory/a/hosts.yml",
         "kernels/fragment",
     ):
         (tmp_path / place).write_text(place)
         named.add(digest(tmp_path, "198.18.0.1/24"))
-    assert len(named) == 6
-    (tmp_path / "roles/lab/README.md").write_text("tells of it")
+    assert len(named) == 8
+    (tmp_path / "ansible_collections/dumbbell/testbed/roles/lab/README.md").write_text("tells of it")
     assert digest(tmp_path, "198.18.0.1/24") in named

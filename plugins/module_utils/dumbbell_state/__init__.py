@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible.module_utils import dumbbell_sysctl as sysctl
-from ansible.module_utils.dumbbell_baseline import Setting
-
+from .. import dumbbell_sysctl as sysctl
+from ..dumbbell_baseline import Setting
 from . import files, interface, modules, path, qdisc, sysctls, units
 from .modules import ALLOWED, CONTROL
 from .part import Host, Ledger, Part

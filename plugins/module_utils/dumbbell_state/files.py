@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import dumbbell_cpu as cpu
-from ansible.module_utils import dumbbell_modules as modules
-
+from .. import dumbbell_cpu as cpu
+from .. import dumbbell_modules as modules
 from .modules import is_as_found
 from .part import Ledger, Owned, Part
 

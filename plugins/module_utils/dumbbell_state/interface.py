@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from ipaddress import ip_interface
 from typing import Any
 
-from ansible.module_utils import dumbbell_ethtool as ethtool
-from ansible.module_utils import dumbbell_link as link
-from ansible.module_utils.dumbbell_baseline import Setting
-
+from .. import dumbbell_ethtool as ethtool
+from .. import dumbbell_link as link
+from ..dumbbell_baseline import Setting
 from .part import Command, Host, Ledger, Owned, Part
 
 # Features that one of ethtool's names stands for: requesting the name requests all of them.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.module_utils import dumbbell_modules as modules
-from ansible.module_utils import dumbbell_sysctl as sysctl
-from ansible.module_utils.dumbbell_baseline import Setting
-
+from .. import dumbbell_modules as modules
+from .. import dumbbell_sysctl as sysctl
+from ..dumbbell_baseline import Setting
 from .part import Command, Ledger, Owned, Part
 
 ALLOWED = sysctl.OF_THE_KERNEL

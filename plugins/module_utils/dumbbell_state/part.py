@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ansible.module_utils import dumbbell_baseline as baseline
-from ansible.module_utils import dumbbell_ethtool as ethtool
-from ansible.module_utils import dumbbell_link as link
-from ansible.module_utils.dumbbell_baseline import Setting
+from .. import dumbbell_baseline as baseline
+from .. import dumbbell_ethtool as ethtool
+from .. import dumbbell_link as link
+from ..dumbbell_baseline import Setting
 
 Command = list[str]
 Owned = dict[str, tuple[Any, Any]]  # by name: the requested and the found value

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.module_utils import dumbbell_path as path
-from ansible.module_utils import dumbbell_tc as tc
-
+from .. import dumbbell_path as path
+from .. import dumbbell_tc as tc
 from .part import Command, Host, Owned, Part
 
 DIRECTIONS = {"forward": ("left", "right"), "reverse": ("right", "left")}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.module_utils import dumbbell_restore as restore
-from ansible.module_utils.dumbbell_baseline import Setting
-
+from .. import dumbbell_restore as restore
+from ..dumbbell_baseline import Qdiscs, Setting
 from .part import Command, Host, Ledger, Owned, Part
 
 DEFAULT_QDISC = "net.core.default_qdisc"
@@ -42,6 +41,6 @@ def part(device: str, asked: Mapping[str, Any], ledger: Ledger, host: Host) -> P
     return Part(f"qdisc of {device}", read, plan, owned, lambda found: {})
 
 
-def _configured(qdiscs: restore.Qdiscs) -> restore.Qdiscs:
+def _configured(qdiscs: Qdiscs) -> Qdiscs:
     """Without the noop of a device that was never up: for a run it is up."""
     return [qdisc for qdisc in qdiscs if qdisc["kind"] != "noop"]

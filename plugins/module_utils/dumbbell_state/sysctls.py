@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.module_utils import dumbbell_modules as modules
-from ansible.module_utils import dumbbell_sysctl as sysctl
-
+from .. import dumbbell_modules as modules
+from .. import dumbbell_sysctl as sysctl
 from .modules import ALLOWED
 from .part import Command, Ledger, Owned, Part
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.module_utils import dumbbell_baseline as baseline
-
+from .. import dumbbell_baseline as baseline
 from .part import Command, Host, Ledger, Owned, Part
 
 

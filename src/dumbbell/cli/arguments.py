@@ -8,36 +8,22 @@ from typing import Any
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from dumbbell import REPOSITORY
+from dumbbell.places import IS_WHEEL, REPOSITORY, known
 
 CLUSTER = (
     "machines that run the points, in virtual time: ssh:HOSTS.yml, slurm:PARTITION, tcp://SCHEDULER:8786"
 )
 
 
-def known(path: str, folder: str = "") -> Path:
-    """A file as the user named it: one that is here, or one of Dumbbell's, as the scenario ``one_flow``.
-
-    The path itself if there is none, for an error to name.
-    """
-    places = (Path(path), REPOSITORY / path, REPOSITORY / folder / f"{path}.yml")
-    return next((place for place in places if place.exists()), Path(path))
-
-
 def in_checkout() -> None:
-    """SystemExit unless here is the checkout of this Dumbbell: packages lack playbooks, and the agent."""
-    if not (REPOSITORY / "playbooks").is_dir():
-        raise SystemExit(
-            "This Dumbbell is a package, without the playbooks and the agent that runs need. A checkout has "
-            "them: make setup build, and there . .venv/bin/activate"
-        )
-    if not Path.cwd().samefile(REPOSITORY):
+    """SystemExit if this Dumbbell is a checkout, and here is another directory."""
+    if not IS_WHEEL and not Path.cwd().samefile(REPOSITORY):
         raise SystemExit(f"Playbooks are run in the checkout: cd {REPOSITORY}")
 
 
-def default_inventory(kernel: object) -> str:
-    """The inventory of virtual time, where kernels can be named, or that of the lab."""
-    return "inventory/vtime" if kernel else "inventory/lab"
+def inventory_of(named: str | None, kernel: object) -> Path:
+    """The inventory that is named; else that of virtual time if kernels are named, or that of the lab."""
+    return known(named or ("inventory/vtime" if kernel else "inventory/lab"))
 
 
 class Unless(Argument):

@@ -11,8 +11,9 @@ from invoke.collection import Collection
 from invoke.context import Context
 from invoke.tasks import task
 
-from dumbbell.cli.arguments import CLUSTER, OfSides, default_inventory, known
+from dumbbell.cli.arguments import CLUSTER, OfSides, inventory_of
 from dumbbell.cli.run_commands import archive, compare, export, figure, index, table
+from dumbbell.places import known
 
 START_PLAYBOOKS = ("ab", "bisect", "evaluate", "nightly", "stop")
 
@@ -75,6 +76,19 @@ def new(  # noqa: PLR0917
     command.new(Path(file), known(inventory), answers)
 
 
+@task(
+    iterable=["program"],
+    help={
+        "program": "build this one only, such as dumbbell-agent; once for each. Virtual time needs no other"
+    },
+)
+def build(_: Context, program: Sequence[str]) -> None:
+    """Build agent, collectors, atou, NDT, Telegraf and InfluxDB in .build/bin, by make and Go."""
+    from dumbbell.cli.build import build as command
+
+    raise SystemExit(command(program))
+
+
 @task(help={"run": "directory of the run, by default the last"})
 def status(_: Context, run: str = "results/latest") -> None:
     """Show the progress of a run, as recorded by its controller."""
@@ -117,7 +131,7 @@ def stop(context: Context, run: str = "results/latest", inventory: str = "invent
     """End a run on its hosts (playbooks/stop.yml). Partial results are kept."""
     from dumbbell.cli.stop import command
 
-    context.run(command(Path(run), inventory))
+    context.run(command(Path(run), known(inventory)))
 
 
 @task(
@@ -125,7 +139,7 @@ def stop(context: Context, run: str = "results/latest", inventory: str = "invent
     positional=["scenario", "a", "b"],
     iterable=["also", "kernel"],
     help={
-        "scenario": "file of the scenario",
+        "scenario": "file of the scenario, or the name of one that comes with Dumbbell",
         "a": "first profile: the others are compared with it",
         "b": "second profile",
         "also": "a further profile; once for each",
@@ -172,9 +186,9 @@ def ab(  # noqa: PLR0917
     from dumbbell.cli import ab as command
 
     command.ab(
-        Path(scenario),
+        known(scenario, "scenarios"),
         list(filter(None, (a, b, *(also or ())))),
-        Path(inventory or default_inventory(kernel)),
+        inventory_of(inventory, kernel),
         command.Options(metric, of, least, rounds, most, seed),
         kernels=kernel or (),
         profile=profile,
@@ -186,7 +200,7 @@ def ab(  # noqa: PLR0917
 
 @task(
     help={
-        "scenario": "file of the scenario",
+        "scenario": "file of the scenario, or the name of one that comes with Dumbbell",
         "tree": "git tree of the kernel, a directory",
         "good": "commit that has the value as it was",
         "bad": "later commit that has the changed value",
@@ -225,13 +239,13 @@ def bisect(  # noqa: PLR0917
     from dumbbell.cli import bisect as command
 
     command.bisect(
-        Sought(Path(scenario), profile, point, metric, of),
+        Sought(known(scenario, "scenarios"), profile, point, metric, of),
         tree,
         (good, bad),
         seeds=int(seeds),
         most=int(most),
         sure=float(sure),
-        inventory=Path(inventory),
+        inventory=known(inventory),
         results=Path("results"),
         cluster=cluster,
     )
@@ -270,12 +284,12 @@ def evaluate(  # noqa: PLR0917
 
     command.evaluate(
         list(filter(None, candidates.split(","))),
-        Path(inventory),
+        known(inventory),
         Path(results),
         against=list(filter(None, against.split(","))),
         kernel=kernel,
         profile=profile,
-        criteria=Path(criteria),
+        criteria=known(criteria),
         name=name,
     )
 
@@ -300,10 +314,10 @@ def nightly(  # noqa: PLR0917
     cluster: str = "",
 ) -> None:
     """Run a night now, as the timer of playbooks/nightly.yml does; exits with 1 after a regression."""
-    inventory = inventory or default_inventory(kernel)
-    night = ["dumbbell.cli.nightly", suite, "--home", home, "--inventory", inventory, "--cluster", cluster]
+    asked = [str(known(suite, "suites")), "--inventory", str(inventory_of(inventory, kernel))]
+    night = ["dumbbell.cli.nightly", *asked, "--home", home, "--cluster", cluster]
     night += ["--kernel", kernel] if kernel else []
-    what = night if now else ["dumbbell.cli.suite", suite, "--plan", "--inventory", inventory]
+    what = night if now else ["dumbbell.cli.suite", *asked, "--plan"]
     raise SystemExit(subprocess.run([sys.executable, "-m", *what], check=False).returncode)
 
 

@@ -15,9 +15,9 @@ from invoke.exceptions import Exit
 from invoke.program import Program
 from invoke.tasks import Task
 
-from dumbbell import REPOSITORY
 from dumbbell.cli import commands, playbooks, printing
 from dumbbell.cli.arguments import in_checkout
+from dumbbell.places import REPOSITORY
 
 
 class Dumbbell(Program):

@@ -19,6 +19,7 @@ from dumbbell.nightly import page, tell
 from dumbbell.nightly.history import History
 from dumbbell.nightly.judge import Acknowledgement
 from dumbbell.nightly.night import NightError, run_night, summary
+from dumbbell.places import known
 from dumbbell.plan import InventoryError
 from dumbbell.run.record import write_json
 from dumbbell.scenario import ScenarioError
@@ -38,9 +39,9 @@ def main() -> int:
     options = parser.parse_args()
     try:
         suite = load(options.suite)
-        known = acknowledged(Path(suite.acknowledged)) if suite.acknowledged else []
+        regressions = acknowledged(known(suite.acknowledged)) if suite.acknowledged else []
         with shared(options.cluster, options.inventory):
-            night = run_night(suite, options.inventory, options.home, known, options.kernel)
+            night = run_night(suite, options.inventory, options.home, regressions, options.kernel)
     except (ClusterError, KernelError, ScenarioError, InventoryError, NewerError, NightError) as error:
         print(error, file=sys.stderr)
         return NO_STATEMENT

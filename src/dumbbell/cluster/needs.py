@@ -12,8 +12,10 @@ from filelock import FileLock
 
 from dumbbell.execution.made_of import digest_of as digest_of_files
 from dumbbell.execution.made_of import files_below
+from dumbbell.places import IS_WHEEL, PACKAGE
 from dumbbell.run.packed import digest_of, pack
 
+_AGENT = ".build/bin/dumbbell-agent"
 # What a world's controller and programs are made of; the world itself has a digest of its own.
 _OF_CHECKOUT = (
     "src",
@@ -24,7 +26,7 @@ _OF_CHECKOUT = (
     "vars",
     "ansible.cfg",
     "requirements.lock",
-    ".build/bin/dumbbell-agent",
+    _AGENT,
 )
 _PACKED = "packed"  # below .lab: archives of worlds, and marks of those that were unpacked
 
@@ -91,7 +93,7 @@ class Needs:
 
 def digest_of_checkout(checkout: Path) -> str:
     """Digest of the names and contents of all files that worlds run, and of the version of Python."""
-    tops = [checkout / name for name in _OF_CHECKOUT]
+    tops = [PACKAGE, checkout / _AGENT] if IS_WHEEL else [checkout / name for name in _OF_CHECKOUT]
     files = [file for top in tops for file in ([top] if top.is_file() else files_below(top))]
     return hashlib.sha256(f"{sys.version}\n{digest_of_files(files, checkout)}".encode()).hexdigest()
 

@@ -211,7 +211,7 @@ def _run(run: Callable[[World], Ended], needs: Needs, job: Job, scratch: Path, n
     archive.write_bytes(job.inputs)
     try:
         unpack(archive, root, job.digest)
-        _prepare(needs.checkout, needs.world)
+        _prepare(needs.world)
         with in_use(needs.world):
             ended = run(moved(job.world, job.root, root))
         _ask_for_room(scratch, _FULL_BYTES)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, Union
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from dumbbell import REPOSITORY
 from dumbbell.metrics.registry import METRICS
+from dumbbell.places import REPOSITORY, known
 from dumbbell.quantities import Name, Strict
 from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.expect import Measurement, model_of, refuse_bounds
@@ -79,7 +79,8 @@ class Family(Strict):
     title: Text
     shows: Text
     lacks: Text
-    scenario: Text  # its file, from the checkout on; it has a value `control` in its matrix
+    # Its file, which is here or one of Dumbbell's; it has a value `control` in its matrix.
+    scenario: Annotated[Text, AfterValidator(lambda path: str(known(path)))]
     criteria: Annotated[list[Criterion], Field(min_length=1)]
 
 

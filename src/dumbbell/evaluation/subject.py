@@ -11,10 +11,10 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 
-from dumbbell import REPOSITORY
 from dumbbell.evaluation import EvaluationError
 from dumbbell.execution.made_of import digest_of, files_below
 from dumbbell.kernels import build, short
+from dumbbell.places import COLLECTION, HOME, PACKAGE, REPOSITORY
 from dumbbell.quantities import Name
 from dumbbell.scenario import Problem, ScenarioError
 
@@ -68,15 +68,16 @@ class Subject:
 
         Builds the kernel, if it is another one; KernelError or DoesNotBuild.
         """
-        steps = [REPOSITORY / "src" / "dumbbell" / name for name in _STEPS]
+        steps = [PACKAGE / name for name in _STEPS]
         values = [
             None if self.kernel is None else build(self.kernel).result.name,
             None if self.module is None else digest_of(files_below(self.module), self.module),
-            digest_of((file for folder in steps for file in files_below(folder)), REPOSITORY),
+            digest_of((file for folder in steps for file in files_below(folder)), PACKAGE),
         ]
-        script = REPOSITORY / "roles" / "lab" / "files" / "digest.sh"
+        script = COLLECTION / "roles" / "lab" / "files" / "digest.sh"
         recipe = REPOSITORY / "kernels" / "linux-7.2.yml"
-        made_of = map(str, (script, REPOSITORY, inventory.resolve(), recipe, json.dumps(values)))
+        agent = HOME / ".build" / "bin" / "dumbbell-agent"
+        made_of = map(str, (script, REPOSITORY, inventory.resolve(), recipe, agent, json.dumps(values)))
         done = subprocess.run(["sh", *made_of], capture_output=True, text=True, check=True)
         return done.stdout.strip()
 

@@ -98,7 +98,7 @@ class HostAction(ActionBase, Reach):  # type: ignore[misc]
         """Run a module on the host and return its result."""
         try:
             result: dict[str, Any] = self._execute_module(
-                module_name=name, module_args=arguments, task_vars=self.task_vars
+                module_name=f"dumbbell.testbed.{name}", module_args=arguments, task_vars=self.task_vars
             )
         except AnsibleConnectionFailure as error:
             raise Silent from error

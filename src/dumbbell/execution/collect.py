@@ -13,13 +13,13 @@ from typing import Any
 
 import polars as pl
 
-from dumbbell import REPOSITORY
 from dumbbell.execution.calibrated import REUSED
 from dumbbell.facts.check import Check
 from dumbbell.ingest import spool
 from dumbbell.ingest.influx import Influx, InfluxError, InfluxTarget
 from dumbbell.kinds.found import FOUND
 from dumbbell.metrics.flows import flows_table
+from dumbbell.places import IS_WHEEL, REPOSITORY
 from dumbbell.run.content import Run
 from dumbbell.run.raw import why_packed
 from dumbbell.run.record import read_json, read_jsonl, write_json
@@ -196,6 +196,8 @@ def _manifest(
 
 def _checkout() -> str | None:
     """The controller's commit, with ``-dirty`` if files differ from it; None without a git checkout."""
+    if IS_WHEEL:
+        return None
     asked = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"]
     try:
         return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()

@@ -16,13 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dumbbell import REPOSITORY
 from dumbbell.execution.on_host import last_json
 from dumbbell.execution.reach import Trouble
+from dumbbell.places import COLLECTION
 
-SOURCES = REPOSITORY / "plugins/module_utils"
+SOURCES = COLLECTION / "plugins" / "module_utils"
 PLACE = "/run/dumbbell/engine"  # root's; a directory for each version
-_PACKAGE = Path("ansible/module_utils")  # from which its files import each other
+_PACKAGE = Path("module_utils")
 _MISSING = {"missing": True}
 
 Shell = Callable[[str, bytes | None], str]
@@ -51,8 +51,8 @@ def packed() -> tuple[str, bytes]:
     """The engine's version, a digest of its files, and the files as a compressed archive."""
     files = sorted(SOURCES.rglob("*.py"))
     contents = {str(_PACKAGE / file.relative_to(SOURCES)): file.read_bytes() for file in files}
-    contents |= {"ansible/__init__.py": b"", str(_PACKAGE / "__init__.py"): b""}
-    contents["__main__.py"] = b"from ansible.module_utils.dumbbell_point import main\n\nmain()\n"
+    contents[str(_PACKAGE / "__init__.py")] = b""
+    contents["__main__.py"] = b"from module_utils.dumbbell_point import main\n\nmain()\n"
     digest = hashlib.sha256()
     into = io.BytesIO()
     with (

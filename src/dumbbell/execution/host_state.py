@@ -9,9 +9,9 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.template import trust_as_template
 
-from dumbbell import REPOSITORY
 from dumbbell.execution.action import HostAction
 from dumbbell.execution.reach import Trouble
+from dumbbell.places import COLLECTION
 
 ROLES = ("nic", "sysctl", "modules", "path", "clock", "quiesce")  # roles with variables for the inventory
 
@@ -42,7 +42,7 @@ class StateAction(HostAction):
 
     def variables(self) -> dict[str, Any]:
         """The inventory's variables of the host, and the defaults of the others."""
-        roles = REPOSITORY / "roles"
+        roles = COLLECTION / "roles"
         wants = specs(roles)
         said = [name for of in wants.values() for name in of if name in self.task_vars]
         named = defaults(roles) | {name: self.task_vars[name] for name in said}

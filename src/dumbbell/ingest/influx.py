@@ -19,10 +19,11 @@ from typing import Any, Self
 
 import httpx
 
-from dumbbell import REPOSITORY
+from dumbbell.places import COLLECTION, HOME, REPOSITORY, known
 
 LINES_PER_REQUEST = 5000
-ROLE = "roles/run/defaults/main.yml"  # its run_influxdb evaluates the inventory's variables
+# Its run_influxdb evaluates the variables of the inventory.
+ROLE = COLLECTION / "roles" / "run" / "defaults" / "main.yml"
 
 
 class InfluxError(Exception):
@@ -51,10 +52,10 @@ class InfluxTarget:
     def of_inventory(cls, inventory: Path | str) -> Self:
         """The InfluxDB and account of an inventory, as evaluated by Ansible.
 
-        A relative path is below the repository. Raises NoInflux if the inventory names no InfluxDB, and
+        Raises NoInflux if the inventory, found as :func:`dumbbell.places.known` does, names no InfluxDB, and
         InfluxError if it cannot be evaluated.
         """
-        path = REPOSITORY / inventory
+        path = known(inventory).absolute()
         if not path.exists():
             raise InfluxError(f"{path}: there is no such inventory to say where InfluxDB is")
         done = subprocess.run(
@@ -63,8 +64,10 @@ class InfluxTarget:
                 *("--extra-vars", f"@{ROLE}", "--module-name", "ansible.builtin.debug"),
                 *("--args", "msg={{ run_influxdb }}"),
             ],
-            cwd=REPOSITORY,
-            env=os.environ | {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_NOCOLOR": "1"},
+            cwd=HOME,
+            env={"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
+            | os.environ
+            | {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_NOCOLOR": "1"},
             capture_output=True,
             text=True,
             check=False,

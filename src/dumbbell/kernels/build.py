@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from dumbbell import REPOSITORY
 from dumbbell.kernels.kernel import Kernel
 from dumbbell.kernels.problems import KernelError
 from dumbbell.kernels.recipe import asked
+from dumbbell.places import HOME, playbook
 
-HOME = REPOSITORY / ".build" / "kernels"
+KERNELS = HOME / ".build" / "kernels"
 
 
 class DoesNotBuild(Exception):
@@ -21,13 +21,13 @@ class DoesNotBuild(Exception):
 
 def find(text: str) -> Kernel:
     """The kernel that a text asks for, as its source is now, built or not. KernelError if there is none."""
-    return Kernel.find(asked(text), HOME)
+    return Kernel.find(asked(text), KERNELS)
 
 
 def check(text: str) -> None:
     """KernelError if there is no such kernel, as far as is known before packages of a suite are read."""
     if not (wanted := asked(text)).recipe.suite:
-        Kernel.find(wanted, HOME)
+        Kernel.find(wanted, KERNELS)
 
 
 def build(text: str, log: IO[str] | None = None) -> Kernel:
@@ -38,11 +38,10 @@ def build(text: str, log: IO[str] | None = None) -> Kernel:
     """
     wanted = asked(text)
     # The playbook reads the packages of a suite, without which the source's version is not known.
-    kernel = None if wanted.recipe.suite else Kernel.find(wanted, HOME)
+    kernel = None if wanted.recipe.suite else Kernel.find(wanted, KERNELS)
     if kernel is None or not (kernel.result.exists() or kernel.failed.exists()):
-        playbook = str(REPOSITORY / "playbooks" / "kernel_build.yml")
         program = str(Path(sys.executable).with_name("ansible-playbook"))
-        command = [program, playbook, "-e", f"kernel={text}"]
+        command = [program, playbook("kernel-build"), "-e", f"kernel={text}"]
         stdin = None if log is None else subprocess.DEVNULL
         with subprocess.Popen(command, stdin=stdin, stdout=log, stderr=log) as running:
             try:
@@ -50,7 +49,7 @@ def build(text: str, log: IO[str] | None = None) -> Kernel:
             except KeyboardInterrupt:
                 running.wait()  # it has heard that too
                 raise
-        kernel = Kernel.find(wanted, HOME)
+        kernel = Kernel.find(wanted, KERNELS)
     if kernel.result.exists():
         return kernel
     if kernel.failed.exists():

@@ -16,9 +16,9 @@ from typing import Annotated, Literal
 import pydantic
 from pydantic import AfterValidator, Field
 
-from dumbbell import REPOSITORY
 from dumbbell.kernels.git import local, split
 from dumbbell.kernels.problems import KernelError
+from dumbbell.places import REPOSITORY, known
 from dumbbell.quantities import Strict
 from dumbbell.scenario import ScenarioError
 from dumbbell.scenario.load import read_as
@@ -98,7 +98,7 @@ def asked(text: str, like: Path = LIKE) -> Asked:
             "tree with a revision, TREE@REVISION; patches after it, each after a comma"
         )
     if base.endswith((".yml", ".yaml")):
-        path = local(base, Path())
+        path = known(local(base, Path()))
         if not path.is_file():
             raise KernelError(f"{base} is no file: name a recipe, for example kernels/lab.yml")
         name = path.stem

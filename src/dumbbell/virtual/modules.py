@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dumbbell.places import COLLECTION
+
 ADDED = Path("/run/modules")  # in a world: laid over the kernel's modules by roles/lab/templates/world.sh.j2
 
 
@@ -20,7 +22,7 @@ def layer(source: Path, world: Mapping[str, Any], checkout: Path) -> Path:
     """
     kernel = Path(world["kernel"]).parent
     release = (kernel / "release").read_text().strip()
-    home, scripts = checkout / ".build", checkout / "roles" / "modules" / "files"
+    home, scripts = checkout / ".build", COLLECTION / "roles" / "modules" / "files"
     identity = _run(["sh", str(scripts / "source_id.sh"), str(source)])
     made = home / "modules" / "worlds" / f"{source.name}-{release}-{identity}"
     if made.exists():

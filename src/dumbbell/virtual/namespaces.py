@@ -18,11 +18,11 @@ from typing import Any
 
 import ansible.module_utils
 
-from dumbbell import REPOSITORY
 from dumbbell.execution import archive, reach
 from dumbbell.execution.reach import Reach, Trouble
+from dumbbell.places import COLLECTION
 
-ansible.module_utils.__path__.append(str(REPOSITORY / "plugins/module_utils"))
+ansible.module_utils.__path__.append(str(COLLECTION / "plugins" / "module_utils"))
 from ansible.module_utils import dumbbell_point  # noqa: E402
 
 _KINDS = ("net", "uts", "mnt")  # after the last one the files are the host's

@@ -27,7 +27,7 @@ def full(run: RunDir, executions: Sequence[Execution], playbook: Sequence[str]) 
     runs a playbook in a world."""
     for execution in executions:
         asked = ("-e", f"run={_seen(run.dir, run)}", "-e", f"point={execution.id}", "-e", "run_judged=false")
-        yield _world(run, execution) | {"command": [*playbook, "playbooks/world_point.yml", *asked]}
+        yield _world(run, execution) | {"command": [*playbook, "dumbbell.testbed.world_point", *asked]}
 
 
 def light(

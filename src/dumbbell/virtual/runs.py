@@ -18,6 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from dumbbell.places import COLLECTION, PACKAGE
 from dumbbell.virtual.modules import ADDED, layer
 from dumbbell.virtual.world import Ended, World, run_all, virtual_s
 
@@ -52,7 +53,7 @@ def run(
             )
         added[ADDED] = layer(Path(args["module"]), args["world"], Path(args["checkout"]))
     if executor is None:
-        prepare(Path(args["checkout"]), Path(args["world"]["dir"]))
+        prepare(Path(args["world"]["dir"]))
     second = int(time.time())  # a whole second, so that actions at multiples of the wall clock repeat
     made = [
         World(
@@ -127,14 +128,14 @@ def provision(command: Sequence[str], args: Mapping[str, Any], say: Say) -> tupl
     return True, ""
 
 
-def prepare(checkout: Path, folder: Path) -> None:
+def prepare(folder: Path) -> None:
     """Compile what controllers of worlds may import.
 
     A controller that compiles its imports takes other steps, and samples would differ. Installed packages,
     which take a second to look through, are compiled again if one was added or removed since.
     """
-    for own in ("src", "plugins"):
-        compileall.compile_dir(checkout / own, quiet=2)
+    for own in (PACKAGE, COLLECTION / "plugins"):
+        compileall.compile_dir(own, quiet=2)
     done, state = folder / "compiled", f"{_INSTALLED} {_INSTALLED.stat().st_mtime_ns}"
     if not done.exists() or done.read_text() != state:
         compileall.compile_dir(_INSTALLED, quiet=2)
