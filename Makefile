@@ -45,19 +45,12 @@ test: lab build ## run the tests: those of Go, then end-to-end tests in the lab,
 	    iperf3 nftables tcpdump strace flent python3-matplotlib tshark chromium poppler-utils openipmi ipmitool
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
-	$(MAKE) --no-print-directory --jobs=4 --output-sync=target .test-e2e .test-worlds test-code
-
-.PHONY: test-code
-test-code: .test-unit .test-integration ## run the Python tests that need no lab
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=target .test-e2e .test-worlds test-code
 
 # The lab waits most of the time; what needs no lab yields to it.
-TEST_CODE := nice -n 19 pytest -m 'not long and not e2e and not kernels and not fidelity and not virtual and not hosts'
-.PHONY: .test-unit .test-integration
-.test-unit: setup build
-	$(TEST_CODE) --ignore=tests/integration
-
-.test-integration: setup build
-	$(TEST_CODE) tests/integration
+.PHONY: test-code
+test-code: setup build ## run the Python tests that need no lab
+	nice -n 19 pytest -m 'not long and not e2e and not kernels and not fidelity and not virtual and not hosts'
 
 .PHONY: .test-e2e
 .test-e2e:
