@@ -8,14 +8,13 @@ bench/vtime_PROFILE.json of each profile that is named.
 from __future__ import annotations
 
 import argparse
-import csv
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from dumbbell.run.record import read_json, read_jsonl
-from tools.bench import Row, publish
+from tools.bench import Row, publish, world_times
 
 SCENARIO = Path("bench/vtime.yml")
 TARGET = Path("bench")
@@ -54,9 +53,7 @@ def measured(profile: str, kernel: str) -> Iterator[Row]:
         stdout=sys.stderr,
     )
     run_dir = RESULTS.resolve()
-    with (run_dir / "world" / "time.csv").open() as file:
-        rows = csv.DictReader(file)
-        times = [(float(row["real_s"]), float(row["virtual_s"]), float(row["cpu_s"])) for row in rows]
+    times = world_times(run_dir)
     (flow,) = read_json(run_dir / "plan.json")["points"][0]["phases"][-1]["flows"]
     duration_s = flow["duration_ns"] / 1e9
     start = read_jsonl(run_dir / "raw" / flow["src_host"] / "measurement" / "events.jsonl")[0]

@@ -162,6 +162,13 @@ def point_times_s(run_dir: Path) -> list[float]:
     return [(end - begin) / 1e9 for begin, end in zip(begun, [*begun[1:], ended[-1]], strict=True)]
 
 
+def world_times(run_dir: Path) -> list[tuple[float, float, float]]:
+    """Real, virtual and CPU time of a world, in seconds, as it told them while it ran."""
+    with (run_dir / "world" / "time.csv").open() as file:
+        rows = csv.DictReader(file)
+        return [(float(row["real_s"]), float(row["virtual_s"]), float(row["cpu_s"])) for row in rows]
+
+
 def flow_s(run_dir: Path) -> float:
     """Seconds of real time that a world took for the 30 s of its point."""
     (began_s,) = {
@@ -169,9 +176,7 @@ def flow_s(run_dir: Path) -> float:
         for event in read_jsonl(run_dir / "events.jsonl")
         if event.get("phase") == "measurement" and event["event"] == "flow_first_data"
     }
-    with (run_dir / "world" / "time.csv").open() as file:
-        rows = [*csv.DictReader(file)]
-    virtual_s, real_s = ([float(row[name]) for row in rows] for name in ("virtual_s", "real_s"))
+    real_s, virtual_s, _ = zip(*world_times(run_dir), strict=True)
     began, ended = np.interp([began_s, began_s + POINT_S], virtual_s, real_s)
     return float(ended - began)
 

@@ -21,6 +21,7 @@ from dumbbell.evaluation.judge import FAIL, PASS
 from dumbbell.evaluation.told import MARKS
 from dumbbell.report import figures, vector
 from dumbbell.units import human
+from tools.results import markdown
 
 FOLDER = Path("docs/evaluation")
 EMPTY = "<!-- table -->\n<!-- end -->\n"
@@ -41,7 +42,7 @@ def decisive(criterion: Criterion) -> Mapping[str, Any]:
 def comparison(candidates: Mapping[str, Sequence[Criterion]]) -> str:
     """A row for each criterion, a column for each candidate; then how many each passes."""
     names = [*candidates]
-    rows = [["criterion", *(f"[{name}]({name}.md)" for name in names)], ["---"] * (1 + len(names))]
+    rows = [["criterion", *(f"[{name}]({name}.md)" for name in names)]]
     family = ""
     for results in zip(*candidates.values(), strict=True):
         if results[0]["family"] != family:
@@ -50,12 +51,12 @@ def comparison(candidates: Mapping[str, Sequence[Criterion]]) -> str:
         rows.append([f"`{results[0]['name']}`", *(_cell(result) for result in results)])
     sums = [str(sum(of["state"] == PASS for of in results)) for results in candidates.values()]
     rows.append([f"**passes of {len(next(iter(candidates.values())))}**", *(f"**{each}**" for each in sums)])
-    return _lines(rows)
+    return markdown(rows)
 
 
 def own(results: Sequence[Criterion]) -> str:
     """A row for each criterion: verdict, value, bound, the references' values, and the point that decides."""
-    rows = [["", "criterion", "value", "bound", "references there", "point"], ["---"] * 6]
+    rows = [["", "criterion", "value", "bound", "references there", "point"]]
     for of in results:
         point = decisive(of)
         others = [
@@ -66,7 +67,7 @@ def own(results: Sequence[Criterion]) -> str:
         value = point["why"] if point["value"] is None else human(point["value"], of["unit"])
         judged = [MARKS[of["state"]], of["title"], value, f"{of['metric']} {of['bound']}"]
         rows.append([*judged, ", ".join(others), point["point"]])
-    return _lines(rows)
+    return markdown(rows)
 
 
 def heat_map(candidates: Mapping[str, Sequence[Criterion]]) -> go.Figure:
@@ -147,10 +148,6 @@ def _sized(figure: go.Figure, rows: int) -> go.Figure:
         plot_bgcolor="#eeeeee",
     )
     return figure
-
-
-def _lines(rows: Sequence[Sequence[str]]) -> str:
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
