@@ -48,12 +48,21 @@ test: lab build ## run the tests: those of Go, then end-to-end tests in the lab,
 	$(MAKE) --no-print-directory .lab/provisioned
 	go test ./...
 	$(MAKE) --no-print-directory test-arm64
-	$(MAKE) --no-print-directory --jobs=3 --output-sync=target .test-e2e .test-worlds test-code
+	$(MAKE) --no-print-directory --jobs=4 --output-sync=target .test-e2e .test-worlds test-code
 
-# The lab waits most of the time; what needs no lab yields to it.
 .PHONY: test-code
-test-code: setup build ## run the Python tests that need no lab
-	nice -n 19 pytest -m 'not long and not e2e and not kernels and not fidelity and not virtual and not hosts'
+test-code: .test-unit .test-integration ## run the Python tests that need no lab
+
+# The lab waits most of the time; what needs no lab yields to it. Threads only cost where all cores are busy.
+TEST_CODE := POLARS_MAX_THREADS=1 nice -n 19 \
+    pytest -m 'not long and not e2e and not kernels and not fidelity and not virtual and not hosts'
+.PHONY: .test-unit
+.test-unit: setup build
+	$(TEST_CODE) --ignore=tests/integration
+
+.PHONY: .test-integration
+.test-integration: setup build
+	$(TEST_CODE) tests/integration
 
 .PHONY: .test-e2e
 .test-e2e:

@@ -21,7 +21,7 @@ from dumbbell.evaluation.judge import FAIL, PASS
 from dumbbell.evaluation.told import MARKS
 from dumbbell.report import figures, vector
 from dumbbell.units import human
-from tools.results import markdown
+from tools.seeds.shown import lines
 
 FOLDER = Path("docs/evaluation")
 EMPTY = "<!-- table -->\n<!-- end -->\n"
@@ -51,7 +51,7 @@ def comparison(candidates: Mapping[str, Sequence[Criterion]]) -> str:
         rows.append([f"`{results[0]['name']}`", *(_cell(result) for result in results)])
     sums = [str(sum(of["state"] == PASS for of in results)) for results in candidates.values()]
     rows.append([f"**passes of {len(next(iter(candidates.values())))}**", *(f"**{each}**" for each in sums)])
-    return markdown(rows)
+    return lines(rows[0], rows[1:])
 
 
 def own(results: Sequence[Criterion]) -> str:
@@ -67,7 +67,7 @@ def own(results: Sequence[Criterion]) -> str:
         value = point["why"] if point["value"] is None else human(point["value"], of["unit"])
         judged = [MARKS[of["state"]], of["title"], value, f"{of['metric']} {of['bound']}"]
         rows.append([*judged, ", ".join(others), point["point"]])
-    return markdown(rows)
+    return lines(rows[0], rows[1:])
 
 
 def heat_map(candidates: Mapping[str, Sequence[Criterion]]) -> go.Figure:

@@ -289,6 +289,23 @@ def test_what_lacks_to_draw_files_is_said(
         vector.write({tmp_path / "x.pdf": drawn})
 
 
+@pytest.mark.skipif(vector.browser() is None, reason="Chromium is not installed")
+def test_a_browser_that_hangs_is_ended_and_another_started(
+    collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = dumbbell.open(collected).plot.goodput()
+    hanging = tmp_path / "chromium"
+    hanging.write_text(
+        f'#!/bin/sh\n[ -e {tmp_path}/tried ] && exec {vector.browser()} "$@"\n'
+        f"touch {tmp_path}/tried\nexec sleep 3600\n"
+    )
+    hanging.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(vector, "ANSWER_S", 10)
+    vector.write({tmp_path / "x.svg": drawn})
+    assert "<svg" in (tmp_path / "x.svg").read_text()
+
+
 LEVELS = [f"{ms}ms" for ms in (1, 2, 5, 10, 20, 50, 100, 200)]
 
 

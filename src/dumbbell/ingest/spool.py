@@ -163,37 +163,44 @@ def _by_column(lines: pl.Series, shape: str) -> Table:
     if len(set(names[1:])) < len(names) - 1:
         raise ValueError("a key is given twice")
     split = lines.str.replace_all(" ", ",", literal=True).str.split_exact(",", len(names) - 1)
-    table = {
-        name: column if name == "unix_ns" else column.str.strip_prefix(f"{name}=")
-        for name, column in zip(names[1:], split.struct.unnest().get_columns()[1:], strict=True)
-    }
-    if any((column.is_null() | (column == "")).any() for column in table.values()):
+    # Columns are named at the end: polars takes a name such as * for all columns.
+    _, *columns = (cells := split.struct.unnest()).columns
+    values = cells.select(
+        pl.col(column).str.strip_prefix(f"{name}=") if name != "unix_ns" else pl.col(column)
+        for column, name in zip(columns, names[1:], strict=True)
+    )
+    if values.select(pl.any_horizontal((pl.all().is_null() | (pl.all() == "")).any())).item():
         raise ValueError("a value is missing")
-    for tag in tags:
-        if table[tag].str.contains("\\", literal=True).any():
-            raise ValueError("an escape")
-    columns = {tag: table[tag] for tag in tags} | {"unix_ns": table["unix_ns"].cast(pl.Int64)}
-    columns |= {name: _typed(table[name]) for name in fields}
-    return measurement, tags, pl.DataFrame(columns)
+    first = values.row(0)
+    notations = [_typed(columns[at], first[at]) for at in range(len(tags), len(columns) - 1)]
+    wrong = [pl.col(column).str.contains("\\", literal=True).any() for column in columns[: len(tags)]]
+    wrong += [~fits.all() for fits, _ in notations]
+    if values.select(pl.any_horizontal(wrong)).item():
+        raise ValueError("an escape, or types differ")
+    table = values.select(
+        *columns[: len(tags)], pl.col(columns[-1]).cast(pl.Int64), *(typed for _, typed in notations)
+    )
+    table.columns = [*tags, "unix_ns", *fields]
+    return measurement, tags, table
 
 
-def _typed(values: pl.Series) -> pl.Series:
-    """Values of a field, with the type of their notation. Raises ValueError if notations differ."""
-    first = values[0]
+def _typed(column: str, first: str) -> tuple[pl.Expr, pl.Expr]:
+    """Which values of a field have the notation of the first, and all with its type.
+
+    Raises ValueError if the first has none.
+    """
+    values = pl.col(column)
     if first.startswith('"'):
-        if not values.str.contains(r'^"[^"\\]*"$').all():
-            raise ValueError("an escape")
-        return values.str.slice(1, values.str.len_chars() - 2)
+        inside = values.str.slice(1, values.str.len_chars() - 2)
+        return values.str.contains(r'^"[^"\\]*"$'), inside
     for suffix, dtype in (("i", pl.Int64), ("u", pl.UInt64)):
         if first.endswith(suffix):
-            if not values.str.ends_with(suffix).all():
-                raise ValueError("types differ")
-            return values.str.strip_suffix(suffix).cast(dtype)
+            return values.str.ends_with(suffix), values.str.strip_suffix(suffix).cast(dtype)
     if first in _BOOLEANS:
-        return values.replace_strict(_BOOLEANS, return_dtype=pl.Boolean)
-    if not values.str.contains(rf"^{_FLOAT.pattern}$").all():
+        return values.is_in(list(_BOOLEANS)), values.replace_strict(_BOOLEANS, return_dtype=pl.Boolean)
+    if not _FLOAT.fullmatch(first):
         raise ValueError("not a number")
-    return values.cast(pl.Float64)
+    return values.str.contains(rf"^{_FLOAT.pattern}$"), values.cast(pl.Float64)
 
 
 def _by_row(line: str) -> Table:
@@ -207,7 +214,8 @@ def _by_row(line: str) -> Table:
         if value.startswith('"'):
             columns.append(pl.Series(_unescape(key), [re.sub(r'\\(["\\])', r"\1", value[1:-1])]))
         else:
-            columns.append(_typed(pl.Series([value])).alias(_unescape(key)))
+            _, typed = _typed("value", value)
+            columns.append(pl.DataFrame({"value": [value]}).select(typed).to_series().alias(_unescape(key)))
     return _unescape(match[1]), [key for key, _ in tags], pl.DataFrame(columns)
 
 

@@ -6,11 +6,15 @@ text, in the size of a paper's: include the files unscaled.
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
+import signal
 import textwrap
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import plotly.graph_objects as go
 
@@ -32,6 +36,8 @@ AROUND_PX = 60  # above and below an axis: legend, ticks, title
 COLOURBAR_PX = 110  # beside a matrix: the scale of its colours, and titles
 THINNER = 0.65  # lines and markers, than on a page
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+ANSWER_S = 60  # for a browser to start, and for each figure; a busy machine needs a few
+TRIES = 2  # a browser that starts on a busy machine hangs now and then
 
 
 def for_paper(figure: go.Figure, columns: int = 1) -> go.Figure:
@@ -107,7 +113,7 @@ def browser() -> str | None:
 def write(figures: Mapping[Path, go.Figure]) -> None:
     """Write figures to files of :data:`FORMATS`, by the ends of their names.
 
-    RuntimeError, with what to do, without a browser that starts; ValueError for another format.
+    RuntimeError, with what to do, without a browser that draws; ValueError for another format.
     """
     for path in figures:
         if path.suffix.removeprefix(".") not in FORMATS:
@@ -117,13 +123,24 @@ def write(figures: Mapping[Path, go.Figure]) -> None:
             "no Chromium is installed to draw figures as files: on Debian, apt install chromium. "
             f"Searched for {', '.join(BROWSERS)}"
         )
+    for path in figures:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(max_workers=1) as thread:  # a notebook has an event loop already
+        drawn = any(thread.submit(asyncio.run, _draw(figures, found)).result() for _ in range(TRIES))
+    if not drawn:
+        raise RuntimeError(
+            f"{found} does not start, or hangs, so not all figures were drawn. It says why if you run: "
+            f"{found} --headless --no-sandbox --dump-dom about:blank"
+        )
+
+
+async def _draw(figures: Mapping[Path, go.Figure], program: str) -> bool:
+    """Have a browser draw figures; False if it ends before, which it is made to if it takes too long."""
     import kaleido.errors  # noqa: PLC0415  only files of figures need it
 
     page = kaleido.PageGenerator(mathjax=False)
     page.header += "<style>@page { margin: 0 }</style>"  # a printed page has some, which would cut the figure
-    for path in figures:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    asked = [
+    asked: list[Any] = [
         {
             "fig": figure,
             "path": path,
@@ -131,12 +148,21 @@ def write(figures: Mapping[Path, go.Figure]) -> None:
         }
         for path, figure in figures.items()
     ]
+    drawing = kaleido.Kaleido(path=program, page_generator=page, enable_sandbox=False)
+    # What waits for a browser fails when the browser ends, which leads a group of processes.
+    deadline = asyncio.get_running_loop().call_later(
+        ANSWER_S * (1 + len(asked)), lambda: os.killpg(drawing.subprocess.pid, signal.SIGKILL)
+    )
     try:
-        kaleido.write_fig_from_object_sync(
-            asked, kopts={"path": found, "page_generator": page, "enable_sandbox": False}
-        )
-    except (kaleido.errors.BrowserClosedError, kaleido.errors.BrowserFailedError) as error:
-        raise RuntimeError(
-            f"{found} does not start, so no figure was drawn. It says why if you run: "
-            f"{found} --headless --no-sandbox --dump-dom about:blank"
-        ) from error
+        async with drawing:
+            await drawing.write_fig_from_object(asked, cancel_on_error=True)
+    except (
+        kaleido.errors.BrowserClosedError,
+        kaleido.errors.BrowserFailedError,
+        asyncio.CancelledError,
+        TimeoutError,
+    ):
+        return False
+    finally:
+        deadline.cancel()
+    return True

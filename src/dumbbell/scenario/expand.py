@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from dumbbell import units
@@ -288,13 +289,14 @@ def models(annotation: Any) -> Iterator[type[Strict]]:
         yield from models(argument)
 
 
-def all_models(model: type[Strict] = Scenario) -> list[type[Strict]]:
+@cache
+def all_models(model: type[Strict] = Scenario) -> tuple[type[Strict], ...]:
     """A model and all models nested in it, each after the first that uses it."""
     found = [model]
     for field in model.model_fields.values():
         for part in models(field.annotation):
             found += [inner for inner in all_models(part) if inner not in found]
-    return found
+    return tuple(found)
 
 
 def is_list(annotation: Any) -> bool:
