@@ -18,8 +18,8 @@ from invoke.parser import Parser
 from ruamel.yaml import YAML
 
 from dumbbell.cli import commands
-from dumbbell.cli.arguments import known
 from dumbbell.cli.playbooks import PLAYBOOKS
+from dumbbell.places import known
 
 BLOCKS = [block for page in pages() for block in blocks(page)]
 OF_COMMANDS = [block for block in BLOCKS if block.kind]

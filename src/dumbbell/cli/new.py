@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 
-from dumbbell import REPOSITORY
+from dumbbell.places import REPOSITORY
 from dumbbell.inventory import Inventory, InventoryError
 from dumbbell.kinds.asked.base import CongestionControl, PositiveDuration
 from dumbbell.plan import Plan, plan
