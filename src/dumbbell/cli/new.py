@@ -13,9 +13,9 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 
-from dumbbell.places import REPOSITORY
 from dumbbell.inventory import Inventory, InventoryError
 from dumbbell.kinds.asked.base import CongestionControl, PositiveDuration
+from dumbbell.places import REPOSITORY
 from dumbbell.plan import Plan, plan
 from dumbbell.quantities import Duration, Name, Rate
 from dumbbell.scenario import Queue, Scenario, ScenarioError
