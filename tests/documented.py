@@ -24,7 +24,7 @@ KINDS = {
     "hosts": "need real hosts: tests/hosts follows those of docs/physical-testbed.md",
     "checked": "take hours, or need what only the reader has",
 }
-LANGUAGES = ("c", "json5", "python", "text", "toml", "yaml", "{eval-rst}")
+LANGUAGES = ("c", "elisp", "ini", "json5", "lua", "python", "text", "toml", "yaml", "{eval-rst}")
 BLOCK = re.compile(r"^(?P<indent> *)```(?P<info>.*)\n(?P<text>(?:.*\n)*?)(?P=indent)```$", re.MULTILINE)
 
 

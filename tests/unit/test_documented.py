@@ -30,6 +30,7 @@ TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE))
 OTHERS = {
     *(
         ".",
+        "ansible-galaxy",
         "ansible-vault",
         "cp",
         "date",
@@ -42,7 +43,7 @@ OTHERS = {
         "mkdir",
         "mv",
     ),
-    *("openssl", "readlink", "sed", "sleep", "ss", "ssh", "ssh-copy-id", "ssh-keygen", "ssh-keyscan", "tc"),
+    *("openssl", "pip", "python3", "readlink", "sed", "sleep", "ss", "ssh", "ssh-copy-id", "ssh-keygen", "ssh-keyscan", "tc"),
     *("mv", "tr", "umask"),
 }
 # Where programs in Go have their flags.

@@ -342,6 +342,7 @@ namespace = Collection(
     ab,
     archive,
     bisect,
+    build,
     compare,
     evaluate,
     export,
