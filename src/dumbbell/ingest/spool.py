@@ -138,11 +138,13 @@ def _parse(text: str, spool: Spool) -> Iterator[Table]:
 
     Rows with escapes, or with separators inside strings, have no such shape and are parsed one by one.
     """
-    lines = pl.DataFrame({"line": text.removesuffix("\n").split("\n")})
-    shape = pl.col("line").str.replace(r" -?[0-9]+$", "").str.replace_all(r"=[^,= ]*", "=")
-    for part in lines.with_columns(shape=shape).partition_by("shape", maintain_order=True):
+    lines = pl.DataFrame({"line": text.removesuffix("\n").split("\n")}).with_columns(
+        shape=pl.col("line").str.replace(r" -?[0-9]+$", "").str.replace_all(r"=[^,= ]*", "="),
+        values=pl.col("line").str.replace_all(r"[, ](?:[^,= ]*=)?", ","),
+    )
+    for part in lines.partition_by("shape", maintain_order=True):
         try:
-            yield _by_column(part["line"], part["shape"][0])
+            yield _by_column(part["values"], part["shape"][0])
         except (ValueError, pl.exceptions.PolarsError):
             for line in part["line"]:
                 try:
@@ -152,34 +154,32 @@ def _parse(text: str, spool: Spool) -> Iterator[Table]:
                     spool.damage.append(f"not line protocol ({error}): {line[:80]}")
 
 
-def _by_column(lines: pl.Series, shape: str) -> Table:
-    """Parse rows that share a shape such as ``cpu,host= idle=,busy=``."""
+def _by_column(values: pl.Series, shape: str) -> Table:
+    """Parse the values, separated by commas, of rows with a shape such as ``cpu,host= idle=,busy=``."""
     if not re.fullmatch(r"[^,= \\]+(,[^,= \\]+=)* [^,= \\]+=(,[^,= \\]+=)*", shape):
         raise ValueError("not a shape")
     head, keys = shape.split(" ")
     measurement, *tags = (key.removesuffix("=") for key in head.split(","))
     fields = [key.removesuffix("=") for key in keys.split(",")]
-    names = [measurement, *tags, *fields, "unix_ns"]
-    if len(set(names[1:])) < len(names) - 1:
+    names = [*tags, *fields, "unix_ns"]
+    if len(set(names)) < len(names):
         raise ValueError("a key is given twice")
-    split = lines.str.replace_all(" ", ",", literal=True).str.split_exact(",", len(names) - 1)
+    rows = values.str.split_exact(",", len(names)).struct.unnest()
     # Columns are named at the end: polars takes a name such as * for all columns.
-    _, *columns = (cells := split.struct.unnest()).columns
-    values = cells.select(
-        pl.col(column).str.strip_prefix(f"{name}=") if name != "unix_ns" else pl.col(column)
-        for column, name in zip(columns, names[1:], strict=True)
-    )
-    if values.select(pl.any_horizontal((pl.all().is_null() | (pl.all() == "")).any())).item():
+    columns = rows.columns[1:]
+    of_tags, of_fields, time = columns[: len(tags)], columns[len(tags) : -1], columns[-1]
+    first = dict(zip(rows.columns, rows.row(0), strict=True))
+    if not all(first.values()):
         raise ValueError("a value is missing")
-    first = values.row(0)
-    notations = [_typed(columns[at], first[at]) for at in range(len(tags), len(columns) - 1)]
-    wrong = [pl.col(column).str.contains("\\", literal=True).any() for column in columns[: len(tags)]]
-    wrong += [~fits.all() for fits, _ in notations]
-    if values.select(pl.any_horizontal(wrong)).item():
-        raise ValueError("an escape, or types differ")
-    table = values.select(
-        *columns[: len(tags)], pl.col(columns[-1]).cast(pl.Int64), *(typed for _, typed in notations)
-    )
+    typed = [_typed(column, first[column]) for column in of_fields]
+    fitting = [
+        (pl.col(columns).str.len_bytes() > 0).fill_null(value=False).all(),
+        ~pl.col(of_tags).str.contains("\\", literal=True).any(),
+        *(fits.all() for fits, _ in typed),
+    ]
+    if not rows.select(pl.all_horizontal(fitting)).item():
+        raise ValueError("a value is missing, an escape, or types differ")
+    table = rows.select(*of_tags, pl.col(time).cast(pl.Int64), *(value for _, value in typed))
     table.columns = [*tags, "unix_ns", *fields]
     return measurement, tags, table
 

@@ -178,7 +178,10 @@ class _Rows:
         """Counters that decreased or are not counters."""
         if not counters:
             return
-        steps = rows.sort("unix_ns").select(_shrinks(name, series).alias(name) for name in counters)
+        ordered = rows.sort(*series, "unix_ns", maintain_order=True)
+        of_one = [pl.col(name).eq_missing(pl.col(name).shift()) for name in series]
+        after = ordered.select(pl.all_horizontal(of_one)).to_series() if series else pl.lit(value=True)
+        steps = ordered.select(_shrinks(name, after).alias(name) for name in counters)
         if shrunk := [name for name, value in steps.row(0, named=True).items() if value]:
             yield f"{of}: {', '.join(shrunk)} became less"
 
@@ -224,9 +227,10 @@ class _Rows:
             yield f"{of}: {human(share, 'share')} of the time has no rows"
 
 
-def _shrinks(name: str, series: Sequence[str]) -> pl.Expr:
+def _shrinks(name: str, after: pl.Series | pl.Expr) -> pl.Expr:
+    """Whether a counter decreases in a row that is ``after`` one of the same series, or is negative."""
     value = pl.col(name).cast(pl.Int64)
-    grown = value.diff().over(series) if series else value.diff()
+    grown = pl.when(after).then(value.diff())
     before = value - grown
     wrapped = (before < WRAP) & (value < WRAP) & (grown + WRAP < GAUGES)
     return (((grown < 0) & ~wrapped) | (value < 0)).fill_null(value=False).any()
