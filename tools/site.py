@@ -20,7 +20,7 @@ from sphinx.transforms import SphinxTransform
 
 REPOSITORY = Path(__file__).parents[1]
 # Pages with others below them in the site's margin, and the page that lists those.
-LISTS = {"README": "docs/README", "docs/roles": "docs/roles"}
+LISTS = {page: page for page in ("docs/roles", "docs/seeds/README")} | {"README": "docs/README"}
 LINK = re.compile(r"\]\(([^)#\s]+\.md)\)")
 FILES = "files"  # the directory of the site with pages of files
 

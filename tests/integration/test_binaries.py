@@ -59,17 +59,21 @@ def test_a_host_of_another_architecture_is_refused(tmp_path: Path, monkeypatch: 
     assert "[Write them]" not in said
 
 
-@pytest.mark.parametrize(("role", "program"), [("agent", "dumbbell-agent"), ("telegraf", "telegraf")])
-def test_a_program_that_was_not_built_is_said(role: str, program: str, tmp_path: Path) -> None:
-    tasks = [{"ansible.builtin.include_role": {"name": role}}]
+@pytest.mark.parametrize(
+    ("role", "tasks_from", "program"),
+    [("agent", "built", "dumbbell-agent"), ("telegraf", "main", "telegraf")],
+)
+def test_a_program_that_was_not_built_is_said(
+    role: str, tasks_from: str, program: str, tmp_path: Path
+) -> None:
+    tasks = [{"ansible.builtin.include_role": {"name": f"dumbbell.testbed.{role}", "tasks_from": tasks_from}}]
     given = {"programs": f"{tmp_path}/.build/linux-none", "influxdb_database": "none", "influxdb_url": "none"}
     play = {"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": tasks}
     (tmp_path / "playbooks").mkdir()
     (tmp_path / "playbooks/play.yml").write_text(json.dumps([play]))
     code, said = ansible_playbook("-i", "localhost,", tmp_path / "playbooks/play.yml")
     assert code != 0
-    built = f".build/linux-none/{program}"
-    assert f"There is no {tmp_path}/{built}: make {built}" in unfolded(said)
+    assert f"There is no {tmp_path}/.build/linux-none/{program}: dumbbell build, or make" in unfolded(said)
     assert "changed=0" in said
 
 

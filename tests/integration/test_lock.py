@@ -56,7 +56,7 @@ def test_hosts_are_given_back_when_judging_fails(said: Path, tmp_path: Path) -> 
         *("-e", f"run_dir={tmp_path / 'none'}", "-e", "ansible_python_interpreter=/usr/bin/python3"),
     )
     assert code != 0
-    assert f"{tmp_path}/none" in text.partition("[run : Write the verdict]")[2]
+    assert f"{tmp_path}/none" in text.partition("[dumbbell.testbed.run : Write the verdict]")[2]
     # Before the first point, in it, and while the host gets the state of the inventory.
     assert said.read_text().split() == ["lock", "lock", "lock", "unlock"], text
 
@@ -68,7 +68,10 @@ def test_a_router_whose_path_cannot_be_given_back_is_given_back_itself(said: Pat
         *("-e", f"run_dir={tmp_path / 'none'}", "-e", "ansible_python_interpreter=/usr/bin/python3"),
     )
     assert code != 0
-    assert "router: this host has no interface none1" in text.partition("[run : Write the verdict]")[2], text
+    assert (
+        "router: this host has no interface none1"
+        in text.partition("[dumbbell.testbed.run : Write the verdict]")[2]
+    ), text
     words = said.read_text().split()
     assert words.count("unlock") == 2, text
     assert words[-1] == "unlock"

@@ -69,7 +69,8 @@ def test_no_link_is_dead(parsed: dict[Path, Page]) -> None:
 
 
 def test_every_page_is_there(site: Path, parsed: dict[Path, Page]) -> None:
-    assert {site / Path(page).with_suffix(".html") for page in pages()} <= parsed.keys()
+    own = [page for page in pages() if not page.startswith("ansible_collections/")]  # those are for Galaxy
+    assert {site / Path(page).with_suffix(".html") for page in own} <= parsed.keys()
 
 
 def test_nothing_is_loaded_from_the_network(parsed: dict[Path, Page]) -> None:

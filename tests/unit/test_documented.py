@@ -43,7 +43,20 @@ OTHERS = {
         "mkdir",
         "mv",
     ),
-    *("openssl", "pip", "python3", "readlink", "sed", "sleep", "ss", "ssh", "ssh-copy-id", "ssh-keygen", "ssh-keyscan", "tc"),
+    *(
+        "openssl",
+        "pip",
+        "python3",
+        "readlink",
+        "sed",
+        "sleep",
+        "ss",
+        "ssh",
+        "ssh-copy-id",
+        "ssh-keygen",
+        "ssh-keyscan",
+        "tc",
+    ),
     *("mv", "tr", "umask"),
 }
 # Where programs in Go have their flags.
