@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any
 
 from dumbbell.inventory import InventoryError
@@ -43,7 +44,7 @@ def describe(plan: Plan, point: str | None = None) -> str:
 
 def in_real_time(plan: Plan) -> str:
     """About how long a plan in virtual time takes, and why it needs full worlds if it does."""
-    minutes = round(real_s(plan.points) / 60)
+    minutes = ceil(real_s(plan.points) / 60)
     full = f"; full worlds, which {' and '.join(lacking)} need" if (lacking := only_full(plan.points)) else ""
     return f"in virtual time: about {clock(minutes * 60 * 10**9)} of a core, points side by side on all{full}"
 
