@@ -115,8 +115,9 @@ def world(folder: Path, script: str, seed: str = "", turn_s: float = 10, stall_s
     return World(
         dir=folder / "world",
         kernel=kernel,
+        lab=folder,
         init=folder / "init",
-        command=["true", "a b"],
+        command=["true", "a b", f"{folder}/c", f"x={sys.prefix}/d"],
         checkout=folder,
         writable={Path("/run/kept"): folder},
         readable={Path("/run/seen"): folder.parent},
@@ -128,10 +129,12 @@ def world(folder: Path, script: str, seed: str = "", turn_s: float = 10, stall_s
 
 
 def test_a_world_does_what_it_is_told_and_says_how_long_it_took(tmp_path: Path) -> None:
-    asked = world(tmp_path, 'echo 12.5 >$world/beat; sh $world/command; echo $? >$world/status; echo "$@"')
+    asked = world(tmp_path, 'echo 12.5 >$world/beat; echo 0 >$world/status; echo "$@"')
     ended = run(asked)
     assert (ended.status, ended.virtual_s, ended.reason) == (0, 12.5, "")
-    assert (asked.dir / "command").read_text() == f"cd {tmp_path} && exec true 'a b'\n"
+    assert (
+        asked.dir / "command"
+    ).read_text() == "cd /run/checkout && exec true 'a b' /run/checkout/c x=/run/python/d\n"
     said = (asked.dir / "console.log").read_text()
     assert "time-travel=inf-cpu seccomp=auto time-travel-start=1000000000000000000 rng_seed=" in said
 
@@ -144,10 +147,15 @@ def test_a_world_finds_what_it_is_given_and_no_path_of_it(tmp_path: Path) -> Non
     asked = world(tmp_path, script)
     run(asked)
     found = (asked.dir / "console.log").read_text().splitlines()
-    assert found == [f"-r {tmp_path.parent} /run/seen", f"-w {tmp_path} /run/kept"]
-    assert str(tmp_path) not in (asked.dir / "mounts").read_text()
-    told = [word for word in (asked.dir / "told").read_text().splitlines() if not word.startswith("init=")]
-    assert all(str(tmp_path) not in word for word in told)
+    assert found == [
+        f"overlay {tmp_path} /run/checkout",
+        f"ro {sys.prefix} /run/python",
+        f"ro {tmp_path} /run/lab",
+        f"ro {tmp_path.parent} /run/seen",
+        f"rw {tmp_path} /run/kept",
+    ]
+    for name in ("command", "environment", "mounts", "told"):
+        assert str(tmp_path) not in (asked.dir / name).read_text()
 
 
 def test_a_seed_is_all_that_tells_a_worlds_random_numbers(tmp_path: Path) -> None:

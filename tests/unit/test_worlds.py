@@ -17,6 +17,7 @@ DIGEST = Path(__file__).parents[2] / "roles/lab/files/digest.sh"
 KEEPS = """
     echo once >>$began/began
     while read -r option outside at; do
+        case $option in rw) ;; *) continue ;; esac
         [ $at = /run/keep ] || exit 3
         mkdir $world/upper && echo is >$world/upper/file
         tar -C $world/upper -cf $outside/sender1.tar .
@@ -110,3 +111,8 @@ def test_a_world_that_is_made_of_something_else_has_another_name(tmp_path: Path)
     assert len(named) == 8
     (tmp_path / "ansible_collections/dumbbell/testbed/roles/lab/README.md").write_text("tells of it")
     assert digest(tmp_path, "198.18.0.1/24") in named
+
+
+def test_where_the_checkout_is_makes_no_difference(tmp_path: Path) -> None:
+    there = tmp_path / "elsewhere" / "checkout"
+    assert digest(tmp_path / "here", "198.18.0.1/24") == digest(there, "198.18.0.1/24")

@@ -33,7 +33,7 @@ _PACKED = "packed"  # below .lab: archives of worlds, and marks of those that we
 
 @dataclass(frozen=True)
 class Needs:
-    """What a worker must have. Paths are the same on all machines, because worlds see them."""
+    """What a worker must have. Paths are the same on all machines."""
 
     checkout: Path
     digest: str  # of the checkout
@@ -100,7 +100,7 @@ def digest_of_checkout(checkout: Path) -> str:
 
 def _tree(init: Path, lab: Path) -> Path:
     """The hosts' first files, which the world's program names."""
-    trees = [path for path in lab.glob("image-*/") if f"{path} " in init.read_text()]
+    trees = [path for path in lab.glob("image-*/") if f"/{path.name}\n" in init.read_text()]
     if len(trees) != 1:
         raise OSError(f"{init} names {len(trees)} of the images in {lab}; one is expected")
     return trees[0]

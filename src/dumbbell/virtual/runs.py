@@ -59,6 +59,7 @@ def run(
         World(
             dir=Path(of["dir"]),
             kernel=Path(args["world"]["kernel"]),
+            lab=Path(args["world"]["dir"]).parents[1],
             init=Path(args["world"]["init"]),
             command=of["command"],
             checkout=Path(args["checkout"]),

@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -27,7 +28,8 @@ from typing import Any
 import psutil
 from filelock import FileLock, Timeout
 
-from dumbbell.virtual import GIVEN
+from dumbbell.places import IS_WHEEL
+from dumbbell.virtual import GIVEN, PLAIN_CPU
 
 _CORES = Path("/run/lock/dumbbell")  # a lock file for each core
 _LOOK_S = 1.0
@@ -39,7 +41,9 @@ _RUNNING = re.compile(r"^Pid: [0-9]+, comm: (\S+)", re.MULTILINE)
 _UMID = "kernel"  # directory of its sockets, in the world's directory
 _OWN = Path("/proc/self/cwd")  # the world's directory, as its kernel sees it
 _PRELOAD = "xstate.so"  # library beside the kernel, roles/lab/files/xstate.c
-_LINKS = "links"  # in the world's directory: links to the directories that it gets
+_LINKS = "links"  # in the world's directory: links to what it gets
+# Where a world sees the checkout, its Python and the lab's files, wherever they are on the machine.
+_CHECKOUT, _PYTHON, _LAB = Path("/run/checkout"), Path("/run/python"), Path("/run/lab")
 _SEED_DIGITS = 31  # limit of the kernel
 
 
@@ -50,13 +54,14 @@ class World:
     ``dir`` is the world's directory; only this and ``writable`` directories are kept. It gets
     ``console.log``, and ``time.csv``: real, virtual and CPU time, in seconds, and the number of turns that
     were ended. Keys of ``writable`` and ``readable`` are paths inside the world. ``command`` is run by its
-    controller, in ``checkout``. No other path is visible inside: a path of another length, for example in
-    the list of mounts, would change the steps of programs.
+    controller, in ``checkout``. Inside, all of these have the same paths on every machine: a path of another
+    length, for example in the list of mounts, would change the steps of programs.
     """
 
     dir: Path
     kernel: Path  # program, with CONFIG_UML_TIME_TRAVEL_SUPPORT
-    init: Path  # program that the kernel starts
+    lab: Path  # directory of all files of worlds and hosts
+    init: Path  # program in it that the kernel starts
     command: Sequence[str]
     checkout: Path
     writable: Mapping[Path, Path]
@@ -93,9 +98,8 @@ def run(world: World) -> Ended:
     world.dir.mkdir(parents=True, exist_ok=True)
     for name in ("status", "beat"):
         (world.dir / name).unlink(missing_ok=True)
-    (world.dir / "command").write_text(
-        f"cd {shlex.quote(str(world.checkout))} && exec {shlex.join(world.command)}\n"
-    )
+    (world.dir / "command").write_text(f"cd {_CHECKOUT} && exec {shlex.join(_command(world))}\n")
+    (world.dir / "environment").write_text("".join(f"{name}={of}\n" for name, of in _variables().items()))
     if world.light is not None:
         (world.dir / GIVEN).write_text(json.dumps(world.light))
     _give(world)
@@ -158,14 +162,33 @@ def virtual_s(world: World) -> float:
     return float(_read(world.dir / "beat") or 0)
 
 
+def _command(world: World) -> list[str]:
+    """The command with paths as the world sees them."""
+    seen = {sys.prefix: _PYTHON, str(world.checkout): _CHECKOUT}
+    path = re.compile(rf"(?<![^=])({'|'.join(map(re.escape, seen))})(?=/|$)")
+    return [path.sub(lambda match: str(seen[match[1]]), word) for word in world.command]
+
+
+def _variables() -> dict[str, str]:
+    """Variables of all programs in worlds."""
+    # A checkout's package is installed by its path on the machine.
+    return PLAIN_CPU | ({} if IS_WHEEL else {"PYTHONPATH": str(_CHECKOUT / "src")})
+
+
 def _give(world: World) -> None:
-    """Link the directories that the world gets, and list them in ``mounts``."""
+    """Link what the world gets, and list it in ``mounts``."""
     links = world.dir / _LINKS
     shutil.rmtree(links, ignore_errors=True)
     links.mkdir()
+    (links / "init").symlink_to(world.init.absolute())
+    given = [
+        ("overlay", _CHECKOUT, world.checkout),
+        ("ro", _PYTHON, Path(sys.prefix)),
+        ("ro", _LAB, world.lab),
+    ]
+    given += [("ro", *of) for of in world.readable.items()] + [("rw", *of) for of in world.writable.items()]
     lines = []
-    given = [("-r", of) for of in world.readable.items()] + [("-w", of) for of in world.writable.items()]
-    for number, (option, (within, outside)) in enumerate(given):
+    for number, (option, within, outside) in enumerate(given):
         link = links / str(number)
         link.symlink_to(outside.absolute())
         lines.append(f"{option}\t{_OWN / _LINKS / link.name}\t{within}\n")
@@ -217,7 +240,7 @@ def _command_line(world: World) -> list[str]:
         "rootfstype=hostfs",
         "rootflags=/",
         "ro",
-        f"init={world.init}",
+        f"init={_OWN / _LINKS / 'init'}",
         f"world={_OWN}",
         *(["hosts=light"] if world.light is not None else []),
         "time-travel=inf-cpu",

@@ -43,7 +43,7 @@ class Site:
         self.kernel, self.init = kernels / "linux", self.world / "init"
         self.kernel.write_text(f"#!/bin/sh\n{OWN}\nshared={folder}\n{script}\n")
         self.kernel.chmod(0o755)
-        self.init.write_text(f"layers={self.lab}/image-1 \n")
+        self.init.write_text("tree=/run/lab/image-1\n")
         (self.world / "hosts").touch()
 
     def needs(self) -> tuple[Needs, Path]:
@@ -60,6 +60,7 @@ class Site:
                 World(
                     dir=folder / "world",
                     kernel=self.kernel,
+                    lab=self.lab,
                     init=self.init,
                     command=["true"],
                     checkout=self.checkout,
@@ -87,7 +88,7 @@ def cluster(tmp_path: Path) -> Iterator[Processes]:
 
 
 def test_points_come_home_from_workers_and_leave_nothing_there(tmp_path: Path, cluster: Processes) -> None:
-    site = Site(tmp_path, f"cat links/1/plan.json >links/1/result; {ENDS}")
+    site = Site(tmp_path, f"cat links/4/plan.json >links/4/result; {ENDS}")
     for name in ("w1", "w2"):
         cluster.worker(name)
     said: list[str] = []
@@ -109,7 +110,7 @@ def test_points_come_home_from_workers_and_leave_nothing_there(tmp_path: Path, c
 
 
 def test_the_longest_begins_first(tmp_path: Path, cluster: Processes) -> None:
-    site = Site(tmp_path, f"cat links/1/plan.json >>$shared/order; {ENDS}")
+    site = Site(tmp_path, f"cat links/4/plan.json >>$shared/order; {ENDS}")
     cluster.worker("w1")
     with executor(site, cluster, []) as points:
         list(points.map(run, site.worlds(4)))
@@ -129,7 +130,7 @@ def test_a_point_whose_worker_dies_runs_elsewhere_and_counts_once(tmp_path: Path
 
 
 def test_a_point_that_kills_workers_is_given_up_after_two(tmp_path: Path, cluster: Processes) -> None:
-    kills = "if [ $(cat links/1/plan.json) = 002 ]; then kill -9 $PPID; exit; fi"
+    kills = "if [ $(cat links/4/plan.json) = 002 ]; then kill -9 $PPID; exit; fi"
     site = Site(tmp_path, f"{kills}; {ENDS}")
     for name in ("w1", "w2", "w3"):
         cluster.worker(name)
@@ -206,7 +207,7 @@ def test_without_a_scheduler_results_are_kept_and_the_next_call_runs_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(of_points, "_SAY_S", 0)
-    script = f"plan=$(cat links/1/plan.json); echo $plan >>$shared/ran; {ENDS}; [ $plan = 002 ] || exit 0"
+    script = f"plan=$(cat links/4/plan.json); echo $plan >>$shared/ran; {ENDS}; [ $plan = 002 ] || exit 0"
     site = Site(tmp_path, f"{script}; while ! [ -e $shared/go ]; do sleep 0.1; done")
     with processes(tmp_path / "first") as first:
         first.worker("w1")

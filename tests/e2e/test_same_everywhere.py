@@ -1,0 +1,78 @@
+"""A plan gives the same samples at another path, on a busy machine, and with what newer processors have."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dumbbell.run.record import read_json
+from dumbbell.virtual import PLAIN_CPU
+from playbooks import BIN, REPOSITORY
+
+pytestmark = pytest.mark.virtual
+
+SCENARIO = Path(__file__).with_name("ten_seconds.yml")
+TIMEOUT_S = 2400  # the first time a kernel is built
+LOOPS = 4
+
+
+def digests(checkout: Path, results: Path) -> dict[str, str]:
+    """Of each table of samples of a run of the scenario by a checkout."""
+    done = subprocess.run(
+        [
+            *(BIN / "ansible-playbook", "-i", "inventory/vtime", "playbooks/virtual.yml"),
+            *("-e", f"scenario={SCENARIO}", "-e", f"results_dir={results}"),
+        ],
+        cwd=checkout,
+        env=os.environ | {"PYTHONPATH": str(checkout / "src"), "ANSIBLE_NOCOLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    found: dict[str, str] = read_json(results / "latest" / "manifest.json")["digests"]
+    return found
+
+
+def other_checkout(place: Path) -> Path:
+    """A copy with this one's kernels and builds, whose worlds may use all that the processor has."""
+    kept = shutil.ignore_patterns(".*", "results", "__pycache__")
+    shutil.copytree(REPOSITORY, place, symlinks=True, ignore=kept)
+    for name in (".build", ".lab"):
+        (place / name).symlink_to(REPOSITORY / name)
+    file = place / "src/dumbbell/virtual/__init__.py"
+    file.write_text(f"{file.read_text()}\nPLAIN_CPU = dict.fromkeys(PLAIN_CPU, '')\n")
+    return place
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """More programs that compute than the machine has cores."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(LOOPS)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def test_neither_path_nor_load_nor_processor_changes_a_sample(tmp_path: Path) -> None:
+    there = other_checkout(tmp_path / "a checkout at a path that is much longer" / "dumbbell")
+    here = digests(REPOSITORY, tmp_path / "here")
+    with busy():
+        elsewhere = digests(there, tmp_path / "elsewhere")
+    given = (tmp_path / "elsewhere/latest/world/environment").read_text()
+    assert all(f"{name}=\n" in given for name in PLAIN_CPU)
+    assert "tcp_info" in here
+    assert elsewhere == here
