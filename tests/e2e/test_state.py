@@ -68,7 +68,7 @@ def test_hardware_that_is_absent_is_refused_by_name(lab: Lab) -> None:
 
 def ansible(host: str, module: str, arguments: str) -> tuple[int, str]:
     done = subprocess.run(
-        [BIN / "ansible", host, "--module-name", module, "--args", arguments],
+        [BIN / "ansible", host, "--module-name", f"dumbbell.testbed.{module}", "--args", arguments],
         cwd=REPOSITORY,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
