@@ -55,11 +55,13 @@ INIT = """#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 trap 'systemctl --force --force poweroff' EXIT
 mount -t proc proc /proc
-mount -t tmpfs tmpfs /mnt
-mkdir /mnt/world
-mount -t hostfs -o "$world" hostfs /mnt/world
-sh /mnt/world/command
-echo $? >/mnt/world/status
+mount -t tmpfs tmpfs /run
+mkdir /run/world /run/checkout
+mount -t hostfs -o "$world" hostfs /run/world
+read -r _ checkout _ </run/world/mounts
+mount -t hostfs -o "$checkout" hostfs /run/checkout
+sh /run/world/command
+echo $? >/run/world/status
 """
 
 
@@ -106,6 +108,7 @@ def test_the_turn_of_what_waits_in_a_loop_is_ended(tmp_path: Path, kernel: str) 
         world.World(
             dir=tmp_path / "world",
             kernel=own_kernel(kernel).image,
+            lab=tmp_path,
             init=init,
             command=[str(tmp_path / "waits")],
             checkout=tmp_path,

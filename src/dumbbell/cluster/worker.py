@@ -97,7 +97,7 @@ async def join(needs: Needs, dask_worker: Worker) -> Joined:
 
 def _why_refused(needs: Needs) -> str:
     if not needs.checkout.is_dir():
-        return f"it has no checkout at {needs.checkout}: it must be at the same path, which all that it is sent names"
+        return f"it has no checkout at {needs.checkout}, the path that all it is sent names"
     if (found := digest_of_checkout(needs.checkout)) != needs.digest:
         return (
             f"its checkout {needs.checkout} has the digest {found[:12]}, and this one {needs.digest[:12]}: "
