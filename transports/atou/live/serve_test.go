@@ -116,6 +116,25 @@ func TestSeveralFlows(t *testing.T) {
 	group.Wait()
 }
 
+// TestAnswersThatComeTwice: a receiver's second answers, to messages that were
+// sent again, are not foreign to the flow that they opened.
+func TestAnswersThatComeTwice(t *testing.T) {
+	server := start(t, ServeConfig{Receiver: receives(), Listen: ipv4})
+	var answers [][]byte
+	_, to := newRelay(t, server.Addr(), 0, func(toServer bool, b []byte) [][]byte {
+		switch kind, _, _ := proto.Peek(b); kind {
+		case proto.TypeChallenge:
+			answers = append(answers, b)
+		case proto.TypeAccept:
+			return append([][]byte{b, b}, answers...)
+		}
+		return [][]byte{b}
+	})
+	if sent := transfer(t, SendConfig{Sender: segments(10), To: to}); sent.Path.Foreign != 0 {
+		t.Errorf("%d foreign datagrams", sent.Path.Foreign)
+	}
+}
+
 // TestUnreadable: a receiver that cannot read what a sender tells of itself says
 // so, and has room for another.
 func TestUnreadable(t *testing.T) {

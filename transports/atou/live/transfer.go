@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"dumbbell/transports/atou/proto"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -144,7 +146,10 @@ func (s *sender) take() bool {
 		return false
 	}
 	if s.ack.Decode(b) != nil || s.ack.ID != s.peer.id {
-		s.path.Foreign++
+		// A receiver answers each message that opens a flow, also one that was sent again.
+		if kind, _, _ := proto.Peek(b); kind != proto.TypeChallenge && kind != proto.TypeAccept {
+			s.path.Foreign++
+		}
 		return true
 	}
 	s.heard, s.refused, s.reason = at, 0, nil
