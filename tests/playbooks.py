@@ -24,9 +24,11 @@ def put_first(monkeypatch: pytest.MonkeyPatch, program: Path, script: str) -> No
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
 
 
-def ansible_playbook(*arguments: str | Path, timeout_s: float = 120) -> tuple[int, str]:
+def ansible_playbook(
+    *arguments: str | Path, timeout_s: float = 120, checkout: Path = REPOSITORY
+) -> tuple[int, str]:
     """Exit code, and everything that was said."""
-    with start_playbook(*arguments) as playbook:
+    with start_playbook(*arguments, checkout=checkout) as playbook:
         try:
             said, _ = playbook.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired as late:
@@ -39,12 +41,14 @@ def ansible_playbook(*arguments: str | Path, timeout_s: float = 120) -> tuple[in
     return playbook.returncode, said
 
 
-def start_playbook(*arguments: str | Path, said: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
-    """A playbook that leads a process group of its own."""
+def start_playbook(
+    *arguments: str | Path, said: int | IO[str] = subprocess.PIPE, checkout: Path = REPOSITORY
+) -> subprocess.Popen[str]:
+    """A playbook of a checkout, that leads a process group of its own."""
     return subprocess.Popen(
         [BIN / "ansible-playbook", *arguments],
-        cwd=REPOSITORY,
-        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
+        cwd=checkout,
+        env=os.environ | {"ANSIBLE_NOCOLOR": "1", "PYTHONPATH": str(checkout / "src")},
         stdin=subprocess.DEVNULL,
         stdout=said,
         stderr=subprocess.STDOUT,

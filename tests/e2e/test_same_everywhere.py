@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dumbbell.run.record import read_json
-from playbooks import BIN, REPOSITORY
+from playbooks import REPOSITORY, ansible_playbook
 
 pytestmark = pytest.mark.virtual
 
@@ -24,21 +23,13 @@ LOOPS = 4
 
 def digests(checkout: Path, results: Path) -> dict[str, str]:
     """Of each table of samples of a run of the scenario by a checkout."""
-    done = subprocess.run(
-        [
-            *(BIN / "ansible-playbook", "-i", "inventory/vtime", "playbooks/virtual.yml"),
-            *("-e", f"scenario={SCENARIO}", "-e", f"results_dir={results}"),
-        ],
-        cwd=checkout,
-        env=os.environ | {"PYTHONPATH": str(checkout / "src"), "ANSIBLE_NOCOLOR": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
+    code, said = ansible_playbook(
+        *("-i", "inventory/vtime", "playbooks/virtual.yml"),
+        *("-e", f"scenario={SCENARIO}", "-e", f"results_dir={results}"),
+        timeout_s=TIMEOUT_S,
+        checkout=checkout,
     )
-    assert done.returncode == 0, done.stdout[-3000:]
+    assert code == 0, said[-3000:]
     found: dict[str, str] = read_json(results / "latest" / "manifest.json")["digests"]
     return found
 
