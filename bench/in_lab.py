@@ -2,72 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 from lab import Lab
 
-from bench.collect import COLLECT, backfilled, tcp_info_rows
+from bench.collect import backfilled, tcp_info_rows
+from bench.soak import start_errors_ms
 from dumbbell.ingest.influx import Influx
+from dumbbell.metrics.values import values
 from tools.bench import Row, publish
 
 TARGET = Path("bench/in_lab.json")
-PAIRS = 10
-FLOW_S = 10
-SETTLE_S = 2  # collectors begin this long before the flow, and end as long after it
-SAMPLED = ("sender1", "router", "receiver1")
-PORT = 5201
-UNIT = "dumbbell-bench"
-REMOTE = "/var/tmp/dumbbell-collect"
+SCENARIO = Path("bench/in_lab.yml")
+SAMPLED, HARDLY = "interval=100ms", "interval=1min"
 
 
-def goodput(lab: Lab) -> Iterator[Row]:
-    """Goodput of a flow with all collectors every 100 ms on its hosts and its router, against none.
-
-    Nothing but the hosts themselves limits it: the router has no emulated path.
-    """
-    bare_path = json.dumps({"path_forward": None, "path_reverse": None})
-    subprocess.run(
-        ["ansible", "routers", "-m", "ansible.builtin.include_role", "-a", "name=path", "-e", bare_path],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    binary = COLLECT.read_bytes()
-    for host in SAMPLED:
-        lab.ssh(host, f"cat > {REMOTE} && chmod +x {REMOTE}", stdin=binary)
-    address = lab.ssh("receiver1", "ip -json -4 address show dev vec1")
-    receiver = json.loads(address)[0]["addr_info"][0]["local"]
-    collect = (
-        f"{REMOTE} tcp,qdisc,snmp,link,cpu,clock --port {PORT} --interval 100ms "
-        f"--duration {FLOW_S + 2 * SETTLE_S}s --spool $(mktemp -d)/spool.lp"
-    )
-    lab.ssh("receiver1", f"systemd-run --quiet --unit={UNIT} iperf3 --server --port {PORT}")
-    bare: list[float] = []
-    sampled: list[float] = []
-    try:
-        for pair in range(PAIRS):
-            for with_collectors in (pair % 2 == 0, pair % 2 == 1):
-                with ThreadPoolExecutor() as beside:
-                    sampling = [beside.submit(lab.ssh, host, collect) for host in SAMPLED if with_collectors]
-                    time.sleep(SETTLE_S)
-                    send = f"iperf3 --client {receiver} --port {PORT} --time {FLOW_S} --bitrate 1G --json"
-                    report = json.loads(lab.ssh("sender1", send))
-                    for collector in sampling:
-                        collector.result()
-                bps = report["end"]["sum_received"]["bits_per_second"]
-                (sampled if with_collectors else bare).append(bps)
-    finally:
-        lab.ssh("receiver1", f"systemctl stop {UNIT}")
-    ratios = [ours / none for ours, none in zip(sampled, bare, strict=True)]
-    yield Row.median("goodput, 1 Gbit/s asked, no collectors", [bps / 1e6 for bps in bare], "Mbit/s")
-    yield Row.median("goodput with all collectors every 100 ms / none", ratios, "x", ">= 0.98")
+def flows() -> Iterator[Row]:
+    """What two flows get that are sampled every 100 ms, against flows that are not, and when they start."""
+    subprocess.run(["ansible-playbook", "playbooks/run.yml", "-e", f"scenario={SCENARIO}"], check=True)
+    run_dir = Path("results/latest").resolve()
+    used = values(run_dir).filter(metric="utilisation").sort("repetition")
+    shares = {point: used.filter(point=point)["value"].to_list() for point in (SAMPLED, HARDLY)}
+    ratios = [ours / none for ours, none in zip(shares[SAMPLED], shares[HARDLY], strict=True)]
+    yield Row.median("goodput of 100 Mbit/s, hardly sampled", [share * 100 for share in shares[HARDLY]], "%")
+    yield Row.median("goodput with all collectors every 100 ms / hardly sampled", ratios, "x", ">= 0.98")
+    errors = pl.Series(list(start_errors_ms(run_dir)), dtype=pl.Float64)
+    for percent, target in ((50, None), (99, "<= 10")):
+        error = errors.quantile(percent / 100, interpolation="higher")
+        yield Row(f"start error, {percent}th percentile", error or 0.0, "ms", len(errors), target=target)
 
 
 def backfill(lab: Lab) -> Iterator[Row]:
@@ -84,7 +52,7 @@ def backfill(lab: Lab) -> Iterator[Row]:
 def main() -> int:
     """Entry point; returns the exit status."""
     lab = Lab.of_inventory()
-    rows = [*goodput(lab), *backfill(lab)]
+    rows = [*flows(), *backfill(lab)]
     rows.append(Row("load average at the end", os.getloadavg()[0], "processes"))
     publish(rows, TARGET)
     return 0
