@@ -9,6 +9,7 @@ copyright = "the authors of Dumbbell"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "tools.site"]
 root_doc = "README"
 _FOLDERS = ("docs", "docs/seeds", "docs/tutorials", "modules/*", "roles/*", "scenarios", "transports/*")
+exclude_patterns = [".*", "ansible_collections", "results"]  # else Sphinx looks through kernels' sources too
 include_patterns = ["*.md", *(f"{folder}/*.md" for folder in _FOLDERS)]
 
 myst_heading_anchors = 6  # as forges have them
