@@ -114,5 +114,5 @@ def test_a_world_that_is_made_of_something_else_has_another_name(tmp_path: Path)
 
 
 def test_where_the_checkout_is_makes_no_difference(tmp_path: Path) -> None:
-    there = tmp_path / "elsewhere" / "checkout"
+    there = tmp_path / "else where#" / "checkout"
     assert digest(tmp_path / "here", "198.18.0.1/24") == digest(there, "198.18.0.1/24")
