@@ -13,7 +13,7 @@ import polars as pl
 from lab import Lab
 
 from bench.collect import backfilled, tcp_info_rows
-from bench.soak import start_errors_ms
+from bench.soak import LATEST, start_errors
 from dumbbell.ingest.influx import Influx
 from dumbbell.run.directory import point_folders
 from dumbbell.run.record import read_json
@@ -27,38 +27,34 @@ SAMPLED, HARDLY = "100ms", "1min"
 def received_mbps(run_dir: Path) -> dict[str, list[float]]:
     """What both receivers of each point got a second, by how often they are sampled, in order of repetitions.
 
-    By the receivers' own counts: tcp_info was not sampled in half of the points.
+    By the receivers' own counts: tcp_info was not sampled in half of the points, which are invalid for this.
+    ValueError if one of the others did not pass.
     """
     found: dict[str, list[tuple[int, float]]] = {}
     for folder in point_folders(run_dir):
         (point,) = read_json(folder / "plan.json")["points"]
+        interval, state = point["levels"]["interval"], read_json(folder / "verdict.json")["state"]
+        if interval == SAMPLED and state != "passed":
+            raise ValueError(f"{folder} is {state}")
         duration_ns = point["phases"][-1]["duration_ns"]
         rows = pl.read_parquet(folder / "tcp_intervals.parquet")
         rows = rows.filter(pl.col("t_ns") < duration_ns, side="receiver", phase="measurement")
         mbps = int(rows["bytes"].sum()) * 8e3 / duration_ns
-        found.setdefault(point["levels"]["interval"], []).append((point["repetition"], mbps))
+        found.setdefault(interval, []).append((point["repetition"], mbps))
     return {interval: [mbps for _, mbps in sorted(of)] for interval, of in found.items()}
 
 
 def flows() -> Iterator[Row]:
-    """What two flows get that are sampled every 100 ms, against flows that are not, and when they start.
-
-    Points that are hardly sampled are invalid, so the run's verdict does not matter here.
-    """
+    """What two flows get that are sampled every 100 ms, against flows that are not, and when they start."""
+    before = LATEST.resolve()
     subprocess.run(["ansible-playbook", "playbooks/run.yml", "-e", f"scenario={SCENARIO}"], check=False)
-    yield from of_run(Path("results/latest").resolve())
-
-
-def of_run(run_dir: Path) -> Iterator[Row]:
-    """The rows of :func:`flows`."""
+    if (run_dir := LATEST.resolve()) == before:
+        raise FileNotFoundError(f"{LATEST} is still {before.name}: the playbook made no run directory")
     got = received_mbps(run_dir)
     ratios = [ours / none for ours, none in zip(got[SAMPLED], got[HARDLY], strict=True)]
     yield Row.median("goodput of both flows, hardly sampled", got[HARDLY], "Mbit/s")
     yield Row.median("goodput with all collectors every 100 ms / hardly sampled", ratios, "x", ">= 0.98")
-    errors = pl.Series(list(start_errors_ms(run_dir)), dtype=pl.Float64)
-    for percent, target in ((50, None), (99, "<= 10")):
-        error = errors.quantile(percent / 100, interpolation="higher")
-        yield Row(f"start error, {percent}th percentile", error or 0.0, "ms", len(errors), target=target)
+    yield from start_errors(run_dir)
 
 
 def backfill(lab: Lab) -> Iterator[Row]:

@@ -55,6 +55,15 @@ def start_errors_ms(run_dir: Path) -> Iterator[float]:
                 yield abs(fact["measured"]) / 1e6
 
 
+def start_errors(run_dir: Path) -> Iterator[Row]:
+    """Percentiles of all flows of a run; none where no flow has begun."""
+    errors = pl.Series(list(start_errors_ms(run_dir)), dtype=pl.Float64)
+    for percent, target in ((50, None), (99, "<= 10")):
+        error = errors.quantile(percent / 100, interpolation="higher")
+        if error is not None:
+            yield Row(f"start error, {percent}th percentile", error, "ms", len(errors), target=target)
+
+
 def soak(lab: Lab, arguments: list[str]) -> Iterator[Row]:
     """The playbook to its end; the run's verdict does not matter here."""
     controller: list[tuple[float, float]] = []
@@ -93,11 +102,7 @@ def soak(lab: Lab, arguments: list[str]) -> Iterator[Row]:
         early = max(mb for at, mb in samples if at <= max(SETTLED * took_s, samples[0][0]))
         yield Row(f"memory of the {who}: peak", peak, "MB", len(samples), target=target)
         yield Row(f"memory of the {who}: growth after a tenth of the time", peak - early, "MB")
-    errors = pl.Series(list(start_errors_ms(LATEST.resolve())), dtype=pl.Float64)
-    for percent, target in ((50, None), (99, "<= 10")):
-        error = errors.quantile(percent / 100, interpolation="higher")
-        if error is not None:  # it is where no flow has begun
-            yield Row(f"start error, {percent}th percentile", error, "ms", len(errors), target=target)
+    yield from start_errors(LATEST.resolve())
     yield Row("load average at the end", os.getloadavg()[0], "processes")
 
 
