@@ -28,36 +28,9 @@ MAKEFILE = (REPOSITORY / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE))
 # Of the shell and of the machine: their arguments are not checked.
 OTHERS = {
-    *(
-        ".",
-        "ansible-galaxy",
-        "ansible-vault",
-        "cp",
-        "date",
-        "echo",
-        "eval",
-        "export",
-        "grep",
-        "insmod",
-        "iperf3",
-        "mkdir",
-        "mv",
-    ),
-    *(
-        "openssl",
-        "pip",
-        "python3",
-        "readlink",
-        "sed",
-        "sleep",
-        "ss",
-        "ssh",
-        "ssh-copy-id",
-        "ssh-keygen",
-        "ssh-keyscan",
-        "tc",
-    ),
-    *("mv", "tr", "umask"),
+    *(".", "ansible-galaxy", "ansible-vault", "cp", "date", "echo", "eval", "export", "grep", "insmod"),
+    *("iperf3", "mkdir", "mv", "openssl", "pip", "python3", "readlink", "sed", "sleep", "ss", "ssh"),
+    *("ssh-copy-id", "ssh-keygen", "ssh-keyscan", "tc", "tr", "umask"),
 }
 # Where programs in Go have their flags.
 GO = {"dumbbell-collect": "cmd/dumbbell-collect", "atou": "cmd/atou"}

@@ -17,6 +17,7 @@ import pytest
 from synthetic import inventory
 
 from dumbbell.plan import Inventory, InventoryError, plan
+from dumbbell.plan.describe import in_real_time
 from dumbbell.plan.virtual import LIGHT_S, real_s
 from dumbbell.scenario import ScenarioError
 from dumbbell.virtual.world import Ended, World, run, run_all
@@ -100,9 +101,19 @@ def test_real_time_depends_on_packets_and_on_samples(tmp_path: Path) -> None:
     assert seldom_s < 0.15 * plain_s
 
 
+def test_no_run_takes_0_minutes(tmp_path: Path) -> None:
+    short = plan(scenario(tmp_path, flows={"flow": FLOW | {"kind": "tcp"}}), virtual_inventory())
+    assert real_s(short.points) < 30
+    assert "about 1 min of a core" in in_real_time(short)
+
+
 def test_virtual_time_is_of_all_hosts() -> None:
     with pytest.raises(InventoryError, match="property of all hosts, and sender2 lack it"):
         _ = virtual_inventory("sender2").virtual
+
+
+# Where the checkout is: no kernel has mounted it.
+RUNS = "sed s,/run/checkout,., $world/command | sh"
 
 
 def world(folder: Path, script: str, seed: str = "", turn_s: float = 10, stall_s: float = 60) -> World:
@@ -129,12 +140,11 @@ def world(folder: Path, script: str, seed: str = "", turn_s: float = 10, stall_s
 
 
 def test_a_world_does_what_it_is_told_and_says_how_long_it_took(tmp_path: Path) -> None:
-    asked = world(tmp_path, 'echo 12.5 >$world/beat; echo 0 >$world/status; echo "$@"')
+    asked = world(tmp_path, f'echo 12.5 >$world/beat; {RUNS}; echo $? >$world/status; echo "$@"')
     ended = run(asked)
     assert (ended.status, ended.virtual_s, ended.reason) == (0, 12.5, "")
-    assert (
-        asked.dir / "command"
-    ).read_text() == "cd /run/checkout && exec true 'a b' /run/checkout/c x=/run/python/d\n"
+    command = "cd /run/checkout && exec true 'a b' /run/checkout/c x=/run/python/d\n"
+    assert (asked.dir / "command").read_text() == command
     said = (asked.dir / "console.log").read_text()
     assert "time-travel=inf-cpu seccomp=auto time-travel-start=1000000000000000000 rng_seed=" in said
 
