@@ -70,8 +70,8 @@ def test_what_is_likely_not_meant_is_said_once(tmp_path: Path) -> None:
 
 def test_what_each_host_does() -> None:
     text = describe(planned("two_flow_fairness"))
-    assert "      -5.000 s  iperf3_server flow2" in text
-    assert "       5.000 s  iperf3_client flow2" in text
+    assert "      -5.000 s  tcp_receive flow2" in text
+    assert "       5.000 s  tcp_send flow2" in text
     assert "    router, samples queues" in text
     assert "forward 100 Mbit/s, 10 ms, pfifo, 166 packets" in text
 
@@ -82,7 +82,7 @@ def test_what_changes_and_whose_delay_is_longer() -> None:
         "    forward 100 Mbit/s, 10 ms, pfifo, 166 packets\n",
         "    forward from 20 s: 40 Mbit/s, 10 ms, pfifo, 166 packets\n",
         "      20.000 s  path forward-1\n",
-        "  iperf3_tcp cubic +30 ms ",
+        "  tcp cubic +30 ms ",
         "  tcp_ping 198.18.2.12:5201, 31 times every 50 ms\n",
         "      -5.000 s  tcp_listen 5201\n",
     ):

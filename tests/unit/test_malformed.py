@@ -80,7 +80,7 @@ def outcome(path: Path, text: str | bytes) -> str:
             assert "Error" not in problem.reason
             assert "object at 0x" not in problem.reason
     if planned is not None:
-        assert plan(path, inventory()).to_json() == planned.to_json()
+        assert plan(path, inventory()).model_dump_json() == planned.model_dump_json()
     return str(refused[0]) if refused else "planned"
 
 

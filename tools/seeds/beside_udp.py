@@ -17,11 +17,11 @@ from dumbbell.units import human
 from tools.seeds.runs import Runs
 from tools.seeds.shown import Cell, Excerpt, Number, Part, Picture, Table, shows
 
-CUBIC = ("on_off_udp", "hardware,short,virtual")
-RAPID = ("rapid_beside_udp", "short,hardware,virtual")
-EXHIBIT = ("rapid_beside_udp", "hardware,exhibit,virtual")
-OTHERS = ("rapid_beside_udp", "hardware,others,virtual")
-USEC_TS = ("rapid_beside_udp", "hardware,usec_ts,virtual")
+CUBIC = ("on_off_udp", "hardware,short")
+RAPID = ("rapid_beside_udp", "short,hardware")
+EXHIBIT = ("rapid_beside_udp", "hardware,exhibit")
+OTHERS = ("rapid_beside_udp", "hardware,others")
+USEC_TS = ("rapid_beside_udp", "hardware,usec_ts")
 WIDTH_NS = 500_000_000
 AROUND = 2  # lines of the excerpt before and after the segment that was overtaken
 

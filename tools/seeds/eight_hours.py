@@ -18,10 +18,10 @@ from dumbbell.studies.transfer import LongTransfer
 from tools.seeds.runs import Entry, NotRun, Runs
 from tools.seeds.shown import Cell, Number, Part, Picture, Table, shows
 
-UDP = ("udp_loss", "virtual")
+UDP = ("udp_loss", "minute")
 GIGABIT = ("eight_hour_transfer", "gigabit")
-EIGHT_HOURS = ("eight_hour_transfer", "virtual")
-IPERF3 = ("eight_hour_transfer", "iperf3")
+EIGHT_HOURS = ("eight_hour_transfer", "100mbit")
+IPERF3 = ("eight_hour_transfer", "gigabit,iperf3,ten_minutes")
 STALLS = ("eight_hour_transfer", "stalls")
 QUEUES = ("eight_hour_transfer", "txqueuelen")
 LIMIT = "100"  # packets of the sender's queue of the flow that stalls and is shown

@@ -15,14 +15,14 @@ from dumbbell.studies.source import Missing, Source
 from tools.seeds.runs import Runs
 from tools.seeds.shown import Cell, Number, Part, Picture, Table, shows
 
-CUBIC = ("fairness_of_pairs", "hardware,original,virtual")
-RAPID = ("rapid_pairs", "hardware,virtual")
-ESTIMATES = ("rapid_pairs", "hardware,estimates,virtual")
+CUBIC = ("fairness_of_pairs", "hardware,original")
+RAPID = ("rapid_pairs", "hardware")
+ESTIMATES = ("rapid_pairs", "hardware,estimates")
 TRIED = {
-    "buffer, losses, arrivals": ("rapid_pairs", "hardware,paths,virtual"),
-    "coalescing at the receiver": ("rapid_pairs", "hardware,coalesced,virtual"),
-    "UDP at the start and at 10 s": ("rapid_pairs", "hardware,disturbed,virtual"),
-    "other times between the starts": ("rapid_pairs", "hardware,offsets,virtual"),
+    "buffer, losses, arrivals": ("rapid_pairs", "hardware,paths"),
+    "coalescing at the receiver": ("rapid_pairs", "hardware,coalesced"),
+    "UDP at the start and at 10 s": ("rapid_pairs", "hardware,disturbed"),
+    "other times between the starts": ("rapid_pairs", "hardware,offsets"),
 }
 WIDTH = "500ms"
 TOGETHER = {"every": "0s"}

@@ -53,13 +53,13 @@ def test_pings_alone_are_warned_of(tmp_path: Path) -> None:
 def test_measurement_is_that_of_the_data_model() -> None:
     phase = json.loads(planned().model_dump_json())["phases"][1]
     assert phase["flows"][0] == {
-        "name": "flow1", "kind": "iperf3_tcp", "direction": "forward",
+        "name": "flow1", "kind": "tcp", "direction": "forward",
         "src_host": "sender1", "dst_host": "receiver1",
         "src": "198.18.1.11", "dst": "198.18.2.11", "server_port": 5201, "client_port": 10001, "streams": 1,
         "start_ns": 0, "duration_ns": 30_000_000_000, "congestion_control": "cubic", "rate_bps": None,
     }  # fmt: skip
     assert phase["hosts"]["sender1"] == {
-        "actions": [{"at_ns": 0, "kind": "iperf3_client", "flow": "flow1"}],
+        "actions": [{"at_ns": 0, "kind": "tcp_send", "flow": "flow1"}],
         "sample": {"tcp": ["flow1"], "qdisc": False} | HOST_SAMPLES | {"queues": True},
     }
     assert phase["hosts"]["receiver1"]["actions"][0]["at_ns"] == -5_000_000_000

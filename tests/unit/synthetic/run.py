@@ -31,7 +31,7 @@ Measured = Callable[[Point, Phase, str], Iterable[str]]  # rows of a host
 
 def write_run(
     run_dir: Path,
-    scenario: Path = REPOSITORY / "scenarios/two_flow_fairness.yml",
+    scenario: Path = REPOSITORY / "tests/unit/fixtures/iperf3/two_flow_fairness.yml",
     point: int = 0,
     measured: Measured | None = None,
 ) -> Plan:
