@@ -107,6 +107,11 @@ test-kernels: lab build ## build a kernel, boot several kernels in a second lab,
 test-hosts: preflight setup build ## follow docs/physical-testbed.md on emulated hosts as Debian's installer leaves them; takes hours without KVM
 	pytest -x -m hosts
 
+.PHONY: test-all
+test-all: lint test ## run every test, as before a release; takes a night
+	pytest -m 'long and not kernels'
+	$(MAKE) --no-print-directory test-fidelity test-kernels sanity test-hosts
+
 .PHONY: lint
 lint: setup .build/bin/staticcheck ## check style and types of all code
 	ruff check && ruff format --check
