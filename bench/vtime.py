@@ -1,8 +1,9 @@
 """Measure virtual time: how much of it passes in a second of a core, for a flow that fills its path.
 
-Each profile of bench/vtime.yml is run on each kernel in turn, several times if a speed is asked of it. Each
-run has a world of its own. Other work of the machine lengthens real time, so CPU time is told beside it.
-Writes bench/vtime.json, or bench/vtime_PROFILE.json of each profile that is named.
+Each profile of bench/vtime.yml is run on each kernel in turn, several times if a speed is asked of it;
+eight_hours once, on the first kernel. Each run has a world of its own. Other work of the machine lengthens
+real time, so CPU time is told beside it. Writes bench/vtime.json, or bench/vtime_PROFILE.json of each
+profile that is named.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from dumbbell.run.record import read_json, read_jsonl
@@ -19,10 +21,11 @@ SCENARIO = Path("bench/vtime.yml")
 TARGET = Path("bench")
 RESULTS = Path("results/latest")
 KERNELS = ["linux-7.2", "lab"]  # recipes in kernels/; the first is the default
-GOALS = {"tcp_on": ">= 60", "tcp_off": ">= 25", "gigabit_on": ">= 15", "gigabit_off": ">= 1"}
+SPEEDS = {"tcp_on": ">= 60", "tcp_off": ">= 25", "gigabit_on": ">= 15", "gigabit_off": ">= 1"}
 ROUNDS = 3  # of a profile with a goal
-SPEED = "virtual / real while the flow lasts"
-PROFILES = [*GOALS, "offloads_on", "offloads_on_each_second", "offloads_off"]
+SPEED, WHOLE = "virtual / real while the flow lasts", "real time of the command, with the report"
+GOALS = {(profile, SPEED): speed for profile, speed in SPEEDS.items()} | {("eight_hours", WHOLE): "<= 900"}
+PROFILES = [*SPEEDS, "offloads_on", "offloads_on_each_second", "offloads_off"]
 
 
 def main() -> int:
@@ -39,23 +42,25 @@ def main() -> int:
 
 def of_kernels(profile: str) -> list[Row]:
     """Medians of the runs on each kernel, which take turns."""
+    kernels = KERNELS[:1] if profile == "eight_hours" else KERNELS
     rounds = [
-        [measured(profile, kernel) for kernel in KERNELS] for _ in range(ROUNDS if profile in GOALS else 1)
+        [measured(profile, kernel) for kernel in kernels] for _ in range(ROUNDS if profile in SPEEDS else 1)
     ]
     return [
         Row.median(
             f"{kernel}, {profile}: {name}",
             [run[name][0] for run in runs],
             runs[0][name][1],
-            GOALS.get(profile) if name == SPEED else None,
+            GOALS.get((profile, name)) if kernel == KERNELS[0] else None,
         )
-        for kernel, runs in zip(KERNELS, zip(*rounds, strict=True), strict=True)
+        for kernel, runs in zip(kernels, zip(*rounds, strict=True), strict=True)
         for name in runs[0]
     ]
 
 
 def measured(profile: str, kernel: str) -> dict[str, tuple[float, str]]:
     """Values and their units of one run, by name, as its world tells."""
+    began = time.monotonic()
     subprocess.run(
         [
             *("ansible-playbook", "-i", "inventory/vtime", "playbooks/virtual.yml"),
@@ -65,6 +70,7 @@ def measured(profile: str, kernel: str) -> dict[str, tuple[float, str]]:
         check=True,
         stdout=sys.stderr,
     )
+    whole_s = time.monotonic() - began
     run_dir = RESULTS.resolve()
     times = world_times(run_dir)
     (flow,) = read_json(run_dir / "plan.json")["points"][0]["phases"][-1]["flows"]
@@ -86,6 +92,7 @@ def measured(profile: str, kernel: str) -> dict[str, tuple[float, str]]:
         "virtual / real, the whole world": (whole_virtual_s / whole_real_s, "x"),
         "real time of the world": (whole_real_s, "s"),
         "CPU time of the world": (whole_cpu_s, "s"),
+        WHOLE: (whole_s, "s"),
         "size of the run": (size / 1e6, "MB"),
     }
 
