@@ -36,7 +36,7 @@ demo: lab build ## boot the lab, run SCENARIO=scenarios/two_flow_fairness.yml in
 	ansible-playbook playbooks/run.yml -e scenario=$(SCENARIO)
 
 .PHONY: virtual
-virtual: setup build ## run SCENARIO in virtual time, without a lab, on KERNEL=~/linux@topic; the first time builds a kernel
+virtual: preflight-virtual setup build ## run SCENARIO in virtual time, without a lab, on KERNEL=~/linux@topic; the first time builds a kernel
 	ansible-playbook -i inventory/vtime playbooks/virtual.yml -e scenario=$(SCENARIO) $(if $(KERNEL),-e kernel=$(KERNEL))
 
 .PHONY: test
@@ -258,9 +258,11 @@ build: .build/bin/dumbbell-agent .build/bin/dumbbell-collect .build/bin/atou .bu
 .PHONY: setup
 setup: .venv/.installed ## create the Python environment
 
-.PHONY: preflight
+.PHONY: preflight preflight-virtual
 preflight:
 	@sh roles/lab/files/preflight.sh
+preflight-virtual:
+	@sh roles/lab/files/preflight.sh virtual
 
 .venv/.installed: requirements.lock pyproject.toml
 	test -x $(BIN)/uv || { python3 -m venv .venv && $(BIN)/python -m pip install --quiet uv==$(UV_VERSION); }

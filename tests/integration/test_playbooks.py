@@ -41,8 +41,9 @@ def test_syntax(path: Path, inventory: Path) -> None:
     assert "ERROR" not in said
 
 
-def test_preflight_tells_other_users_than_root_so() -> None:
-    command = ["sh", "-s"]
+@pytest.mark.parametrize(("for_", "what"), [("lab", "virtual lab"), ("virtual", "virtual time")])
+def test_preflight_tells_other_users_than_root_so(for_: str, what: str) -> None:
+    command = ["sh", "-s", for_]
     if os.geteuid() == 0:
         command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command]
     script = (REPOSITORY / "roles/lab/files/preflight.sh").read_text()
@@ -50,7 +51,18 @@ def test_preflight_tells_other_users_than_root_so() -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("Dumbbell's virtual lab cannot run here: it needs root")
+    assert line.startswith(f"Dumbbell's {what} cannot run here: it needs root")
+
+
+def test_preflight_tells_another_architecture_so(tmp_path: Path) -> None:
+    (tmp_path / "uname").write_text("#!/bin/sh\necho aarch64\n")
+    (tmp_path / "uname").chmod(0o755)
+    command = ["sh", "roles/lab/files/preflight.sh", "virtual"]
+    path = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert "needs a processor of the architecture x86_64 (found aarch64)" in line
 
 
 BAD = {

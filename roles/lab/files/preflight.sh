@@ -1,16 +1,26 @@
 #!/bin/sh
-# Says whether this machine can carry the virtual lab, before anything is changed.
+# Says whether this machine can carry the virtual lab (`lab`, the default), or virtual time (`virtual`), before anything is changed.
+case ${1:-lab} in
+lab) carried="Dumbbell's virtual lab" ;;
+virtual) carried="Dumbbell's virtual time" ;;
+esac
 fail() {
-    echo "Dumbbell's virtual lab cannot run here: $1" >&2
+    echo "$carried cannot run here: $1" >&2
     exit 1
 }
 [ "$(id -u)" -eq 0 ] ||
     fail "it needs root (found user $(id -un)). Run the same command as root."
-# A device node may exist without a driver behind it: opening it is the test.
-(: <>/dev/net/tun) 2>/dev/null ||
-    fail "/dev/net/tun cannot be opened. Load the module 'tun', or give this container the device."
-unshare --net true 2>/dev/null && command -v ip >/dev/null ||
-    fail "network namespaces ('ip netns') do not work. It needs iproute2, CONFIG_NET_NS and CAP_SYS_ADMIN."
+[ "$(uname -m)" = x86_64 ] ||
+    fail "User-Mode Linux needs a processor of the architecture x86_64 (found $(uname -m))."
+unshare --mount true 2>/dev/null ||
+    fail "mount namespaces do not work. It needs CAP_SYS_ADMIN: give this container the capability."
+if [ "${1:-lab}" = lab ]; then
+    # A device node may exist without a driver behind it: opening it is the test.
+    (: <>/dev/net/tun) 2>/dev/null ||
+        fail "/dev/net/tun cannot be opened. Load the module 'tun', or give this container the device."
+    unshare --net true 2>/dev/null && command -v ip >/dev/null ||
+        fail "network namespaces ('ip netns') do not work. It needs iproute2, CONFIG_NET_NS and CAP_SYS_ADMIN."
+fi
 for tool in python3 go; do
     command -v "$tool" >/dev/null || fail "'$tool' is not installed. It needs Python 3.11 with venv, and Go."
 done

@@ -28,3 +28,7 @@ PLAIN_CPU = {
     "GODEBUG": "cpu.all=off",
     "OPENSSL_ia32cap": "~0xfffffffff8740400:~0xffffffffffffffff",  # what is not to be used
 }
+# Go's sweeper may loop until another thread has swept (golang/go#73499). While time stands that thread does
+# not run, so programs collect garbage only when they have this much.
+_RARE_GARBAGE_COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "64MiB"}
+ENVIRONMENT = PLAIN_CPU | _RARE_GARBAGE_COLLECTION  # of all programs

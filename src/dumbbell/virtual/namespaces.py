@@ -21,7 +21,7 @@ import ansible.module_utils
 from dumbbell.execution import archive, reach
 from dumbbell.execution.reach import Reach, Trouble
 from dumbbell.places import COLLECTION
-from dumbbell.virtual import PLAIN_CPU
+from dumbbell.virtual import ENVIRONMENT
 
 ansible.module_utils.__path__.append(str(COLLECTION / "plugins" / "module_utils"))
 from ansible.module_utils import dumbbell_point  # noqa: E402
@@ -33,7 +33,7 @@ _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
     "LANG": "C.UTF-8",
-    **PLAIN_CPU,
+    **ENVIRONMENT,
 }
 # Does for a unit what systemd would: user, capabilities and limits of the program, the end of all that it has
 # left, and the program of ExecStopPost. The sandbox of the unit is not made.

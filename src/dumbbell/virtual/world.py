@@ -29,7 +29,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 from dumbbell.places import IS_WHEEL
-from dumbbell.virtual import GIVEN, PLAIN_CPU
+from dumbbell.virtual import ENVIRONMENT, GIVEN
 
 _CORES = Path("/run/lock/dumbbell")  # a lock file for each core
 _LOOK_S = 1.0
@@ -172,7 +172,7 @@ def _command(world: World) -> list[str]:
 def _variables() -> dict[str, str]:
     """Variables of all programs in worlds."""
     # A checkout's package is installed by its path on the machine.
-    return PLAIN_CPU | ({} if IS_WHEEL else {"PYTHONPATH": str(_CHECKOUT / "src")})
+    return ENVIRONMENT | ({} if IS_WHEEL else {"PYTHONPATH": str(_CHECKOUT / "src")})
 
 
 def _give(world: World) -> None:
