@@ -98,7 +98,7 @@ def test_vector_registers_are_the_processs_own(
     assert ("seccomp filters can be installed...OK" in console) == (seccomp == "on")
 
 
-@pytest.mark.parametrize("kernel", ["lab", "linux-7.2"])
+@pytest.mark.parametrize("kernel", ["lab", "linux-6.1", "linux-7.2"])
 def test_the_turn_of_what_waits_in_a_loop_is_ended(tmp_path: Path, kernel: str) -> None:
     subprocess.run(["gcc", "-O0", "-pthread", "-o", tmp_path / "waits", HERE / "waits.c"], check=True)
     init = tmp_path / "init"
