@@ -160,7 +160,14 @@ def test_any_content(tmp_path: Path, content: str | bytes) -> None:
     assert outcome(tmp_path / "x.yml", content) != "planned"
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+# Long scenarios also have many points, and take longer than all others together.
+EACH = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.long] if path.read_text().count("\n") > 60 else [])
+    for path in SCENARIOS
+]
+
+
+@pytest.mark.parametrize("path", EACH)
 def test_every_cut_of_a_line_is_planned_or_refused(tmp_path: Path, path: Path) -> None:
     lines = path.read_text().splitlines(keepends=True)
     for i in range(len(lines)):
