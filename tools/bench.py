@@ -107,7 +107,7 @@ def task_slots(log: str, host: str) -> int:
 
 def point_logs(log: str) -> list[str]:
     """The output for each point, in order."""
-    return re.split(r"(?m)^TASK \[run : Apply the state of the host\].*$", log)[1:]
+    return re.split(r"(?m)^TASK \[dumbbell\.testbed\.run : Apply the state of the host\].*$", log)[1:]
 
 
 def _timed(command: Sequence[str | Path]) -> float:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 from synthetic import REPOSITORY
 
 from dumbbell.execution.collect import collect
@@ -119,3 +120,10 @@ def test_the_time_of_a_flow_is_real_time(tmp_path: Path) -> None:
     rows = ["real_s,virtual_s,cpu_s", "10,0,9", "20,12,19", "25,12,24", "26,22,25", "28,42,27", "30,50,29"]
     (tmp_path / "world" / "time.csv").write_text("\n".join(rows))
     assert bench.flow_s(tmp_path) == pytest.approx((28 + 2 * 3 / 8) - (25 + 3 / 10))
+
+
+def test_the_output_of_a_run_is_divided_by_the_first_task_of_a_point() -> None:
+    first = YAML(typ="safe").load(REPOSITORY / "roles" / "run" / "tasks" / "point.yml")[0]["name"]
+    point = f"TASK [dumbbell.testbed.run : {first}] ****\nok: [sender1]\nok: [router]\n"
+    parts = bench.point_logs(f"TASK [before]\nok: [sender1]\n{point}{point}")
+    assert [bench.task_slots(part, "sender1") for part in parts] == [1, 1]
