@@ -41,7 +41,11 @@ def test_a_scenario_on_an_inventory(inventory: str) -> None:
         (("scenarios/none.yml",), "scenarios/none.yml:1:1: cannot be read: No such file or directory"),
         (
             ("scenarios/random_loss.yml", "--profile", "short"),
-            "random_loss.yml:7:1: profiles: the scenario has no profile short",
+            "random_loss.yml:36:1: profiles: the scenario has no profile short; it has iperf3",
+        ),
+        (
+            ("scenarios/what_limits_a_flow.yml", "--profile", "short"),
+            "what_limits_a_flow.yml:6:1: profiles: the scenario has no profile short",
         ),
         (("scenarios/on_off_udp.yml", "--point", "x"), "on_off_udp has no point x; it has "),
         (("scenarios/on_off_udp.yml", "--inventory", "nowhere"), "nowhere: there is no such inventory"),
