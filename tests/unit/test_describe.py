@@ -68,10 +68,14 @@ def test_what_is_likely_not_meant_is_said_once(tmp_path: Path) -> None:
     assert "sender1, sender2 are asked to be on: loss, queue.limit_packets of the path" in words
 
 
-def test_what_each_host_does() -> None:
-    text = describe(planned("two_flow_fairness"))
-    assert "      -5.000 s  tcp_receive flow2" in text
-    assert "       5.000 s  tcp_send flow2" in text
+@pytest.mark.parametrize(
+    ("profile", "before", "at_start"),
+    [(None, "tcp_receive", "tcp_send"), ("iperf3", "iperf3_server", "iperf3_client")],
+)
+def test_what_each_host_does(profile: str | None, before: str, at_start: str) -> None:
+    text = describe(planned("two_flow_fairness", profile))
+    assert f"      -5.000 s  {before} flow2" in text
+    assert f"       5.000 s  {at_start} flow2" in text
     assert "    router, samples queues" in text
     assert "forward 100 Mbit/s, 10 ms, pfifo, 166 packets" in text
 

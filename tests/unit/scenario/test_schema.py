@@ -74,3 +74,17 @@ def test_shipped_scenarios(path: Path) -> None:
     assert model.load(path).scenario.name == path.stem
     for profile in (None, *document.get("profiles", {})):
         assert plan(path, inventory(), profile).points
+
+
+EXPERIMENTS = [path for path in (REPOSITORY / "scenarios").glob("*.yml") if path.stem != "tcp_beside_iperf3"]
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_flows_are_the_agents_own_and_a_profile_has_iperf3s(path: Path) -> None:
+    def kinds(profile: str | None) -> list[str]:
+        point = plan(path, inventory(), profile).points[-1]
+        return [flow.kind for flow in point.phase("measurement").flows]
+
+    assert "iperf3_tcp" not in kinds(None)
+    if "iperf3" in YAML(typ="safe").load(path).get("profiles", {}):
+        assert kinds("iperf3") == [{"tcp": "iperf3_tcp"}.get(kind, kind) for kind in kinds(None)]
