@@ -29,6 +29,7 @@ DEBUG = "lab-debug"  # the kernel that looks for mistakes of modules: KASAN, loc
 TROUBLE = re.compile(r"WARNING:|BUG:|Oops|Call Trace:")
 INIT = """#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LANG=C.UTF-8
+export LIBMOUNT_FORCE_MOUNT2=always
 trap 'systemctl --force --force poweroff' EXIT
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys

@@ -52,7 +52,7 @@ tc -s -n router qdisc show dev right
 python3 -c 'import time; print(time.monotonic_ns())'
 """
 INIT = """#!/bin/sh
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LIBMOUNT_FORCE_MOUNT2=always
 trap 'systemctl --force --force poweroff' EXIT
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /run
