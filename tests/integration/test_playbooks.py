@@ -65,6 +65,16 @@ def test_preflight_tells_another_architecture_so(tmp_path: Path) -> None:
     assert "needs a processor of the architecture x86_64 (found aarch64)" in line
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(("for_", "said"), [("lab", "/dev/net/tun cannot be opened"), ("virtual", "")])
+def test_only_the_lab_needs_taps(for_: str, said: str) -> None:
+    hidden = 'mount -t tmpfs tmpfs /dev/net && exec sh roles/lab/files/preflight.sh "$0"'
+    command = ["unshare", "--mount", "sh", "-c", hidden, for_]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (not said)
+    assert said in done.stderr
+
+
 BAD = {
     "unknown key": ("duration: 30s\n", "duration: 30s\nsede: 1\n", "sede: ", "did you mean seed"),
     "bad unit": ("forward: {rate: 100mbit", "forward: {rate: 100mbps", "path.forward.rate: ", "100mbps"),

@@ -1,11 +1,9 @@
 #!/bin/sh
 # Says whether this machine can carry the virtual lab (`lab`, the default), or virtual time (`virtual`), before anything is changed.
-case ${1:-lab} in
-lab) carried="Dumbbell's virtual lab" ;;
-virtual) carried="Dumbbell's virtual time" ;;
-esac
+what=${1:-lab}
 fail() {
-    echo "$carried cannot run here: $1" >&2
+    [ "$what" = lab ] && name="virtual lab" || name="virtual time"
+    echo "Dumbbell's $name cannot run here: $1" >&2
     exit 1
 }
 [ "$(id -u)" -eq 0 ] ||
@@ -14,9 +12,9 @@ fail() {
     fail "User-Mode Linux needs a processor of the architecture x86_64 (found $(uname -m))."
 unshare --mount true 2>/dev/null ||
     fail "mount namespaces do not work. It needs CAP_SYS_ADMIN: give this container the capability."
-if [ "${1:-lab}" = lab ]; then
-    # A device node may exist without a driver behind it: opening it is the test.
-    (: <>/dev/net/tun) 2>/dev/null ||
+if [ "$what" = lab ]; then
+    # A device node may exist without a driver behind it: opening it is the test. Where there is none, that would make a file.
+    [ -c /dev/net/tun ] && (: <>/dev/net/tun) 2>/dev/null ||
         fail "/dev/net/tun cannot be opened. Load the module 'tun', or give this container the device."
     unshare --net true 2>/dev/null && command -v ip >/dev/null ||
         fail "network namespaces ('ip netns') do not work. It needs iproute2, CONFIG_NET_NS and CAP_SYS_ADMIN."
