@@ -73,9 +73,10 @@ TEST_CODE := POLARS_MAX_THREADS=1 nice -n 19 \
 	nice -n 19 pytest -m 'virtual and not long'
 
 # The packages whose tests need no more than qemu's emulation of a process has: no netlink, sock_diag, BPF, ptrace or
-# namespaces, not all options of sockets, and no program that starts itself again.
-TESTED_FOR_ARM64 := $(addprefix ./agent/,archive clockwatch hold journal kind plan process sampler) \
-    $(addprefix ./collectors/,clock cpu kernel ntp pace row sampling snmp spool) \
+# namespaces, not all options of sockets, and no start of a program, which hangs once in a thousand times: qemu's fork
+# copies locks that other threads hold.
+TESTED_FOR_ARM64 := $(addprefix ./agent/,clockwatch hold journal kind plan sampler) \
+    $(addprefix ./collectors/,clock cpu kernel ntp pace row sampling) \
     ./traffic/socket $(addprefix ./transports/atou/,config handshake proto record simulate)
 
 .PHONY: test-arm64
