@@ -40,20 +40,20 @@ virtual: preflight-virtual setup build ## run SCENARIO in virtual time, without 
 	ansible-playbook -i inventory/vtime playbooks/virtual.yml -e scenario=$(SCENARIO) $(if $(KERNEL),-e kernel=$(KERNEL))
 
 .PHONY: test
-test: lab build ## run the tests: those of Go, then end-to-end tests in the lab, in virtual time, and all others side by side
-	type iperf3 nft tcpdump strace flent tshark chromium pdftotext ipmi_sim ipmitool >/dev/null 2>&1 && \
+test: lab build ## run the tests: those of Go and then end-to-end ones in the lab, beside them those in virtual time and all others
+	type iperf3 nft tcpdump strace flent tshark chromium pdftotext ipmi_sim ipmitool qemu-aarch64-static \
+	    >/dev/null 2>&1 && \
 	    /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || \
 	    DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends \
-	    iperf3 nftables tcpdump strace flent python3-matplotlib tshark chromium poppler-utils openipmi ipmitool
-	$(MAKE) --no-print-directory .lab/provisioned
-	go test ./...
-	$(MAKE) --no-print-directory test-arm64
+	    iperf3 nftables tcpdump strace flent python3-matplotlib tshark chromium poppler-utils openipmi ipmitool \
+	    qemu-user-static
 	$(MAKE) --no-print-directory --jobs=4 --output-sync=target .test-e2e .test-worlds test-code
 
 .PHONY: test-code
 test-code: .test-unit .test-integration ## run the Python tests that need no lab
 
-# The lab waits most of the time; what needs no lab yields to it. Threads only cost where all cores are busy.
+# The lab waits most of the time; what needs no lab yields to it, and to worlds, which begin with a kernel to be built.
+# Threads only cost where all cores are busy.
 TEST_CODE := POLARS_MAX_THREADS=1 nice -n 19 \
     pytest -m 'not long and not e2e and not kernels and not fidelity and not virtual and not hosts'
 .PHONY: .test-unit
@@ -65,12 +65,15 @@ TEST_CODE := POLARS_MAX_THREADS=1 nice -n 19 \
 	$(TEST_CODE) tests/integration
 
 .PHONY: .test-e2e
-.test-e2e:
+.test-e2e: setup build
+	$(MAKE) --no-print-directory .lab/provisioned
+	go test ./...
+	$(MAKE) --no-print-directory test-arm64
 	pytest -m 'e2e and not long and not kernels and not fidelity'
 
 .PHONY: .test-worlds
-.test-worlds:
-	nice -n 19 pytest -m 'virtual and not long'
+.test-worlds: setup build
+	nice -n 10 pytest -m 'virtual and not long'
 
 # The packages whose tests need no more than qemu's emulation of a process has: no netlink, sock_diag, BPF, ptrace or
 # namespaces, not all options of sockets, and no start of a program, which hangs once in a thousand times: qemu's fork
@@ -87,6 +90,8 @@ test-arm64: ## run tests of Go as arm64 programs, as far as qemu's emulation of 
 .PHONY: test-lab
 test-lab: lab build ## run every end-to-end test in the lab, with faults and interruptions; takes an hour
 	$(MAKE) --no-print-directory .lab/provisioned
+	go test ./...
+	$(MAKE) --no-print-directory test-arm64
 	pytest -m 'e2e and not kernels and not fidelity'
 
 .PHONY: test-fidelity
