@@ -81,7 +81,7 @@ def mutate(run_dir: Path) -> Outcome:
 
     Several processes share the alterations, each with a copy of the run: it alters files in place.
     """
-    run, tables = _read(run_dir)
+    run, tables = opened(run_dir)
     before = verdict.Verdict.of(verdict.judge(run, tables, None))
     assert before.state == "passed", before.reasons
     processes = os.cpu_count() or 1
@@ -96,7 +96,8 @@ def mutate(run_dir: Path) -> Outcome:
     )
 
 
-def _read(run_dir: Path) -> tuple[Run, Tables]:
+def opened(run_dir: Path) -> tuple[Run, Tables]:
+    """A run and the tables of its spools."""
     run = Run.open(run_dir)
     run.read_spools()
     return run, {name: run.table(name) for name in run.measurements()}
@@ -106,7 +107,7 @@ def _part(run_dir: Path, number: int, of: int) -> Outcome:
     """What became of every ``of``-th alteration."""
     outcome = Outcome()
     with tempfile.TemporaryDirectory() as scratch:
-        run, tables = _read(shutil.copytree(run_dir, Path(scratch, run_dir.name)))
+        run, tables = opened(shutil.copytree(run_dir, Path(scratch, run_dir.name)))
         for mutation in islice(_of_each_name(_mutations(run, tables)), number, None, of):
             name = f"{mutation.name} {mutation.how}"
             if waiver := waivers.waiver(mutation.name, mutation.how):

@@ -162,7 +162,7 @@ def test_any_content(tmp_path: Path, content: str | bytes) -> None:
 
 # Long scenarios also have many points, and take longer than all others together.
 EACH = [
-    pytest.param(path, id=path.stem, marks=[pytest.mark.long] if path.read_text().count("\n") > 60 else [])
+    pytest.param(path, id=path.stem, marks=[pytest.mark.long] if path.read_text().count("\n") > 40 else [])
     for path in SCENARIOS
 ]
 

@@ -11,11 +11,12 @@ import numpy as np
 import polars as pl
 import pytest
 from damage import edit, edit_rows, edit_spool
+from mutations import opened
 from synthetic import T0_UNIX_NS, write_run
 
 from dumbbell import analysis
-from dumbbell.execution.collect import collect
 from dumbbell.facts.check import Check
+from dumbbell.validity import verdict
 
 S = 10**9
 WINDOW = (10 * S, 20 * S)
@@ -25,14 +26,12 @@ def measured(run_dir: Path, metric: str, **asked: Any) -> list[Check]:
     """Checks of one expectation that nothing can meet, on both flows."""
     bound = {"metric": metric, "flows": ["flow1", "flow2"], "window_ns": WINDOW, "min": 1e15, "max": None}
     edit(run_dir / "plan.json", lambda plan: plan["points"][0].update(expect=[bound | asked]))
-    return [check for check in collect(run_dir, None).checks if check.name == metric]
+    return [check for check in verdict.asked(*opened(run_dir), None) if check.name == metric]
 
 
-def sender(run_dir: Path, flow: str) -> pl.DataFrame:
-    rows = pl.read_parquet(run_dir / "tcp_info.parquet").filter(
-        (pl.col("phase") == "measurement") & (pl.col("flow") == flow) & (pl.col("side") == "sender")
-    )
-    return rows.sort("t_ns")
+def samples(run_dir: Path, flow: str, side: str) -> pl.DataFrame:
+    _, tables = opened(run_dir)
+    return tables["tcp_info"].filter(phase="measurement", flow=flow, side=side).sort("t_ns")
 
 
 def grown(rows: pl.DataFrame, column: str) -> float:
@@ -48,7 +47,7 @@ def test_goodput_of_each_flow(run_dir: Path) -> None:
         ("flow2", "expect", "bps", False),
     ]
     for check in checks:
-        acked = grown(sender(run_dir, check.subject), "bytes_acked")
+        acked = grown(samples(run_dir, check.subject, "sender"), "bytes_acked")
         assert check.measured == pytest.approx(acked * 8 / 10, rel=0.01)  # in 10 s
     assert checks[0].reason.startswith("goodput is ")
     assert checks[0].reason.endswith("below 1\N{NARROW NO-BREAK SPACE}000\N{NARROW NO-BREAK SPACE}000 Gbit/s")
@@ -57,7 +56,7 @@ def test_goodput_of_each_flow(run_dir: Path) -> None:
 def test_percentiles_of_the_smoothed_rtt(run_dir: Path) -> None:
     for percentile in (0, 50, 95, 100):
         for check in measured(run_dir, "rtt", percentile=percentile):
-            rows = sender(run_dir, check.subject).filter(pl.col("t_ns").is_between(*WINDOW))
+            rows = samples(run_dir, check.subject, "sender").filter(pl.col("t_ns").is_between(*WINDOW))
             expected = np.percentile(rows["srtt_us"].to_numpy(), percentile)
             assert check.measured == pytest.approx(expected * 1000)
             assert check.unit == "ns"
@@ -65,7 +64,7 @@ def test_percentiles_of_the_smoothed_rtt(run_dir: Path) -> None:
 
 def test_retransmits_are_a_share_of_the_segments_sent(run_dir: Path) -> None:
     for check in measured(run_dir, "retransmits"):
-        rows = sender(run_dir, check.subject)
+        rows = samples(run_dir, check.subject, "sender")
         again, sent = grown(rows, "total_retrans"), grown(rows, "data_segs_out")
         assert 0 < again < sent
         assert check.measured == pytest.approx(again / sent)
@@ -198,10 +197,7 @@ def test_what_was_not_sampled_throughout_is_not_known(run_dir: Path, metric: str
 
 
 def test_a_flow_that_ended_early_delivered_nothing_after(run_dir: Path) -> None:
-    collect(run_dir, None)
-    received = pl.read_parquet(run_dir / "tcp_info.parquet").filter(
-        (pl.col("phase") == "measurement") & (pl.col("flow") == "flow1") & (pl.col("side") == "receiver")
-    )
+    received = samples(run_dir, "flow1", "receiver")
     unsampled_from(run_dir, 27.3, ended=True)  # at 91 %
     last = int(received.filter(pl.col("t_ns") <= 27.3 * S)["bytes_received"].to_numpy().max())
     (whole,) = measured(run_dir, "goodput", flows=["flow1"], window_ns=[0, 30 * S])

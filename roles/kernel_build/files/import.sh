@@ -11,5 +11,6 @@ dpkg-deb --fsys-tarfile ./*.deb |
     tar --extract --to-stdout --wildcards './usr/src/linux-source-*.tar.xz' |
     tar --extract --xz --directory tree --strip-components 1
 export GIT_DIR="$3" GIT_WORK_TREE="$part/tree" GIT_INDEX_FILE="$part/index"
-git add --all --force .
+# As one pack, in two thirds of the time that 90 000 objects in files of their own take.
+git -c core.bigFileThreshold=1 -c core.compression=1 add --all --force .
 git tag --force "$4" "$(git write-tree)" >/dev/null

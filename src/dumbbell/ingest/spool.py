@@ -9,8 +9,9 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -164,43 +165,43 @@ def _by_column(values: pl.Series, shape: str) -> Table:
     names = [*tags, *fields, "unix_ns"]
     if len(set(names)) < len(names):
         raise ValueError("a key is given twice")
+    first = values[0].split(",")[1:]
+    typed = [_typed(value) for value in first[len(tags) : -1]]
+    notations = [*[r"[^,\\]+"] * len(tags), *(notation for notation, _ in typed), "-?[0-9]+"]
+    if len(first) != len(names) or not values.str.contains(rf"^[^,]+,{','.join(notations)}$").all():
+        raise ValueError("a value is missing, an escape, or types differ")
     rows = values.str.split_exact(",", len(names)).struct.unnest()
     # Columns are named at the end: polars takes a name such as * for all columns.
-    columns = rows.columns[1:]
-    of_tags, of_fields, time = columns[: len(tags)], columns[len(tags) : -1], columns[-1]
-    first = dict(zip(rows.columns, rows.row(0), strict=True))
-    if not all(first.values()):
-        raise ValueError("a value is missing")
-    typed = [_typed(column, first[column]) for column in of_fields]
-    fitting = [
-        (pl.col(columns).str.len_bytes() > 0).fill_null(value=False).all(),
-        ~pl.col(of_tags).str.contains("\\", literal=True).any(),
-        *(fits.all() for fits, _ in typed),
-    ]
-    if not rows.select(pl.all_horizontal(fitting)).item():
-        raise ValueError("a value is missing, an escape, or types differ")
-    table = rows.select(*of_tags, pl.col(time).cast(pl.Int64), *(value for _, value in typed))
+    columns = [pl.col(name) for name in rows.columns[1:]]
+    table = rows.select(
+        *columns[: len(tags)],
+        columns[-1].cast(pl.Int64),
+        *(read(column) for column, (_, read) in zip(columns[len(tags) : -1], typed, strict=True)),
+    )
     table.columns = [*tags, "unix_ns", *fields]
     return measurement, tags, table
 
 
-def _typed(column: str, first: str) -> tuple[pl.Expr, pl.Expr]:
-    """Which values of a field have the notation of the first, and all with its type.
+def _typed(value: str) -> tuple[str, Callable[[pl.Expr], pl.Expr]]:
+    """The regular expression of a field's values that have the notation of this one, and how to read them.
 
-    Raises ValueError if the first has none.
+    Raises ValueError if it has none.
     """
-    values = pl.col(column)
-    if first.startswith('"'):
-        inside = values.str.slice(1, values.str.len_chars() - 2)
-        return values.str.contains(r'^"[^"\\]*"$'), inside
+    if value.startswith('"'):
+        return r'"[^",\\]*"', lambda values: values.str.slice(1, values.str.len_chars() - 2)
     for suffix, dtype in (("i", pl.Int64), ("u", pl.UInt64)):
-        if first.endswith(suffix):
-            return values.str.ends_with(suffix), values.str.strip_suffix(suffix).cast(dtype)
-    if first in _BOOLEANS:
-        return values.is_in(list(_BOOLEANS)), values.replace_strict(_BOOLEANS, return_dtype=pl.Boolean)
-    if not _FLOAT.fullmatch(first):
+        if value.endswith(suffix):
+            return f"[-+]?[0-9]+{suffix}", partial(_whole, suffix=suffix, dtype=dtype)
+    if value in _BOOLEANS:
+        read = partial(pl.Expr.replace_strict, old=_BOOLEANS, return_dtype=pl.Boolean)
+        return f"(?:{'|'.join(_BOOLEANS)})", read
+    if not _FLOAT.fullmatch(value):
         raise ValueError("not a number")
-    return values.str.contains(rf"^{_FLOAT.pattern}$"), values.cast(pl.Float64)
+    return _FLOAT.pattern, lambda values: values.cast(pl.Float64)
+
+
+def _whole(values: pl.Expr, suffix: str, dtype: type[pl.DataType]) -> pl.Expr:
+    return values.str.strip_suffix(suffix).cast(dtype)
 
 
 def _by_row(line: str) -> Table:
@@ -214,8 +215,9 @@ def _by_row(line: str) -> Table:
         if value.startswith('"'):
             columns.append(pl.Series(_unescape(key), [re.sub(r'\\(["\\])', r"\1", value[1:-1])]))
         else:
-            _, typed = _typed("value", value)
-            columns.append(pl.DataFrame({"value": [value]}).select(typed).to_series().alias(_unescape(key)))
+            _, read = _typed(value)
+            typed = pl.DataFrame({"value": [value]}).select(read(pl.col("value")))
+            columns.append(typed.to_series().alias(_unescape(key)))
     return _unescape(match[1]), [key for key, _ in tags], pl.DataFrame(columns)
 
 
