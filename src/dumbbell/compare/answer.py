@@ -81,8 +81,8 @@ def primary(run_dir: Path, design: Design) -> list[float] | None:
     expected = 0
     for run in RunSet.open(run_dir):
         expected += design.of in measurable(run.point).get(design.metric, ())
-    found = values(run_dir, PERCENTILES).filter(
-        pl.col("verdict").is_in(analysis.VALID), metric=design.metric, subject=design.of
+    found = values(run_dir, PERCENTILES, design.metric).filter(
+        pl.col("verdict").is_in(analysis.VALID), subject=design.of
     )
     return found["value"].to_list() if found.height == expected else None
 

@@ -30,8 +30,10 @@ VALUES = {
 }
 
 
-def values(run_dir: Path, percentiles: Sequence[int] = (MEDIAN,)) -> pl.DataFrame:
+def values(run_dir: Path, percentiles: Sequence[int] = (MEDIAN,), only: str | None = None) -> pl.DataFrame:
     """Every metric of every point of a run directory; metrics that have ``percentiles`` once for each.
+
+    With ``only``, the metric of that name and no other.
 
     ``[run, id, point, repetition, verdict, metric, subject, unit, value]``.
 
@@ -41,7 +43,7 @@ def values(run_dir: Path, percentiles: Sequence[int] = (MEDIAN,)) -> pl.DataFram
     Metrics that could not be measured are absent. OSError or ValueError if the directory has no run with
     results.
     """
-    rows = [row for run in RunSet.open(run_dir) for row in _of_point(run, percentiles)]
+    rows = [row for run in RunSet.open(run_dir) for row in _of_point(run, percentiles, only)]
     return pl.DataFrame(rows, schema=VALUES, orient="row")
 
 
@@ -113,12 +115,14 @@ def lives(point: Point) -> dict[str, windows.Window]:
     return pings | {flow.name: flow.life_ns for flow in phase.flows}
 
 
-def _of_point(run: Run, percentiles: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+def _of_point(run: Run, percentiles: Sequence[int], only: str | None) -> Iterator[tuple[Any, ...]]:
     if (measured := tables_of(run)) is None:
         return
     point = run.point
     for bound in _bounds(point, percentiles):
         name = with_percentile(bound.metric, int(bound.percentile or MEDIAN))
+        if only is not None and name != only:
+            continue
         for found in measured.measure(bound):
             if found.value is not None:
                 numbers = (name, found.subject, METRICS[bound.metric].unit, found.value)
