@@ -36,7 +36,9 @@ func inNetwork(t *testing.T, test func(run func(command string))) {
 			}
 		}
 		run("ip link set lo up; ip link add va type veth peer name vb; " +
-			"sysctl -qw net.ipv6.conf.va.disable_ipv6=1 net.ipv6.conf.vb.disable_ipv6=1; ip addr add 198.18.1.1/24 dev va; ip link set va up; ip link set vb up")
+			"sysctl -qw net.ipv6.conf.va.disable_ipv6=1 net.ipv6.conf.vb.disable_ipv6=1; ip addr add 198.18.1.1/24 dev va; ip link set va up; ip link set vb up; " +
+			// The kernel tells of a link that is up a little later.
+			"timeout 10 sh -c 'until test $(ip -oneline link show up | grep -c \"state UP\") = 2; do sleep 0.01; done'")
 		test(run)
 	}()
 	<-ended
