@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dumbbell import analysis
 from dumbbell.analysis.statistics import holm, rank_test
+from dumbbell.metrics.registry import PERCENTILES
 from dumbbell.metrics.values import VALUES, values
 from dumbbell.report.pages.comparison import Comparison
 
@@ -140,6 +141,13 @@ def test_values_of_a_run_are_those_of_its_verdict(collected: Path) -> None:
     assert dict(goodputs.select("subject", "value").rows()) == dict(
         flows.select("name", "goodput_bps").rows()
     )
+
+
+@pytest.mark.parametrize("metric", ["goodput", "rtt", "rtt p95", "jain_index"])
+def test_one_metric_alone_is_as_among_all(collected: Path, metric: str) -> None:
+    of_all = values(collected, PERCENTILES).filter(metric=metric)
+    assert of_all.height
+    assert values(collected, PERCENTILES, metric).equals(of_all)
 
 
 def test_what_is_said_of_two_runs(collected: Path) -> None:
