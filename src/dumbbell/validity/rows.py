@@ -181,12 +181,8 @@ class _Rows:
         ordered = rows.sort(*series, "unix_ns", maintain_order=True)
         of_one = [pl.col(name).eq_missing(pl.col(name).shift()) for name in series]
         after = ordered.select(pl.all_horizontal(of_one)).to_series() if series else pl.lit(value=True)
-        # Few counters ever decrease, and asking whether one wrapped takes longer than whether it decreased.
-        value = pl.col(counters).cast(pl.Int64)
-        less = ordered.select((((value.diff() < 0) & after) | (value < 0)).any())
-        suspected = [name for name, found in less.row(0, named=True).items() if found]
-        steps = ordered.select(_shrinks(name, after).alias(name) for name in suspected)
-        if shrunk := [name for name in suspected if steps[name].item()]:
+        steps = ordered.select(_shrink(counters, after))
+        if shrunk := [name for name, value in steps.row(0, named=True).items() if value]:
             yield f"{of}: {', '.join(shrunk)} became less"
 
     def _unlike_samples(self, of: str, rows: pl.DataFrame) -> Iterator[str]:
@@ -231,13 +227,13 @@ class _Rows:
             yield f"{of}: {human(share, 'share')} of the time has no rows"
 
 
-def _shrinks(name: str, after: pl.Series | pl.Expr) -> pl.Expr:
-    """Whether a counter decreases in a row that is ``after`` one of the same series, or is negative."""
-    value = pl.col(name).cast(pl.Int64)
-    grown = pl.when(after).then(value.diff())
-    before = value - grown
+def _shrink(names: Sequence[str], after: pl.Series | pl.Expr) -> pl.Expr:
+    """Whether each counter decreases in a row that is ``after`` one of the same series, or is negative."""
+    value = pl.col(names).cast(pl.Int64)
+    grown = value.diff()
+    before = value.shift()
     wrapped = (before < WRAP) & (value < WRAP) & (grown + WRAP < GAUGES)
-    return (((grown < 0) & ~wrapped) | (value < 0)).fill_null(value=False).any()
+    return (((grown < 0) & after & ~wrapped) | (value < 0)).fill_null(value=False).any()
 
 
 def _unlike_totals(rows: pl.DataFrame) -> Iterator[str]:
