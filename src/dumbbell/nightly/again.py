@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -69,26 +70,29 @@ class InTurn:
         results.mkdir(parents=True, exist_ok=True)
         scenario = with_kernels(Path(entry.scenario), of, results)
         spare, last, why = SPARE, NOW, ""
-        valid = {side: _valid(results / side, {}) for side in (BEFORE, NOW)}
+
+        @cache
+        def read_once(run_dir: Path) -> pl.DataFrame:
+            return values(run_dir, PERCENTILES)
 
         def run(side: str) -> None:
             profile = ",".join(filter(None, (entry.profile, side)))
             asked = Entry(scenario=str(scenario), profile=profile)
             run_entry(asked, self._inventory, results / side, virtual=self.exact, point=point)
-            valid[side] = _valid(results / side, valid[side])
 
         # Now first, and in the next round last: the hosts end with the kernel of now.
         for i in range(PAIRS):
             for side in (NOW, BEFORE) if i % 2 == 0 else (BEFORE, NOW):
-                while len(valid[side]) <= i and spare >= 0:
+                while len(_valid(results / side, read_once)) <= i and spare >= 0:
                     run(side)
                     last = side
-                    if len(valid[side]) <= i:
+                    if len(_valid(results / side, read_once)) <= i:
                         spare, why = spare - 1, _reason(results / side)
         if last != NOW:
             run(NOW)
         return [
-            pl.concat([pl.DataFrame(schema=VALUES), *valid[side].values()]) for side in (BEFORE, NOW)
+            pl.concat([pl.DataFrame(schema=VALUES), *_valid(results / side, read_once)])
+            for side in (BEFORE, NOW)
         ], why
 
 
@@ -129,17 +133,15 @@ def with_kernels(scenario: Path, of: Mapping[str, tuple[str, str]], folder: Path
     return target
 
 
-def _valid(results: Path, known: Mapping[Path, pl.DataFrame]) -> dict[Path, pl.DataFrame]:
-    """Values of each valid run in a directory, of which some are known; unreadable runs are left out."""
-    found: dict[Path, pl.DataFrame] = {}
-    for verdict in sorted(results.glob("[0-9]*/verdict.json")):
-        run = verdict.parent
+def _valid(results: Path, read_run: Callable[[Path], pl.DataFrame]) -> list[pl.DataFrame]:
+    """Values of each valid run in a directory; unreadable runs are left out."""
+    return [table for table in _tables(results, read_run) if not table.is_empty()]
+
+
+def _tables(results: Path, read_run: Callable[[Path], pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    for run in sorted(results.glob("[0-9]*/verdict.json")):
         with suppress(OSError, ValueError, pl.exceptions.PolarsError):
-            table = known[run] if run in known else values(run, PERCENTILES)
-            table = table.filter(pl.col("verdict").is_in(analysis.VALID))
-            if not table.is_empty():
-                found[run] = table
-    return found
+            yield read_run(run.parent).filter(pl.col("verdict").is_in(analysis.VALID))
 
 
 def _reason(results: Path) -> str:
