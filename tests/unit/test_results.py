@@ -7,11 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import plotly.graph_objects as go
 import polars as pl
 import pytest
+from choreographer.channels import ChannelClosedError, Pipe
 from synthetic import REPOSITORY
 
 import dumbbell
@@ -287,6 +289,25 @@ def test_what_lacks_to_draw_files_is_said(
     fake.chmod(0o755)
     with pytest.raises(RuntimeError, match=f"{fake} does not start, .* {fake} --headless"):
         vector.write({tmp_path / "x.pdf": drawn})
+
+
+def test_a_browser_that_ends_while_it_is_asked_keeps_no_thread(
+    collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(pipe: Pipe, _obj: object) -> None:
+        pipe.close()
+        raise ChannelClosedError
+
+    (fake := tmp_path / "chromium").write_text("#!/bin/sh\nexit 127\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(Pipe, "write_json", closed)
+    before = set(threading.enumerate())
+    with pytest.raises(RuntimeError, match=f"{fake} does not start"):
+        vector.write({tmp_path / "x.pdf": dumbbell.open(collected).plot.goodput()})
+    for thread in set(threading.enumerate()) - before:
+        thread.join(0 if thread.daemon else 10)  # Python ends when those that are no daemons do
+        assert thread.daemon or not thread.is_alive()
 
 
 @pytest.mark.skipif(vector.browser() is None, reason="Chromium is not installed")

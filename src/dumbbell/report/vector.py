@@ -7,6 +7,7 @@ text, in the size of a paper's: include the files unscaled.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -136,8 +137,11 @@ def write(figures: Mapping[Path, go.Figure]) -> None:
 
 async def _draw(figures: Mapping[Path, go.Figure], program: str) -> bool:
     """Have a browser draw figures; False if it ends before, which it is made to if it takes too long."""
-    import kaleido.errors  # noqa: PLC0415  only files of figures need it
+    # Only files of figures need them.
+    import choreographer.errors  # noqa: PLC0415
+    import kaleido  # noqa: PLC0415
 
+    logging.getLogger("choreographer").setLevel(logging.CRITICAL)  # of a browser that ends, write() tells
     page = kaleido.PageGenerator(mathjax=False)
     page.header += "<style>@page { margin: 0 }</style>"  # a printed page has some, which would cut the figure
     asked: list[Any] = [
@@ -154,15 +158,17 @@ async def _draw(figures: Mapping[Path, go.Figure], program: str) -> bool:
         ANSWER_S * (1 + len(asked)), lambda: os.killpg(drawing.subprocess.pid, signal.SIGKILL)
     )
     try:
-        async with drawing:
-            await drawing.write_fig_from_object(asked, cancel_on_error=True)
+        await drawing.open()
+        await drawing.write_fig_from_object(asked, cancel_on_error=True)
     except (
-        kaleido.errors.BrowserClosedError,
-        kaleido.errors.BrowserFailedError,
+        choreographer.errors.BrowserClosedError,
+        choreographer.errors.BrowserFailedError,
+        choreographer.errors.ChannelClosedError,
         asyncio.CancelledError,
         TimeoutError,
     ):
         return False
     finally:
+        await drawing.close()  # a thread of one that did not open would keep this program from ending
         deadline.cancel()
     return True
