@@ -124,6 +124,13 @@ func TestLastInterval(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			local := client.LocalAddr().(*net.TCPAddr).AddrPort()
+			// The kernel tells the oldest listener last.
+			ends, err := tcpinfo.DialDestroyed(func(s *tcpinfo.Sample) bool { return s.Tuple.Local == local || s.Tuple.Remote == local })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ends.Close()
 			switch {
 			case name == "ports":
 				args = append(args, "--port", fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
@@ -147,12 +154,6 @@ func TestLastInterval(t *testing.T) {
 			if _, err := io.ReadFull(server, make([]byte, 54321)); err != nil {
 				t.Fatal(err)
 			}
-			local := client.LocalAddr().(*net.TCPAddr).AddrPort()
-			ends, err := tcpinfo.DialDestroyed(func(s *tcpinfo.Sample) bool { return s.Tuple.Local == local || s.Tuple.Remote == local })
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ends.Close()
 			client.Close()
 			server.Close()
 			for told := 0; told < 2; told += len(ends.Take()) { // the kernel does so a little later

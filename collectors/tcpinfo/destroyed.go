@@ -30,11 +30,13 @@ const (
 type Destroyed struct {
 	netlink *netlink.Conn
 	raw     syscall.RawConn // the same
+	wanted  func(*Sample) bool
 	done    chan struct{}
 
-	mu    sync.Mutex
-	ended []Sample
-	lost  int64 // of those that were received
+	mu     sync.Mutex
+	buffer []byte // for a message
+	ended  []Sample
+	lost   int64 // of those that were received
 }
 
 // DialDestroyed begins to receive. Of the sockets those are kept that wanted
@@ -63,51 +65,50 @@ func DialDestroyed(wanted func(*Sample) bool) (*Destroyed, error) {
 	}); err != nil {
 		return fail(err)
 	}
-	d := &Destroyed{netlink: n, raw: raw, done: make(chan struct{})}
+	d := &Destroyed{netlink: n, raw: raw, wanted: wanted, buffer: make([]byte, replyLength), done: make(chan struct{})}
 	go func() {
 		defer close(d.done)
-		buffer := make([]byte, replyLength)
-		var length int
-		for {
-			var failure error
-			if raw.Read(func(fd uintptr) bool {
-				length, failure = unix.Read(int(fd), buffer)
-				return failure != unix.EAGAIN
-			}) != nil {
-				return // closed
-			}
-			d.receive(buffer[:max(length, 0)], failure, time.Now(), wanted)
-		}
+		raw.Read(func(fd uintptr) bool { d.receive(fd); return false }) // until it is closed
 	}()
 	return d, nil
 }
 
-func (d *Destroyed) receive(b []byte, err error, now time.Time, wanted func(*Sample) bool) {
-	if err == unix.ENOBUFS { // the kernel had to leave some out, and has counted them
-		return
-	}
-	s := Sample{Time: now}
-	if err == nil {
-		var payload []byte
-		if _, payload, _, err = cutMessage(b); err == nil {
-			err = s.decode(payload)
-		}
-	}
-	if err == nil && (len(s.Info) == 0 || !wanted(&s)) {
-		return
-	}
+// receive takes what the kernel has sent.
+func (d *Destroyed) receive(fd uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err != nil || len(d.ended) == keep {
-		d.lost++
-		return
+	for {
+		length, err := unix.Read(int(fd), d.buffer)
+		switch err {
+		case nil:
+			d.add(d.buffer[:length], time.Now())
+		case unix.ENOBUFS: // the kernel had to leave some out, and has counted them
+		default: // there is no more
+			return
+		}
 	}
-	s.Info = append(Info(nil), s.Info...)
-	d.ended = append(d.ended, s)
 }
 
-// Take returns the sockets that have ended since it was last called.
+// add keeps the socket of a message if it is wanted.
+func (d *Destroyed) add(message []byte, now time.Time) {
+	s := Sample{Time: now}
+	_, payload, _, err := cutMessage(message)
+	if err == nil {
+		err = s.decode(payload)
+	}
+	switch {
+	case err == nil && (len(s.Info) == 0 || !d.wanted(&s)):
+	case err != nil || len(d.ended) == keep:
+		d.lost++
+	default:
+		s.Info = append(Info(nil), s.Info...)
+		d.ended = append(d.ended, s)
+	}
+}
+
+// Take returns the sockets whose end the kernel has told since it was last called.
 func (d *Destroyed) Take() []Sample {
+	d.raw.Control(d.receive) // what the other goroutine did not come to
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ended := d.ended

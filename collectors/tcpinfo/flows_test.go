@@ -3,8 +3,10 @@ package tcpinfo
 import (
 	"fmt"
 	"net"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,18 +162,47 @@ func TestManyFlows(t *testing.T) {
 // TestDestroyedCountsWhatItLost: if nobody takes the ends of sockets, those
 // beyond the limit are counted.
 func TestDestroyedCountsWhatItLost(t *testing.T) {
-	d, err := DialDestroyed(func(*Sample) bool { return false })
+	wanted := true
+	d, err := DialDestroyed(func(*Sample) bool { return wanted })
 	check(t, err)
-	defer d.Close()
+	check(t, d.Close()) // so that it hears no other socket
 	d.ended = make([]Sample, keep)
 	b := reply(t, 248)
 	message := append(make([]byte, headerLength), b...)
 	message[0], message[1] = byte(len(message)), byte(len(message)>>8)
-	d.receive(message, nil, time.Now(), func(*Sample) bool { return true })
-	d.receive(message[:50], nil, time.Now(), nil)
-	d.receive(message, nil, time.Now(), func(*Sample) bool { return false })
+	d.add(message, time.Now())
+	d.add(message[:50], time.Now())
+	wanted = false
+	d.add(message, time.Now())
 	if d.Lost() != 2 || len(d.Take()) != keep || len(d.Take()) != 0 {
 		t.Errorf("%d lost", d.Lost())
+	}
+}
+
+// TestDestroyedTakesWhatWasTold: an end that the kernel has told is taken,
+// though its receiver may wait for a CPU.
+func TestDestroyedTakesWhatWasTold(t *testing.T) {
+	var mine atomic.Pointer[Tuple]
+	isMine := func(s *Sample) bool { return s.Tuple == *mine.Load() }
+	mine.Store(new(Tuple))
+	toldLast, err := DialDestroyed(isMine) // the kernel tells the newest first
+	check(t, err)
+	defer toldLast.Close()
+	d, err := DialDestroyed(isMine)
+	check(t, err)
+	defer d.Close()
+	for range 300 {
+		client, server, _ := pair(t, "tcp4")
+		local := tuple(client)
+		mine.Store(&local)
+		client.Close()
+		server.Close()
+		for len(toldLast.Take()) == 0 {
+			runtime.Gosched()
+		}
+		if n := len(d.Take()); n != 1 {
+			t.Fatalf("%d ends were taken of 1 that was told", n)
+		}
 	}
 }
 
