@@ -68,13 +68,16 @@ func DialDestroyed(wanted func(*Sample) bool) (*Destroyed, error) {
 	d := &Destroyed{netlink: n, raw: raw, wanted: wanted, buffer: make([]byte, replyLength), done: make(chan struct{})}
 	go func() {
 		defer close(d.done)
-		raw.Read(func(fd uintptr) bool { d.receive(fd); return false }) // until it is closed
+		raw.Read(func(fd uintptr) bool { d.read(fd); return false }) // until it is closed
 	}()
 	return d, nil
 }
 
-// receive takes what the kernel has sent.
-func (d *Destroyed) receive(fd uintptr) {
+// Receive reads all that the kernel has told, of which the goroutine may have
+// read nothing yet.
+func (d *Destroyed) Receive() { d.raw.Control(d.read) }
+
+func (d *Destroyed) read(fd uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
@@ -106,9 +109,8 @@ func (d *Destroyed) add(message []byte, now time.Time) {
 	}
 }
 
-// Take returns the sockets whose end the kernel has told since it was last called.
+// Take returns the sockets that have ended since it was last called.
 func (d *Destroyed) Take() []Sample {
-	d.raw.Control(d.receive) // what the other goroutine did not come to
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ended := d.ended

@@ -186,6 +186,7 @@ func (f *Flows) writeEnd(rows *row.Rows, i int, s *Sample) error {
 // Finish is the last sample. It writes rows of sockets that have ended, also of
 // those that were too short to be sampled before.
 func (f *Flows) Finish(rows *row.Rows) error {
+	f.destroyed.Receive()
 	failures := []error{f.takeEnds(rows)}
 	for i := range f.flows {
 		flow := &f.flows[i]

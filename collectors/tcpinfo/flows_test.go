@@ -179,9 +179,9 @@ func TestDestroyedCountsWhatItLost(t *testing.T) {
 	}
 }
 
-// TestDestroyedTakesWhatWasTold: an end that the kernel has told is taken,
-// though its receiver may wait for a CPU.
-func TestDestroyedTakesWhatWasTold(t *testing.T) {
+// TestDestroyedReceivesWhatWasTold: an end that the kernel has told is received,
+// though the goroutine may wait for a CPU.
+func TestDestroyedReceivesWhatWasTold(t *testing.T) {
 	var mine atomic.Pointer[Tuple]
 	isMine := func(s *Sample) bool { return s.Tuple == *mine.Load() }
 	mine.Store(new(Tuple))
@@ -200,6 +200,7 @@ func TestDestroyedTakesWhatWasTold(t *testing.T) {
 		for len(toldLast.Take()) == 0 {
 			runtime.Gosched()
 		}
+		d.Receive()
 		if n := len(d.Take()); n != 1 {
 			t.Fatalf("%d ends were taken of 1 that was told", n)
 		}

@@ -90,6 +90,7 @@ func (s *Sockets) alive(cookie uint64) bool {
 // Finish is the last sample: it writes rows of sockets that have ended.
 func (s *Sockets) Finish(rows *row.Rows) error {
 	s.rows, s.failure = rows, nil
+	s.destroyed.Receive()
 	return s.failed(s.takeEnds())
 }
 

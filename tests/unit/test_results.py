@@ -276,6 +276,12 @@ def test_a_figure_is_where_its_page_is(collected: Path, tmp_path: Path) -> None:
     assert above < float(asked[2]) < below
 
 
+def fake_browser(folder: Path, script: str) -> Path:
+    (program := folder / "chromium").write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return program
+
+
 def test_what_lacks_to_draw_files_is_said(
     collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,8 +291,7 @@ def test_what_lacks_to_draw_files_is_said(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match="on Debian, apt install chromium"):
         vector.write({tmp_path / "x.pdf": drawn})
-    (fake := tmp_path / "chromium").write_text("#!/bin/sh\nexit 127\n")
-    fake.chmod(0o755)
+    fake = fake_browser(tmp_path, "exit 127")
     with pytest.raises(RuntimeError, match=f"{fake} does not start, .* {fake} --headless"):
         vector.write({tmp_path / "x.pdf": drawn})
 
@@ -298,8 +303,7 @@ def test_a_browser_that_ends_while_it_is_asked_keeps_no_thread(
         pipe.close()
         raise ChannelClosedError
 
-    (fake := tmp_path / "chromium").write_text("#!/bin/sh\nexit 127\n")
-    fake.chmod(0o755)
+    fake = fake_browser(tmp_path, "exit 127")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(Pipe, "write_json", closed)
     before = set(threading.enumerate())
@@ -315,12 +319,10 @@ def test_a_browser_that_hangs_is_ended_and_another_started(
     collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = dumbbell.open(collected).plot.goodput()
-    hanging = tmp_path / "chromium"
-    hanging.write_text(
-        f'#!/bin/sh\n[ -e {tmp_path}/tried ] && exec {vector.browser()} "$@"\n'
-        f"touch {tmp_path}/tried\nexec sleep 3600\n"
+    fake_browser(
+        tmp_path,
+        f'[ -e {tmp_path}/tried ] && exec {vector.browser()} "$@"\ntouch {tmp_path}/tried\nexec sleep 3600',
     )
-    hanging.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(vector, "ANSWER_S", 10)
     vector.write({tmp_path / "x.svg": drawn})
