@@ -40,7 +40,7 @@ func TestUnreported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	c := command(t, "serve", "--token-file", p.token, "--ready", p.path("ready"), p.write(t, "receiver.conf", fmt.Sprintf("port %d\n", p.port)))
+	c := command(t, "serve", "--token-file", p.token, "--listen", p.host, "--ready", p.path("ready"), p.write(t, "receiver.conf", fmt.Sprintf("port %d\n", p.port)))
 	var report bytes.Buffer
 	c.Stdout, c.Stderr = full, &report
 	if err := c.Start(); err != nil {
@@ -78,7 +78,7 @@ func TestShortBuffers(t *testing.T) {
 	rcvbuf, received := asks("rcvbuf", "rmem_max")
 	sndbuf, sent := asks("sndbuf", "wmem_max")
 	conf := p.write(t, "receiver.conf", fmt.Sprintf("port %d\n", p.port)+rcvbuf)
-	c := command(t, "serve", "--token-file", p.token, "--ready", p.path("ready"), conf)
+	c := command(t, "serve", "--token-file", p.token, "--listen", p.host, "--ready", p.path("ready"), conf)
 	var report bytes.Buffer
 	c.Stderr = &report
 	if err := c.Start(); err != nil {
@@ -86,7 +86,7 @@ func TestShortBuffers(t *testing.T) {
 	}
 	defer time.AfterFunc(soon, func() { c.Process.Kill() }).Stop()
 	p.await(t, "ready", 1)
-	sender := p.write(t, "short.conf", fmt.Sprintf("host 127.0.0.1\nport %d\nmaxpkts 10\n", p.port)+sndbuf+rcvbuf)
+	sender := p.write(t, "short.conf", fmt.Sprintf("host %s\nport %d\nmaxpkts 10\n", p.host, p.port)+sndbuf+rcvbuf)
 	code, _, stderr := runs(t, "send", "--token-file", p.token, sender)
 	if code != 0 || !strings.Contains(stderr, "atou send: "+sent) || !strings.Contains(stderr, "atou send: "+received) {
 		t.Errorf("%d, %s", code, stderr)
@@ -136,7 +136,7 @@ func TestServerKilled(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(b, &s)
 	}
-	if err != nil || s.Error == "" || s.SndUna == 0 || s.ReceiverStats != nil || !strings.Contains(out.String(), " => 127.0.0.1 ") {
+	if err != nil || s.Error == "" || s.SndUna == 0 || s.ReceiverStats != nil || !strings.Contains(out.String(), " => "+p.host+" ") {
 		t.Errorf("%v in %s; %s", err, b, &out)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -50,20 +51,24 @@ func runs(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return c.ProcessState.ExitCode(), out.String(), report.String()
 }
 
-// A place has the files of a pair of ends.
+// A place has the files of a pair of ends, and a loopback address that no other test has, with a free port.
 type place struct {
-	dir, token string
-	port       int
+	dir, token, host string
+	port             int
 }
+
+var places atomic.Uint32
 
 func newPlace(t *testing.T) place {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	pid := os.Getpid()
+	host := net.IPv4(127, byte(pid>>8), byte(pid), byte(2+places.Add(1)%250))
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: host})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	p := place{dir: t.TempDir(), port: conn.LocalAddr().(*net.UDPAddr).Port}
+	p := place{dir: t.TempDir(), host: host.String(), port: conn.LocalAddr().(*net.UDPAddr).Port}
 	p.token = p.write(t, "token", "0123456789abcdef0123456789abcdef\n")
 	return p
 }
@@ -81,7 +86,7 @@ func (p place) write(t *testing.T, name, content string) string {
 // sender writes a sender's configuration with some lines of its own.
 func (p place) sender(t *testing.T, lines string) string {
 	t.Helper()
-	return p.write(t, "sender.conf", fmt.Sprintf("host 127.0.0.1\nport %d\nsndbuf 4000000\nrcvbuf 16000000\n%s", p.port, lines))
+	return p.write(t, "sender.conf", fmt.Sprintf("host %s\nport %d\nsndbuf 4000000\nrcvbuf 16000000\n%s", p.host, p.port, lines))
 }
 
 // A served is a receiver that runs.
@@ -94,7 +99,7 @@ type served struct {
 func (p place) serve(t *testing.T, lines string) *served {
 	t.Helper()
 	config := p.write(t, "receiver.conf", fmt.Sprintf("port %d\nrcvbuf 16000000\n%s", p.port, lines))
-	s := &served{cmd: command(t, "serve", "--token-file", p.token, "--listen", "127.0.0.1", "--ready", p.path("ready"), config), stderr: new(bytes.Buffer)}
+	s := &served{cmd: command(t, "serve", "--token-file", p.token, "--listen", p.host, "--ready", p.path("ready"), config), stderr: new(bytes.Buffer)}
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +110,7 @@ func (p place) serve(t *testing.T, lines string) *served {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.cmd.Process.Kill(); s.cmd.Wait() })
-	if ready, want := p.await(t, "ready", 1), fmt.Sprintf("127.0.0.1:%d\n", p.port); ready != want {
+	if ready, want := p.await(t, "ready", 1), fmt.Sprintf("%s:%d\n", p.host, p.port); ready != want {
 		t.Fatalf("ready at %q, want %q", ready, want)
 	}
 	return s
@@ -153,8 +158,9 @@ func TestMistakes(t *testing.T) {
 	if err := os.Chmod(open, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	receiver := p.write(t, "receiver.conf", fmt.Sprintf("port %d\n", newPlace(t).port))
-	busy, err := net.ListenPacket("udp", ":0")
+	own := newPlace(t)
+	receiver := p.write(t, "receiver.conf", fmt.Sprintf("port %d\n", own.port))
+	busy, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(newPlace(t).host)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +198,7 @@ func TestMistakes(t *testing.T) {
 		"of the other":    {[]string{"serve", "--token-file", p.token, good}, 1, "host is a key of the sender"},
 		"no host":         {[]string{"send", "--token-file", p.token, p.write(t, "hostless.conf", "mss 1000\n")}, 1, "hostless.conf names no host to send to"},
 		"unknown host":    {[]string{"send", "--token-file", p.token, p.write(t, "unknown.conf", "host nowhere.invalid\n")}, 1, "unknown.conf: lookup nowhere.invalid"},
-		"family":          {[]string{"send", "--token-file", p.token, "--bind", "::1", good}, 1, "host 127.0.0.1 has the addresses [127.0.0.1], none of the family of --bind ::1"},
+		"family":          {[]string{"send", "--token-file", p.token, "--bind", "::1", good}, 1, fmt.Sprintf("host %[1]s has the addresses [%[1]s], none of the family of --bind ::1", p.host)},
 		"bind elsewhere":  {[]string{"send", "--token-file", p.token, "--bind", "192.0.2.1", good}, 1, "binding to 192.0.2.1:0: cannot assign requested address"},
 		"token missing":   {[]string{"send", "--token-file", p.path("none"), good}, 1, "reading the token: open " + p.path("none")},
 		"token open":      {[]string{"serve", "--token-file", open, receiver}, 1, "has mode -rw-r--r--, but others must not read it: chmod 600"},
@@ -202,8 +208,8 @@ func TestMistakes(t *testing.T) {
 		"gap in bulk":     {[]string{"send", "--token-file", p.token, "--mode", "bulk", p.write(t, "gap.conf", "host 127.0.0.1\ngap 100\n")}, 1, "gap 100µs needs the mode precise"},
 		"port taken":      {[]string{"serve", "--token-file", p.token, taken}, 1, "address already in use"},
 		"address of none": {[]string{"serve", "--token-file", p.token, "--listen", "192.0.2.1", receiver}, 1, "binding to 192.0.2.1:"},
-		"ready":           {[]string{"serve", "--token-file", p.token, "--ready", p.path("no/ready"), receiver}, 1, "saying that it is ready: --ready: open "},
-		"no server":       {[]string{"send", "--token-file", p.token, good}, 1, "asking the receiver at 127.0.0.1:" + strconv.Itoa(p.port) + " for a flow: no answer in 5s (connection refused). Is atou serve running there"},
+		"ready":           {[]string{"serve", "--token-file", p.token, "--listen", own.host, "--ready", p.path("no/ready"), receiver}, 1, "saying that it is ready: --ready: open "},
+		"no server":       {[]string{"send", "--token-file", p.token, good}, 1, "asking the receiver at " + p.host + ":" + strconv.Itoa(p.port) + " for a flow: no answer in 5s (connection refused). Is atou serve running there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,7 +16,7 @@ func TestTransfer(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			p := newPlace(t)
 			server := p.serve(t, "sack 1\n")
-			code, stdout, stderr := runs(t, "send", "--token-file", p.token, "--mode", mode, "--bind", "127.0.0.1",
+			code, stdout, stderr := runs(t, "send", "--token-file", p.token, "--mode", mode, "--bind", p.host,
 				"--trace", p.path("trace"), "--trace-kinds", "--samples", p.path("samples"), "--interval", "1ms", "--tag", "site=here", "--json", p.path("json"),
 				p.sender(t, "debug 4\nsack 1\nmaxpkts 5000\ntimeout 0.2\ntick 0\ndroplist 1000,1001,4999\n"))
 			if code != 0 {
@@ -83,7 +83,7 @@ func TestTransfer(t *testing.T) {
 			if rest := server.end(t); rest != "" {
 				t.Errorf("more than a line: %s", rest)
 			}
-			if !strings.Contains(server.stderr.String(), "listening on 127.0.0.1:") {
+			if !strings.Contains(server.stderr.String(), "listening on "+p.host+":") {
 				t.Errorf("it says %s", server.stderr)
 			}
 		})
