@@ -117,8 +117,18 @@ SYSCTLS = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.sampled_from
 @given(SYSCTLS, SYSCTLS)
 def test_the_scenario_wins_setting_by_setting(inventory: dict[str, str], scenario: dict[str, str]) -> None:
     asked = asked_of(variables(sysctl_settings=inventory), NOTHING | {"sysctls": scenario})
-    assert asked["sysctls"] == {**inventory, **scenario}
+    own = asked_of(variables())["sysctls"]
+    assert asked["sysctls"] == {**own, **inventory, **scenario}
     assert asked.keys() == asked_of(variables()).keys()
+
+
+def test_each_interface_keeps_its_neighbours_in_the_family_of_its_address() -> None:
+    left, right = ROUTER["experiment_interfaces"].values()
+    router = {"experiment_interfaces": {"left": left, "right": right | {"address": "2001:db8:2::1/64"}}}
+    asked = asked_of(variables(ROUTER | router))["sysctls"]
+    assert asked == {"net.ipv4.neigh.vec1.ucast_solicit": 100, "net.ipv6.neigh.vec2.ucast_solicit": 100}
+    own = "net.ipv4.neigh.vec1.ucast_solicit"
+    assert asked_of(variables(sysctl_settings={own: 5}))["sysctls"] == {own: 5}
 
 
 def test_a_warning_is_told_as_its_text() -> None:

@@ -14,6 +14,10 @@ from dumbbell.execution.reach import Trouble
 
 Variables = Mapping[str, Any]
 
+# Before the kernel forgets a neighbour's address it asks for it again, once a second, by default three times:
+# arp(7). The answers pass the emulated path. If all are lost there, packets wait, and some are dropped.
+NEIGHBOUR_REQUESTS = 100
+
 
 def asked_of(
     variables: Variables,
@@ -66,7 +70,7 @@ def asked_of(
             "idle_latency_max_us": variables["nic_cpu_idle_latency_max_us"],
             "irq_cpus": variables["nic_irq_cpus"],
         },
-        "sysctls": variables["sysctl_settings"] | of.get("sysctls", {}),
+        "sysctls": _neighbours(interfaces) | variables["sysctl_settings"] | of.get("sysctls", {}),
         "path": _path(variables, state, path, trim_us),
         "tcp_metrics": "flush",
     }
@@ -119,6 +123,16 @@ def _modules(variables: Variables, of: Mapping[str, Any], qdisc: str | None) -> 
         },
         "controls": list(dict.fromkeys(controls)),
         "allowed": list(variables["modules_allowed_congestion_controls"]),
+    }
+
+
+def _neighbours(interfaces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Sysctls by which a path that loses packets does not make hosts forget the addresses of neighbours."""
+    return {
+        f"net.ipv{ip_interface(str(each['address'])).version}.neigh.{each['device']}.ucast_solicit": (
+            NEIGHBOUR_REQUESTS
+        )
+        for each in interfaces
     }
 
 
