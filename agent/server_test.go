@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,4 +80,19 @@ func TestServerThatEndsEarly(t *testing.T) {
 			t.Error("it was started")
 		}
 	})
+}
+
+// TestSlowServer: a host is armed when its servers listen, so no client comes too early.
+func TestSlowServer(t *testing.T) {
+	t.Parallel()
+	needIperf3(t)
+	programs, dir := t.TempDir(), t.TempDir()
+	slow := "#!/bin/sh\n[ \"$1\" != -s ] || sleep 1\nPATH=" + os.Getenv("PATH") + " exec iperf3 \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(programs, "iperf3"), []byte(slow), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writePlan(t, dir, loopbackPlan(t))
+	a := launchAgent(t, dir, "env", "PATH="+programs+":"+os.Getenv("PATH"))
+	a.start()
+	a.end("done", 0)
 }

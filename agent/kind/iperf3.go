@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ func init() {
 	udp.Name, udp.Protocol, udp.Sampling = "iperf3_udp", tcpinfo.UDP, Never
 	addKind(tcp)
 	addKind(udp)
-	addTask(Task{Kind: "iperf3_server", Role: Server, Serves: true, Prepare: askIperf3, Command: iperf3Server})
+	addTask(Task{Kind: "iperf3_server", Role: Server, Serves: true, Prepare: askIperf3, Command: iperf3Server, Run: runIperf3Server})
 	addTask(Task{Kind: "iperf3_client", Role: Client, Lead: clientLead, Ahead: LaunchLead, Prepare: prepareIperf3Client, Command: iperf3Client, Run: runIperf3Client})
 }
 
@@ -38,6 +39,8 @@ const (
 	// integer for UDP.
 	CookieBytes   = 37
 	greetingBytes = 4
+
+	listenerPoll = 2 * time.Millisecond
 )
 
 // errGreeting ends an iperf3 client that would wait for its answer for 30 s.
@@ -85,6 +88,46 @@ func iperf3Server(p *plan.Plan, a plan.Action, _ time.Time) phase.Command {
 	return phase.Command{
 		Args:   []string{"iperf3", "-s", "-1", "-B", f.Dst.String(), "-p", strconv.Itoa(int(f.ServerPort)), "-J"},
 		Output: "iperf3-" + f.Name + "-server.json", Report: true,
+	}
+}
+
+// runIperf3Server runs the server of a flow until it ends. It says that it has
+// started when the server listens: a client that comes before is refused.
+func runIperf3Server(ctx context.Context, r *phase.Run, a plan.Action, started func()) error {
+	p, err := NewProcess(ctx, r, a)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.Start(); err != nil {
+		return err
+	}
+	runs, ended := context.WithCancel(ctx)
+	defer ended()
+	go func() {
+		if awaitListener(runs, r.Plan.Flow(a.Flow).ServerPort) {
+			started()
+		}
+	}()
+	return p.Wait()
+}
+
+// awaitListener waits until a TCP port of this host listens, and tells whether it does.
+func awaitListener(ctx context.Context, port uint16) bool {
+	local, listens := fmt.Sprintf(":%04X", port), fmt.Sprintf("%02X", unix.BPF_TCP_LISTEN)
+	for {
+		for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+			sockets, _ := os.ReadFile(name) // a host without IPv6 has no second one
+			for line := range strings.Lines(string(sockets)) {
+				fields := strings.Fields(line)
+				if strings.HasSuffix(fields[1], local) && fields[3] == listens {
+					return true
+				}
+			}
+		}
+		if pace.SleepUntil(ctx, time.Now().Add(listenerPoll)) != nil {
+			return false
+		}
 	}
 }
 
