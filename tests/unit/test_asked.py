@@ -123,9 +123,13 @@ def test_the_scenario_wins_setting_by_setting(inventory: dict[str, str], scenari
 
 
 def test_each_interface_keeps_its_neighbours_in_the_family_of_its_address() -> None:
-    left, right = ROUTER["experiment_interfaces"].values()
-    router = {"experiment_interfaces": {"left": left, "right": right | {"address": "2001:db8:2::1/64"}}}
-    asked = asked_of(variables(ROUTER | router))["sysctls"]
+    router = {
+        "experiment_interfaces": {
+            "left": {"device": "vec1", "address": "198.18.1.1/24"},
+            "right": {"device": "vec2", "address": "2001:db8:2::1/64"},
+        }
+    }
+    asked = asked_of(variables(router))["sysctls"]
     assert asked == {"net.ipv4.neigh.vec1.ucast_solicit": 100, "net.ipv6.neigh.vec2.ucast_solicit": 100}
     own = "net.ipv4.neigh.vec1.ucast_solicit"
     assert asked_of(variables(sysctl_settings={own: 5}))["sysctls"] == {own: 5}
