@@ -94,22 +94,16 @@ func iperf3Server(p *plan.Plan, a plan.Action, _ time.Time) phase.Command {
 // runIperf3Server runs the server of a flow until it ends. It says that it has
 // started when the server listens: a client that comes before is refused.
 func runIperf3Server(ctx context.Context, r *phase.Run, a plan.Action, started func()) error {
-	p, err := NewProcess(ctx, r, a)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	if err := p.Start(); err != nil {
-		return err
-	}
 	runs, ended := context.WithCancel(ctx)
 	defer ended()
-	go func() {
-		if awaitListener(runs, r.Plan.Flow(a.Flow).ServerPort) {
-			started()
-		}
-	}()
-	return p.Wait()
+	_, err := runPlain(ctx, r, a, func() {
+		go func() {
+			if awaitListener(runs, r.Plan.Flow(a.Flow).ServerPort) {
+				started()
+			}
+		}()
+	})
+	return err
 }
 
 // awaitListener waits until a TCP port of this host listens, and tells whether it does.
