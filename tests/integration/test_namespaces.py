@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import said_by
 
 from playbooks import REPOSITORY
 
@@ -95,16 +95,8 @@ def place(tmp_path: Path) -> Iterator[Path]:
 def does(place: Path, script: str) -> Any:
     """What a process says that has the host as ``host``, and puts answers into ``said``."""
     group = (place / "group").read_text().strip()
-    done = subprocess.run(
-        [sys.executable, "-c", f"{DOES}{script}\nprint(json.dumps(said))", str(place), group],
-        cwd=Path(REPOSITORY),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    program = f"{DOES}{script}\nprint(json.dumps(said))"
+    return said_by([sys.executable, "-c", program, place, group], timeout_s=60)
 
 
 def test_commands_and_files_are_the_host_s(place: Path, tmp_path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-from pathlib import Path
+
+from programs import said_by
 
 from dumbbell.execution.asked import NEIGHBOUR_REQUESTS
-from playbooks import REPOSITORY
 
 # The interface far gets packets, but does not answer requests. Times are shorter than the kernel's own.
 HOSTS = """\
@@ -47,16 +45,7 @@ print(json.dumps({"got": got(), "state": json.loads(state)[0]["state"]}))
 def sent(requests: int) -> tuple[int, list[str]]:
     """How many of 60 datagrams arrive in 3 s if so many requests are made, and the neighbour's state then."""
     apart = ["unshare", "--net", "--mount", "sh", "-c", HOSTS, "sh"]
-    done = subprocess.run(
-        [*apart, sys.executable, "-c", SENDS, str(requests)],
-        cwd=Path(REPOSITORY),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = said_by([*apart, sys.executable, "-c", SENDS, str(requests)], timeout_s=60)
     return said["got"], said["state"]
 
 

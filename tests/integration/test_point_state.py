@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-from playbooks import REPOSITORY
+from programs import said_by
 
 # Of a network of its own, which this kernel lets it change; gone with the process, like what is recorded.
 APART = """\
@@ -60,17 +58,11 @@ def asked(sysctls: dict[str, str]) -> dict[str, Any]:
 def in_turn(*points: dict[str, str]) -> list[dict[str, Any]]:
     """What the host has at first and after each point, and what the module says of it."""
     apart = ["unshare", "--net", "--mount", "sh", "-c", APART, "sh"]
-    done = subprocess.run(
+    ends: list[dict[str, Any]] = said_by(
         [*apart, sys.executable, "-c", TURNS],
-        cwd=Path(REPOSITORY),
-        input=json.dumps([list(LEAK), *map(asked, points)]),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        given=json.dumps([list(LEAK), *map(asked, points)]),
+        timeout_s=120,
     )
-    assert done.returncode == 0, done.stderr
-    ends: list[dict[str, Any]] = json.loads(done.stdout)
     return ends
 
 
