@@ -15,6 +15,8 @@ from dumbbell.units import human
 from dumbbell.words import columns
 
 WORDS = {True: "differ", False: "not shown to differ", None: "too few repetitions"}
+# In virtual time a value that is not the same shows that something has an effect, not that means differ.
+WORDS_EXACT = {True: "other values", False: "the same values", None: "no repetition in common"}
 NOTHING = "No point of a valid run is in both."
 
 
@@ -118,7 +120,7 @@ class Comparison(Sides):
         return _median(row, "a"), _median(row, "b"), human(row["ratio"]), interval
 
     def _word(self, differ: bool | None) -> str:
-        return "no repetition in common" if differ is None and self.exact else WORDS[differ]
+        return (WORDS_EXACT if self.exact else WORDS)[differ]
 
 
 def _median(row: Mapping[str, Any], side: str) -> str:
