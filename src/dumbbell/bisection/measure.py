@@ -82,7 +82,7 @@ class InVirtualTime:
             with self._log() as log:
                 build(self._asked(commit), log)
         except DoesNotBuild as reason:
-            raise Untestable(f"does not build: {str(reason)[-_MOST_REASON:]}") from None
+            raise Untestable(f"does not build: {reason.first_error[:_MOST_REASON]}") from None
         except KernelError as reason:
             raise Failed(f"{reason}; see {self.folder / 'playbooks.log'}") from None
 

@@ -37,10 +37,9 @@ def answer(of: Bisection) -> Iterator[str]:
     else:
         yield f"One of these {len(of.found)} commits is the first bad one; those between were skipped."
         yield from (f"{commit} {of.search.subject(commit)}" for commit in of.found)
-    sure = 1 - of.error
     yield (
-        f"All answers together are right with a probability of at least {100 * sure:.2f} %, if the seeds' "
-        "values are normally distributed."
+        f"That any of the answers is wrong has a probability of at most {of.error:.2g}, if the seeds' values "
+        "are normally distributed."
     )
 
 

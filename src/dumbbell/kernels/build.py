@@ -18,6 +18,12 @@ KERNELS = HOME / ".build" / "kernels"
 class DoesNotBuild(Exception):
     """The source does not become a kernel: the message is what the compiler, or git, said."""
 
+    @property
+    def first_error(self) -> str:
+        """The compiler's first error; all that was said, if it is not the compiler's."""
+        said = str(self)
+        return next((line for line in said.splitlines() if "error:" in line), said)
+
 
 def find(text: str) -> Kernel:
     """The kernel that a text asks for, as its source is now, built or not. KernelError if there is none."""
