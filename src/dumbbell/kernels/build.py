@@ -59,5 +59,5 @@ def build(text: str, log: IO[str] | None = None) -> Kernel:
     if kernel.result.exists():
         return kernel
     if kernel.failed.exists():
-        raise DoesNotBuild(" ".join(kernel.failed.read_text().split()))
+        raise DoesNotBuild(kernel.failed.read_text().strip())
     raise KernelError(f"{text} was not built; playbooks/kernel_build.yml said why")
