@@ -20,9 +20,9 @@ class DoesNotBuild(Exception):
 
     @property
     def first_error(self) -> str:
-        """The compiler's first error; all that was said, if it is not the compiler's."""
+        """The first line with "error:", as compilers, modpost and git say it; else all, as one line."""
         said = str(self)
-        return next((line for line in said.splitlines() if "error:" in line), said)
+        return next((line for line in said.splitlines() if "error:" in line.lower()), " ".join(said.split()))
 
 
 def find(text: str) -> Kernel:

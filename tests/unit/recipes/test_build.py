@@ -16,11 +16,20 @@ make[4]: *** Waiting for unfinished jobs....
 make[3]: *** [scripts/Makefile.build:555: net/ipv4] Error 2
 make: *** [Makefile:260: __sub-make] Error 2
 """
-GIT = "fix.patch does not apply: net/ipv4/tcp.c:12"
+MODPOST = 'ERROR: modpost: "tcp_more" [net/ipv4/tcp_cubic.ko] undefined!'
+LINKER = """\
+ld: net/ipv4/tcp.o: in function `tcp_init':
+tcp.c:(.init.text+0x1): undefined reference to `tcp_more'
+"""
 
 
 @pytest.mark.parametrize(
-    ("said", "first"), [(COMPILER, "net/ipv4/tcp_cubic.c:62:2: error: #error not now"), (GIT, GIT)]
+    ("said", "first"),
+    [
+        (COMPILER, "net/ipv4/tcp_cubic.c:62:2: error: #error not now"),
+        (f"{MODPOST}\nmake[2]: *** [scripts/Makefile.modpost:147: Module.symvers] Error 1", MODPOST),
+        (LINKER, " ".join(LINKER.split())),
+    ],
 )
-def test_the_compilers_first_error_is_named(said: str, first: str) -> None:
+def test_the_first_error_is_one_line(said: str, first: str) -> None:
     assert DoesNotBuild(said).first_error == first
